@@ -1,4 +1,8 @@
-"""Calibration plot: reliability diagrams of predicted probabilities, with histograms of the predictions."""
+"""Calibration plot: reliability diagrams of predicted probabilities, with histograms of the predictions.
+
+n rows, K groups. A *bin* is an interval of predicted probabilities of a group. With total weight w and observed share s
+of the group in a bin, Wilson's interval is ``(s + z^2 / 2w +- z sqrt(s (1 - s) / w + z^2 / 4w^2)) / (1 + z^2 / w)``.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +180,10 @@ def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], sha
 
 
 def wilson_limits(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper 95 % limits of Wilson (1927) for the shares ``successes / total``."""
+    """Return the lower and upper 95 % limits of Wilson (1927) for the shares s = ``successes / total``.
+
+    The module's docstring has the formula; here its numerator and denominator are multiplied by the total.
+    """
     middle = (successes + Z**2 / 2) / (total + Z**2)
     half_width = Z / (total + Z**2) * np.sqrt(successes * (total - successes) / total + Z**2 / 4)
     return middle - half_width, middle + half_width

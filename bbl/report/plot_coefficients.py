@@ -47,8 +47,8 @@ def plot_coefficients(
     Parameters
     ----------
     names : sequence of n str
-        All are drawn if `ax` is given, else at most `MAX_ROWS`: those whose intervals are farthest from zero, in units
-        of their width.
+        All are drawn if `ax` is given, else at most `MAX_ROWS`: those with the largest |estimate| / width of interval
+        in any group.
     groups : sequence of K labels
     estimate, lower, upper : ndarray, shape (K, n)
         Points and ends of the intervals; no point for nan, no line if an end is not finite.

@@ -361,7 +361,8 @@ def summarise_importance(
     increases = losses[1:] - losses[0]
     mean = increases @ weights / total
     sum_of_squares = ((increases - mean[:, None]) ** 2) @ weights
-    # of the mean over `total` observations; the divisor n - 1 is at least 1, as weights may sum to less than 2
+    # sqrt(variance / W) for W = sum w observations, with variance sum w (d - mean)^2 / (W - 1) of the increases d; the
+    # divisor is 1 at least, as weights may sum to less than 2
     se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)
     frame = pd.DataFrame({"importance": mean, "se": se}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")

@@ -78,7 +78,8 @@ class ModelResults(ABC):
     index : pandas.Index or None
         Labels of the training rows (those of positive weight).
     stored : Training or None
-        Summaries of the training rows where the model was loaded from a file or fitted in batches.
+        Summaries of the training rows of a model that was loaded from a file or fitted in batches, and may lack the
+        rows. None for any other fit: it has `training`, from which the same numbers are computed.
     """
 
     call: str

@@ -79,7 +79,8 @@ def predict_rows(
         Rows with the predictors' columns; others are ignored. None for the training rows. For data that are read in
         batches, the result is an iterator of frames, as from `predict_batches`.
     type : {"link", "prob", "class"}, default "link"
-        ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
+        ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the class scores; the probabilities of eq. (28); or the most likely
+        group alone.
     unseen : {"raise", "ignore"}, default "raise"
         Whether an unknown level is an error, or its predictor is summed out in that row.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional

@@ -56,7 +56,7 @@ def plot_cv(
     title: str | None = None,
     logarithmic: bool = False,
 ) -> Axes:
-    """Draw the score of a cross-validation against the setting (Figures 3, 5a, 6 and 8 of Woo & Wang).
+    """Draw the score of a cross-validation against the setting (Woo & Wang 2022, Figures 3, 5a, 6 and 8).
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def plot_comparison(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw inferred against true parameters, fields and couplings apart (Figures 4 and 5b-d of Woo & Wang).
+    """Draw inferred against true parameters, fields and couplings apart (Woo & Wang 2022, Figures 4, 5b-d).
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def plot_configurations(
     names: Sequence | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo & Wang).
+    """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo & Wang 2022).
 
     Parameters
     ----------

@@ -158,7 +158,8 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
         reference included; likewise with couplings of more predictors.
     """
     layout, theta = parameters.layout, parameters.shift
-    row, col = cells(layout)  # the two fields, 0..D-1, to which each coupling of a pair belongs
+    # for each coupling J_ij(x, x') of a pair the two fields, 0..D-1, of the same levels: h_i(x), and h_j(x')
+    row, col = cells(layout)
     n_levels = np.repeat(layout.n_levels, np.diff(layout.start))  # levels of the predictor of each field, (D,)
     fields = theta[:, : layout.D].copy()
     for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):  # of pairs, in group k

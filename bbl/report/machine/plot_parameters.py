@@ -72,7 +72,7 @@ def plot_parameters(
     errors: ArrayLike | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the fields of all groups, and a map of the couplings of each group (Figure 2 of Woo & Wang).
+    """Draw the fields of all groups, and a map of the couplings of each group (Figure 2 of Woo & Wang 2022).
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ def fit_summary(
         The call as text (`bbl.report.text.call_text`).
     labels : Labels
     tests : LikelihoodRatio
-        Naive Bayes fields of every predictor, and the test of eq. (27) of Woo & Wang.
+        Naive Bayes fields of every predictor, and the test of eq. (27) of Woo & Wang (2022).
     facts : mapping of str to object
         Key figures by title, in the order in which they are shown.
     sections : sequence of Section
@@ -235,7 +235,8 @@ def density_summary(
     prior_count : float
         Pseudocount of a predictor, divided evenly among its levels.
     """
-    shares = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]  # (L_i,) of each predictor
+    # (L_i,) of each predictor: p_a = (n_a + c / L_i) / (n + c) with the pseudocount c; the entropy is -sum p_a log2 p_a
+    shares = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
     level_table = {"count": np.concatenate(counts), "share": np.concatenate(shares)}
     levels = pd.DataFrame(level_table, level_index(labels))
     table = pd.DataFrame(

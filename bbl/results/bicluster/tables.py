@@ -70,7 +70,7 @@ class BlockTables:
 
     @property
     def mse(self) -> float:
-        """`wcss` divided by the number of observations (eq. 2.3 divides by the number of cells, observed or not)."""
+        """`wcss` divided by the number of observations (eq. 2.3 of Li 2014 divides by that of all cells)."""
         return self.wcss / self.nobs()
 
     @property

@@ -80,7 +80,7 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
     title = f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
     notes = _make_notes(fit, questions, effect_values, unbounded)
     frame, columns = _make_frame(fit, questions, rows, effect_values, notes)
-    # the value without any effect: 0, or 1 for ratios
+    # the value without any effect (0, or 1 for ratios); None for probabilities, which are not compared with a value
     null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
     return Effects(frame, columns, title, note, fit.labels, errors.level, null)
 

@@ -4,7 +4,7 @@
 ``_bootstrap_members``, pairs (fit, weight): the members of an average of fits, else the fit itself. A member's
 ``_refit`` returns a fit to other rows; ``_redraw`` returns (a draw of the model from its posterior, its class shares
 (K,)), or None if the model has no such posterior. Predictor i has L_i levels. ``fit.priors`` (K,) are class shares
-for predictions, None for the shares of the training rows.
+for predictions, None for the shares of the training rows. ``rows.pooled`` are rows without their response.
 """
 
 from __future__ import annotations

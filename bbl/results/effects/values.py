@@ -8,6 +8,10 @@ cells (n, m) with class scores (n, K) as values; `level` is the coverage of inte
 A `Quantity` has ``scenarios``, the positions of s of the S scenarios, and ``signs`` (s,), 1 or -1. `EffectRows` are
 sorted by unit: unit u has the rows ``starts[u]:starts[u + 1]``. ``contrast_values(transform, averages, signs)`` returns
 the contrast of averages (s, U, K), shape (U, K), and its derivatives by them, shape (s, U, K).
+
+With coefficients b of covariance V, a quantity q of averages A_s has by the delta method the variance ``g' V g`` with
+``g = sum_s (dq / dA_s) (dA_s / db)``. The statistic is (q - null) / se, where ``null`` is the value of q without an
+effect: 0, or 1 for ratios.
 """
 
 from __future__ import annotations
@@ -165,14 +169,15 @@ def _delta_block(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U)) of a block of units.
 
-    By the chain rule: derivatives of the quantities by the averages, times the derivatives (U, K, K, 1 + size) of each
-    scenario's averages by the intercept and the `size` parameters of every group.
+    The gradient g of the module's docstring comes from the derivatives (s, U, K) of a quantity by its averages, and the
+    derivatives (U, K, K, 1 + size) of each scenario's K averages by the intercept and the `size` parameters of each of
+    K groups.
     """
     scenario_averages, derivatives_by_scenario = [], []
     for scenario in questions.scenarios:
         codes, missing, p = _row_probabilities(scores, rows, scenario)
         scenario_averages.append(_average_by_unit(p, rows))
-        weights = rows.weights * delta.temperature  # the derivative by the coefficients inside a scaled score
+        weights = rows.weights * delta.temperature  # a score is temperature * (uncalibrated score) + offset
         if missing is not None:  # where all predictors are missing, scores are log shares: the temperature is left out
             weights = np.where(missing.all(axis=1), rows.weights, weights)
         derivatives_by_scenario.append(delta.gradient.sums(codes, missing, p, weights, rows.starts))

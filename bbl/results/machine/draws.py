@@ -1,6 +1,8 @@
 """SampleResults, GroupParameters, MLEstimate: what sampling and one-group fits return.
 
-Predictor i has L_i levels; D is the number of all levels but the reference levels, one of each predictor.
+Predictor i has L_i levels; D is the number of all levels but the reference levels, one of each predictor. The energy of
+a row x in group y is ``E_y(x) = sum_i h_i(x_i) + sum_(i<j) J_ij(x_i, x_j)``, with the fields h and couplings J of the
+group (and the couplings of larger terms); P(x | y) is ``exp(E_y(x)) / Z_y``.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class SampleResults:
     xmax : DataFrame
         Predictors by groups: the visited configuration of highest energy, as levels.
     emax : Series
-        Energy ``E_y`` of that configuration.
+        Energy ``E_y(x)`` of that configuration x in each group y.
     rhat, ess : Series, or None
         Split R-hat and effective sample size of each group's energy; None unless draws were requested.
     draws : dict of DataFrame, or None
@@ -73,7 +75,7 @@ class SampleResults:
         positions: ArrayLike | None = None,
         axes: Sequence[Axes] | None = None,
     ) -> list[Axes]:
-        """Draw `xmax` of each group as an image (the paper's Figure 7).
+        """Draw `xmax` of each group as an image (Figure 7 of Woo & Wang 2022).
 
         Parameters
         ----------

@@ -83,7 +83,7 @@ def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
     A huge parameter has no finite optimum. `converged` (m,) says of each predictor whether it reached its optimum.
     """
     layout, theta = fit.parameters.layout, fit.parameters.theta
-    # a posterior has no optimum that its runs may miss
+    # a run for each of the K groups (that on all rows pooled may follow); a posterior has no optimum to be missed
     runs = () if fit.engine.posterior else fit.estimate.fits[: len(theta)]
     predictors = {int(i) for run in runs for i in np.flatnonzero(~run.converged)}
     # (size,): parameters that are huge in some group; `levels_of` returns the levels (predictor, code) of parameters

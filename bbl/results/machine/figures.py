@@ -39,7 +39,7 @@ def plot(
     newdata: object = None,
     weights: Hashable | ArrayLike = None,
 ) -> Any:
-    """Draw fields as bars and couplings of each group as a heat map (the paper's Figure 2), or another figure.
+    """Draw fields as bars and couplings of each group as a heat map (Woo & Wang 2022, Figure 2), or another figure.
 
     The couplings are those of pairs; `plot_terms` draws terms of three predictors and more.
 

@@ -152,7 +152,7 @@ class BBLResults(MachineResults, ClassifierResults):
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``. The tests are the likelihood-ratio tests of
-            eq. (27) of Woo & Wang, for every predictor by itself.
+            eq. (27) of Woo & Wang (2022), for every predictor by itself.
 
         Examples
         --------

@@ -1,7 +1,9 @@
 """Goodness of fit, cells and mosaic of fits by exact likelihood: methods of the result classes.
 
 A *table* has a cell for each combination of levels of the m predictors, and each group has a table. As `GroupCells` it
-has counts ``observed`` and ``fitted`` (n,) of its n cells, and degrees of freedom ``df``.
+has counts ``observed`` and ``fitted`` (n,) of its n cells, and degrees of freedom ``df``. The statistics compare an
+observed count O with the fitted count E of its cell: G2 is ``2 sum O ln(O / E)``, X2 is ``sum (O - E)^2 / E``. The part
+of a cell in G2 is ``2 (O ln(O / E) - O + E)``, its Pearson residual is ``(O - E) / sqrt(E)``.
 """
 
 from __future__ import annotations
@@ -64,10 +66,10 @@ def goodness_of_fit(
     -------
     DataFrame
         By the index ``statistic``, ``"G2"`` (likelihood ratio against the saturated model), ``"X2"`` (Pearson) and
-        ``"Freeman-Tukey"`` (``4 sum (sqrt(n) - sqrt(m))^2``): ``value``, ``df``, ``p`` from the chi-square
-        distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. Degrees of freedom are the cells with a
-        positive expected count, less 1 and the parameters that the rows determine, so that they are right where margins
-        are zero.
+        ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2`` of observed and fitted counts): ``value``, ``df``, ``p``
+        from the chi-square distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. Degrees of freedom are
+        the cells with a positive expected count, less 1 and the parameters that the rows determine, so that they are
+        right where margins are zero.
 
         The chi-square distribution is rough where an expected count is below 1, or more than a fifth of them are below
         5 (Cochran 1954, Biometrics 10).
@@ -149,6 +151,7 @@ def cells(self: MachineResults) -> pd.DataFrame:
     observed, fitted, pearson = _counts_and_residuals(tables)
     adjusted = np.full(len(fitted), np.nan)
     if not self.engine.penalised:
+        # diagonal of the hat matrix; the adjusted residual is the Pearson residual over sqrt(1 - leverage)
         leverage = np.concatenate([leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)])
         adjusted = adjusted_residuals(observed, fitted, leverage)
     n_cells = len(tables[0].observed)

@@ -2,8 +2,13 @@
 
 Two fits to the same rows are nested if the terms (interactions) of the smaller are among the T terms of the larger.
 ``layout.scopes`` lists the predictors of each table of parameters, as positions: first of the m tables of single
-predictors, then of the T interactions. A fit is *joint* if its engine (``engine.joint`` is not None) fits all groups at
-once, to P(group | row).
+predictors, then of the T interactions; table t has the parameters ``cuts[t]:cuts[t + 1]`` of a group. A fit is *joint*
+if its engine (``engine.joint`` is not None) fits all groups at once, to P(group | row).
+
+The ratio is 2 (l_large - l_small), of log-likelihoods l, or of log pseudo-likelihoods if the engine has no likelihood.
+A `RatioTest` has this ``statistic``, ``df`` and ``p``. Where there is no such test, as with too few rows, the terms are
+tested one by one: `TermTests` has ``df``; ``tested``, their number; ``p``, the least of their p-values times that
+number; ``refused``, (group, scope, kind) of each term without a test; ``sparse``, why there is no ratio, or None.
 """
 
 from __future__ import annotations
@@ -99,7 +104,8 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
         layout = large.parameters.layout
         small_terms = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
         is_kept = [frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes]
-        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))  # by parameter: `cuts` are the bounds of the tables
+        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))  # (size,): parameters that the smaller fit lacks
+        # Rao & Scott (1984): the ratio's distribution under the design depends on the covariance of these parameters
         test = large._inference._joint_tests.corrected_ratio(ratio, is_dropped)
         _check_has_p_value(test.p)
         return {"ratio": test.statistic, "df": df, "p": test.p, "test": "likelihood ratio, Rao-Scott"}

@@ -1,6 +1,9 @@
 """Conditional odds ratios of interacting predictors: `odds_ratios`, a method of the result classes.
 
-K groups of `size` parameters. A *coupling* is a parameter of predictors that interact, at a level of each of them.
+K groups of `size` parameters. A *coupling* J is a parameter of predictors that interact, at a level of each of them; 0
+at a reference level. The log odds ratio of level a of predictor i and level b of j against the references, given the
+other predictors, is ``ln(P(a, b) P(0, 0) / (P(a, 0) P(0, b)))``: that is ``J_ij(a, b)``, plus the couplings of larger
+terms of i and j at the levels of the others. Limits are ``exp(estimate +- z se)``, with a normal quantile z.
 """
 
 from __future__ import annotations

@@ -143,14 +143,16 @@ def bootstrap(
         raise OptionError(
             f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.", argument="method"
         )
-    # (n_samples, K, size) for K groups of `size` parameters; rows of `frame` are group by group
+    # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from the model; the rows of
+    # `frame` are group by group, as these are
     refits = refit_samples(self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers)
     frame = self.tidy().drop(columns=["pooled", "difference"])  # a pooled fit is not refitted
     frame["se"] = refits.std(axis=0, ddof=1).ravel()
     lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
     if _reason_without_tests(self) is None:
-        tests = self._inference.verdicts()  # the test of each parameter, or why there is none, as text
+        # "Wald", "exact" (a conditional test of sparse cells, without limits here), or why there is no test
+        tests = self._inference.verdicts()
         frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
         frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
         frame["test"] = tests.to_numpy()
@@ -242,26 +244,28 @@ def interactions(
 
 
 def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> str | None:
-    """Return the reason why the interactions that `of` selects have no tests, for the column ``test``; else None.
+    """Return why the parameters that `of` selects have no tests, as text for the column ``test``.
 
-    Also None for a pair of groups that are fitted jointly with a penalty: their difference has intervals, not tests. As
-    `of`, None stands for the parameters of each group.
+    The result is None if they have tests. It is also None for the difference of two groups of a joint fit with a
+    penalty if that has intervals: ``inference()`` then makes its table, which says that there are no tests. `of` is as
+    in the module's docstring; without it, the parameters are those of each group.
+    The methods ``check_...`` raise an error if something is lacking, and its message is the reason.
     """
-    if self.engine.posterior:
+    if self.engine.posterior:  # has sds and intervals, but no tests
         return f"no test: {self.engine.posterior.name(self.engine)}"
-    if self.training is None:
+    if self.training is None:  # the training rows
         return "no test: the model was saved without its training rows"
-    if self.estimate.relevance is not None:
+    if self.estimate.relevance is not None:  # the same rows have chosen the predictors
         return f"no test: {CHOSEN_BY_ROWS}"
     try:
         if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
-            # the limit is on the number of distinct rows
+            # `by_state` merges equal rows: intervals exist up to a number of distinct rows, `rows.n`
             rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
-            self.engine.joint.check_differences(self.engine, rows.n)
+            self.engine.joint.check_differences(self.engine, rows.n)  # OptionError: no intervals
         else:
-            self.engine.check_equations()  # raises an OptionError if the method has no tests
-        if self.survey is None:  # without a sampling design, weights must be whole numbers
-            self.training.check_whole("Tests go")
+            self.engine.check_equations()  # OptionError: no likelihood equations, from which tests come
+        if self.survey is None:  # without a sampling design, weights are counts and must be whole numbers
+            self.training.check_whole("Tests go")  # DataError; the words begin its message
     except (DataError, OptionError) as error:
         return f"no test: {error}"
     return None

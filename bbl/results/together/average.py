@@ -375,8 +375,8 @@ class AverageResults(ClassifierResults):
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:
-    """Return advice for an average that predicts worse than the shares of the groups.
+    """Return advice, as a sentence, for an average of `members` that predicts worse than the shares of the groups.
 
-    Members that are not calibrated, but can be, would help; without such a member the advice is empty.
+    Calibration would help if some member is not calibrated, but can be; without such a member the advice is empty.
     """
     return "Average fits with calibrate='temperature'." if any(m._traits.can_calibrate for m in members) else ""

@@ -255,7 +255,7 @@ class CVResults(Notebook):
 
     @verb
     def plot(self, ax: Any = None, *, kind: Literal["cv"] | EvaluationFigure = "cv") -> Any:
-        """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or a figure of the predictions.
+        """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or one of the predictions.
 
         Parameters
         ----------

@@ -35,7 +35,8 @@ def model_table(
 ) -> ModelTable:
     """Return the table of `bbl.etable`, a column for each fit; arguments as there.
 
-    `of` chooses the coefficients: those of each group, those of the pooled fit, or the differences between two groups.
+    `of` chooses the coefficients: "group" those of each group, "pooled" their differences from the pooled fit to all
+    rows, a pair (a, b) of groups those of a less those of b.
     `keep` has the predictors whose coefficients are shown, None for all. `pairs` says whether couplings are shown,
     `stars` whether stars are. `digits` is the number of decimals.
     """
@@ -47,7 +48,8 @@ def model_table(
             argument="of",
         )
     for fit in fits_by_name.values():
-        resolve_of(of, list(fit.labels.groups), pooled=True)  # raises an OptionError if a fit has no such groups
+        # raises an OptionError if a fit has no such groups; pooled=True: a fit without a pooled one is refused later
+        resolve_of(of, list(fit.labels.groups), pooled=True)
     pairs, stars, digits = flag("pairs", pairs), flag("stars", stars), integer("digits", digits, 0, 12)
     predictors = {name for fit in fits_by_name.values() for name in fit.labels.names}
     for name in () if keep is None else keep:

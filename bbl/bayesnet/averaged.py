@@ -67,8 +67,9 @@ def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, s
 def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
     """Return the posterior probability of the arc from the class to a feature of r levels, from the counts (r, K).
 
-    Compares the Dirichlet-multinomial evidence with and without the arc (Dash & Cooper 2002, eq. 8); `smooth` is the
-    prior count of every cell, `prior` the arc's prior probability.
+    It is the logistic function of ``ln B + logit(prior)``, B the ratio of the Dirichlet-multinomial evidence with and
+    without the arc (Dash & Cooper 2002, eq. 8); `smooth` is the prior count of every cell, `prior` the arc's prior
+    probability.
     """
     from scipy.special import expit, gammaln, logit
 
@@ -77,13 +78,17 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
     prior_count, n_levels = smooth, len(counts)  # of each cell; of the feature
 
     def log_evidence(n: np.ndarray) -> np.ndarray:
-        """Return the log evidence (...) of the counts (r, ...) of the feature's levels."""
+        """Return the log evidence (...) of the counts n (r, ...) of the feature's levels, with N their sum.
+
+        ``ln [G(r a) / G(N + r a) prod_k G(n_k + a) / G(a)]``, G the gamma function and a the prior count of a cell.
+        """
         return (
             gammaln(n_levels * prior_count)
             - gammaln(n.sum(axis=0) + n_levels * prior_count)
             + (gammaln(n + prior_count) - gammaln(prior_count)).sum(axis=0)
         )
 
+    # with the arc one table for each class, without it one for all classes
     log_bayes_factor = log_evidence(counts).sum() - log_evidence(counts.sum(axis=1))
     return float(expit(log_bayes_factor + logit(prior)))
 

@@ -1,4 +1,9 @@
-"""Entropies, mutual information and conditional mutual information from counts (m features, K classes)."""
+"""Entropies, mutual information and conditional mutual information from counts (m features, K classes).
+
+`Families` lay out and count tables: a family (feature, parents) has the table (parents' levels, feature's levels, K).
+`pair_counts` returns the weighted counts (D, D) of the rows in both of two non-reference levels, of which all features
+together have D, in the order of the `Layout`; level 0 of a feature is the reference.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Learners of network structures by name, with their options; a new learner is added to `LEARNERS`."""
+"""Learners of network structures by name, with their options; a new learner is added to `LEARNERS`.
+
+The functions that learn all take a `Task` and the checked values of all options, by name; some use no options.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +134,7 @@ class Learner:
 
 
 def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> int | None:
-    """Return the position of the feature that an option names, or None if it names none."""
+    """Return the position in `features` of the `feature` that an option names; None if it is None, the default."""
     if feature is None:
         return None
     if feature not in features:
@@ -147,7 +150,7 @@ def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _chow_liu(task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the tree-augmented naive Bayes of largest `score`."""
+    """Return the tree-augmented naive Bayes of largest `score`; the option `root` is a feature's position or None."""
     return Learnt((chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),))
 
 

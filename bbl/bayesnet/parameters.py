@@ -112,7 +112,9 @@ def fit(
 def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the standard deviations of the Dirichlet posteriors of all tables (cells, K) and of the classes (K,).
 
-    ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is zero.
+    ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is zero. N_ij is the weight
+    of the rows in the cell's parent configuration, r_i the number of levels of its feature. The classes are one such
+    configuration with K levels.
     """
     families, p = network.families, network.prior
     # (cells, K): N_ij + r_i a of each cell's parent configuration
@@ -128,7 +130,7 @@ def draw_tables(
 ) -> Network | Averaged:
     """Return the network, or average, with tables and class probabilities drawn from their Dirichlet posteriors.
 
-    Rows get gamma weights, with their counts as shapes, and every cell a gamma prior count of shape `smooth`: each
+    Rows get gamma weights, with their weights as shapes, and every cell a gamma prior count of shape `smooth`: each
     table is then drawn from the Dirichlet distribution of its counts plus `smooth`, and the networks of an average,
     whose tables come from the same rows, are drawn together (Rubin 1981).
     """

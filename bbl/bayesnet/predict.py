@@ -4,7 +4,9 @@ A family is a feature and its feature parents; a cell of its table is a combinat
 layout of tables (cells, K) one after the other: table f starts at cell ``start[f]``, and `cells` counts all cells.
 `widths` are the levels of the feature of each parent configuration, `cell_widths` those of each cell; `sum_over_levels`
 replaces each cell by the sum over the levels of its feature. If it has a `context` (column of the codes, number of
-values), the tables are repeated for each value, and a row uses those of its value.
+values), the tables are repeated for each value, and a row uses those of its value. A `Factor` is a tuple of variables
+and a log table (n K, their levels...) for n rows and K classes; `log_sum` returns the log (n K,) of the product of
+factors, summed over the variables of `order` one after the other.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A cell of a table is a level of a feature with one combination of its parents' l
 `cells` cells in all; `cell_widths` (cells,) are the levels of the cell's feature, and `sum_over_levels` replaces each
 cell by the sum over these levels. A `Dag` holds `families`, tuples (feature, its feature parents), `parents` by
 feature, and `components`, tuples of features that arcs connect. ``sample.response`` (n,) are class codes, negative if
-unknown.
+unknown. TIE is the relative difference below which sums are equal up to rounding.
 """
 
 from __future__ import annotations

@@ -41,9 +41,11 @@ def weighted(network: Network, weights: np.ndarray) -> Network:
 class ConditionalLikelihood:
     """The negative conditional log-likelihood of weighted naive Bayes, and its gradient.
 
-    The unweighted tables are those of naive Bayes with ``smooth=1``, from the rows of known class. Weighted tables are
-    renormalised; the gradient therefore has log-probabilities centred at their means under the weighted tables. The
-    features have `n_levels` (m,) levels, and there are `K` classes.
+    The objective is ``-sum_i v_i ln P(y_i | x_i)`` with the weights v_i of the rows, and ``P(y, x)`` the product of
+    P(y) and of the weighted tables' entries for the known features. The unweighted tables are those of naive Bayes with
+    ``smooth=1``, from the rows of known class. Weighted tables are renormalised; the gradient therefore has
+    log-probabilities centred at their means under the weighted tables. The features have `n_levels` (m,) levels, and
+    there are `K` classes.
 
     Attributes
     ----------
@@ -73,6 +75,7 @@ class ConditionalLikelihood:
         # expected counts of the cells, if classes are drawn from their probabilities in each row
         expected = families.spread(sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None])
         centred = self.log_theta - families.sum_over_levels(theta * self.log_theta)
+        # derivative by the weight of a feature: the sum of this over the cells of its table
         cell_gradient = ((expected - self.counts) * centred).sum(axis=1)
         return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
@@ -109,7 +112,7 @@ def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator
     """
     cumulated_weights = np.cumsum(sample.weights)
     size = int(share * sample.total)
-    check_memory(
+    check_memory(  # 8 bytes for the index of each draw, and room for temporary arrays
         24.0 * trees * size,
         f"Drawing {size:,} rows for each of {trees} trees",
         "Give fewer trees (awnb_trees), or a smaller share of the rows (awnb_bootstrap).",

@@ -5,7 +5,9 @@
 before. *Stage*: a fit with terms up to some order (see `grow`): their `weights` by term, `intercept` (K - 1,) and
 `loss`. *Raw* weights are penalised, *refitted* weights are not. EBIC: extended BIC. NLL, the *loss*: the weighted sum
 over rows of ``-ln p`` of their class. A `Problem` has n rows of m predictors with classes `y` and `weights`, each (n,),
-whose sum is `total`; its ``size(term)`` is d. `null_slope` returns intercept (K - 1,), slope, and loss without terms.
+whose sum is `total`; its ``size(term)`` is d. A `Penalty` has one factor for each order, `lambdas`, and `group`,
+whether it is on the norms of terms rather than of features. `run_tasks` calls a function in threads, or by the user's
+joblib backend. `null_slope` returns intercept (K - 1,), slope, and loss without terms.
 """
 
 from __future__ import annotations
@@ -93,10 +95,12 @@ def choose(
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
         Penalties on the sum of losses, one per order; or the criterion that chooses one penalty for all orders from a
         path of 30. "ebic": the least ``2 NLL + df ln n + 2 gamma sum_t ln C(m, |t|)`` of the refitted terms,
-        gamma = 0.5 (a term here is one of |t| + 1 predictors of a Boltzmann machine). "cv": the least held-out loss.
-        A path ends early after 12 penalties in a row that are no better.
+        gamma = 0.5, df the number of weights and intercepts, n the sum of the rows' weights (a term here is one of
+        |t| + 1 predictors of a Boltzmann machine). "cv": the least held-out loss. A path ends early after 12 penalties
+        in a row that are no better.
     group : bool, default True
-        Whether the penalty is ``lambda sqrt(d) ||W_t||`` for each term, else the sum of norms of its features' weights.
+        Whether the penalty is ``lambda sqrt(d) ||W_t||`` for each term, else lambda times the sum
+        of the norms of its features' weights.
     screen : {"heredity", "all"}
         Candidate pairs: those with a chosen predictor, or all.
     refit : "auto", True or False
@@ -124,7 +128,8 @@ def choose(
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
-        # judge(point, last) returns a point of the path with its criterion, see `_fit_path`
+        # judge(point, last) returns a point of the path with its criterion, see `_fit_path`: the EBIC, or held-out
+        # losses for "cv"; none for given penalties without a refit, which the EBIC would compute
         judge: Callable[[Point, Point | None], Point] = partial(_judge_by_ebic, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
@@ -205,7 +210,7 @@ def _best_index(points: Sequence[Point]) -> int:
 
 
 def _keep_unjudged(point: Point, last: Point | None) -> Point:
-    """Return the point as it is, without a criterion."""
+    """Return the point as it is, without a criterion; `last` is there for the signature that all judges share."""
     return point
 
 

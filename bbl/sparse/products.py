@@ -298,13 +298,14 @@ def candidate_ratios(
 
     A candidate is the product of a parent (a term) and one more predictor. For the `group` penalty, its norm is that of
     the gradient (d, q) over the square root of d; otherwise it is the largest norm of a feature's gradient (q,). It is
-    0 if the parent holds the predictor or the product has too many states. The features of all candidates are never
-    stored: blocks of predictors' features are multiplied with blocks of slopes times parents' features, in `single`
-    precision or double.
+    thus the ratio of gradient to penalty if lambda is 1. It is 0 if the parent holds the predictor or the product has
+    too many states. The features of all candidates are never stored: blocks of predictors' features are multiplied with
+    blocks of slopes times parents' features, in `single` precision or double.
     """
     q, n = slope.shape
     dtype = np.float32 if single else np.float64
     levels = np.array(problem.n_levels, dtype=float)  # as floats, whose products do not overflow
+    # single predictors, products of the empty term, all with two levels
     if parents == [()] and set(problem.n_levels) == {2}:  # a faster way to the same norms, without features
         yield parents, _binary_gradient_norms(problem, slope)
         return
@@ -323,7 +324,8 @@ def candidate_ratios(
         for column, parent in enumerate(parent_block):
             norms[list(parent), column] = 0.0  # no product with a predictor of the parent
             n_states = levels[list(parent)].prod()
-            if levels.max(initial=1) * n_states > MAX_STATES:  # a predictor exceeds it; initial: without predictors
+            # whether the product with any predictor has too many states; initial: for a problem without predictors
+            if levels.max(initial=1) * n_states > MAX_STATES:
                 norms[levels * n_states > MAX_STATES, column] = 0.0
         yield parent_block, norms
 

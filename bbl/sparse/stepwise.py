@@ -108,7 +108,10 @@ def _terms(model: Model) -> list[Term]:
 
 
 def _cost(problem: Problem, order: int, size: int) -> float:
-    """Return the EBIC penalty of one indicator of a term with `order` predictors and `size` features."""
+    """Return the EBIC penalty of one indicator of a term with `order` predictors and `size` features.
+
+    It is ``(K - 1) ln n + 2 gamma ln(C(m, order) size)``, n the sum of the weights: see `choose_stepwise`.
+    """
     n_weights = math.comb(problem.m, order) * size
     return (problem.K - 1) * math.log(problem.total) + 2.0 * GAMMA * math.log(n_weights)
 
@@ -147,7 +150,8 @@ def _additions(problem: Problem, model: Model, sources: set[Term]) -> list[tuple
     shortlist = [state for state in _shortlist(problem, objective, sources) if state not in model.states]
     candidates = _indicators(problem, shortlist[:MAX_PROJECTED])
     # with the curvature as weights: covariances (states + 1, candidates) of the model's indicators with the candidates,
-    # variances of the candidates, and what the model's indicators leave of these
+    # variances of the candidates, and what the model's indicators leave of these; the gain is the score statistic, the
+    # squared gradient over the remaining variance
     covariance = (objective.Z * objective.curve) @ candidates.T
     variance = (candidates * objective.curve).sum(axis=1)
     remaining_variance = variance - (covariance * np.linalg.solve(_information(objective), covariance)).sum(axis=0)

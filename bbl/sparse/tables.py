@@ -76,7 +76,9 @@ def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
     """Return tables in the reference gauge, given those in any gauge; their sum over all terms is the same.
 
     Tables are (L_1, ..., L_k, q). Each term contributes to the tables of all its subsets, the empty one (the intercept)
-    included.
+    included. Along each axis an entry is the value at the reference level plus the difference from it. The whole table
+    is thus a sum over subsets of its axes: differences along the axes of the subset, the reference level along the
+    others. This part goes to the table of the subset.
     """
     out: dict[Term, np.ndarray] = {}
     for term, table in tables.items():

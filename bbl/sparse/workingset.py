@@ -213,6 +213,7 @@ class Descent:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return weights (D, q) and intercept (q,) at the minimum of the penalised quadratic model at a link (q, n).
 
+        The model of a step s is ``<gradient, s> + s' H s / 2`` plus the penalty after it, H the Hessian of the loss.
         `gradient` (D, q) and `intercept_gradient` (q,) are those at the link; `tolerance` is the violation at which
         coordinate descent ends. With few weights the Hessian of the *active* terms is formed: those with weight, or
         with a gradient longer than their penalty. The other terms stay at zero. With many weights, coordinate descent
@@ -347,6 +348,7 @@ def _violators(
     precision, in batches from the most likely on, until a batch has violators.
     """
     lambda_, slope = penalty.lambdas[order - 1], descent.slope
+    # of the ratio of gradient to penalty, in single precision
     rounding_error = SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
     is_single = rounding_error < MAX_ERROR_SHARE
     threshold = 1.0 - rounding_error if is_single else 1.0

@@ -1,5 +1,7 @@
 /* Energy of one row of data under K models: the sum of the fields h (D, K) of the row's columns c, its non-reference
-   levels, and of the couplings J (D, D, K) of their pairs c < d. */
+   levels, and of the couplings J (D, D, K) of their pairs c < d. In the code p < q are positions in the list of the
+   row's columns, g counts models; field, J_row and cell point to h[c], J[c] and J[c, d] for c = columns[p], d =
+   columns[q]. */
 #ifndef ENERGY_H
 #define ENERGY_H
 #include <stddef.h>

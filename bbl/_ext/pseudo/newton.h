@@ -9,7 +9,9 @@
    (a) A row is stored as the list of its *active* columns, those with indicator 1: the constant and one column for each
        neighbour at a non-reference level. With s active columns a row costs q^2 s^2 / 2 operations in the Hessian
        instead of (q C)^2 / 2.
-   (b) Objective: mean negative log-likelihood plus quadratic penalties, convex. A step is accepted if the objective
+   (b) Objective: mean negative log-likelihood plus quadratic penalties, convex: -sum_k w_k sum_y target_k(y) ln p_k(y)
+       + sum_ac penalty_c x_ac^2 / 2 - <x, linear> + the zero-sum penalty, with weights w_k of sum 1 and target_k the
+       observed level of row k mixed with the uniform distribution; see newton_site. A step is accepted if the objective
        decreases enough (Armijo) or, where rounding hides the decrease, if the gradient norm falls. One more step is
        taken after the tolerance is met, because Newton's last step squares the error, and further ones while each
        halves the norm.

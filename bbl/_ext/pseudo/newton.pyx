@@ -4,7 +4,10 @@
 A *site* is the predictor whose conditional distribution given the others, its *neighbours*, is fitted. Predictor j has
 the *columns* ``start[j]`` to ``start[j + 1] - 1``, indicators of its non-reference levels; D columns in all. A row of
 ``theta`` belongs to one non-reference level of a site: the field in column 0, the coupling to column c in column 1 + c.
-A site has q non-reference levels and C *site columns*: 0 for the constant, then those of its neighbours.
+A site has q non-reference levels and C *site columns*: 0 for the constant, then those of its neighbours. Of a
+`newton_site`, n_params is q C, `active`, row_start and `response` are as list_active_columns writes them, `penalty`
+(C,) and `linear` (q C,), or NULL, are the site's entries of the arguments of `solve_sites`, Q (C, C) those of its
+`metric`, and uniform_share is c / (W + c), the share of the uniform distribution in targets, with pseudocount c.
 """
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t

@@ -2,7 +2,7 @@
 
    A *site* is a predictor whose conditional distribution given the others is fitted. For every site i the function
    f_i = -(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2 is minimised by itself (Woo &
-   Wang, eqs. 10-15); parameters of level 0 are zero. The penalties may be those of the zero-sum gauge instead.
+   Wang 2022, eqs. 10-15); parameters of level 0 are zero. The penalties may be those of the zero-sum gauge instead.
 
    (a) Lanes. A *lane block* is V sites, one in each lane of a vector. It reads the shared, constant problem and writes
        its own rows of the result, so any number of threads gives the same bits.
@@ -24,7 +24,8 @@
    Symbols: n rows, m predictors, L_i levels, D = sum(L_i - 1) columns (indicators of the non-reference levels), of
    which the first D_s belong to sites, V lanes, A the largest L_i - 1 in a lane block. theta (D_s, 1 + D): in row
    (i, a), column 0 is the field h_i(a), column 1 + (j, b) the coupling J_i(a; j, b). Vectors of lanes have the lane
-   last. Arrays named *_out are only written or added to; other arrays that are not const are changed in place. */
+   last. pseudo_problem.h says what the fields of the structs hold. Arrays named *_out are only written or added to;
+   other arrays that are not const are changed in place. */
 #ifndef PSEUDO_H
 #define PSEUDO_H
 

@@ -1,5 +1,5 @@
 # Pseudo-likelihood: every predictor's conditional model given the others, by vectorised L-BFGS (C kernels pseudo*.h).
-"""Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); pseudo.h describes the algorithm.
+"""Pseudo-likelihood of one group of encoded rows (Woo & Wang 2022, section 2.2); pseudo.h describes the algorithm.
 
 A *site* is a predictor whose conditional distribution given the others is fitted. A *column* is the indicator of a
 non-reference level of a predictor: D columns in all, of which the first D_s belong to sites. *Lanes* are numbers of a
@@ -82,8 +82,8 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
 cdef class PseudoProblem:
     """The pseudo-likelihood problem of one group: its rows prepared for the kernel, shared by all tasks.
 
-    For every site i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15) is
-    minimised by itself. Parameters are ``theta`` (D_s, 1 + D): in row (i, a) column 0 is h_i(a), and column
+    For every site i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` is minimised by
+    itself (Woo & Wang, eqs. 10-15). Parameters are ``theta`` (D_s, 1 + D): in row (i, a) column 0 is h_i(a), and column
     1 + start[j] + b - 1 is J_i(a; j, b), start[j] the first column of predictor j; the site's own columns and those of
     predictors that are not its neighbours are 0. The first n_sites predictors are sites. The others, joint levels of
     several predictors as terms of order 3 and more have them, are regressors only.
@@ -385,7 +385,7 @@ cdef class PseudoProblem:
     def log_normaliser(self, const double[:, ::1] theta, bint half=False):
         """Return ``(1/W) sum_k w_k sum_i ln sum_x exp(h_i(x) + c sum_j J_i(x; j, x_j^k))``, c = 1/2 if `half` else 1.
 
-        Equation (31) with row weights; the paper's default is c = 1.
+        Equation (31) of Woo & Wang (2022) with row weights w_k of sum W; the paper's default is c = 1.
         """
         cdef double total = 0.0, factor = 0.5 if half else 1.0
         cdef Py_ssize_t t

@@ -19,6 +19,8 @@
    sums (2 + A, V)       sums over rows: log normaliser, curvature sum_a p_a (1 - p_a), probability p_a of each logit a;
                          two arrays of the same size follow, which pass_over_rows uses and which are free after it
    trace (V,)            mean curvature sum_a p_a (1 - p_a) of the model without couplings
+   zero_sum              whether the penalties of lambda and lambdah are taken in the zero-sum gauge, in which
+                         parameters have mean 0 over levels, see add_zero_sum_penalty
    t->has_level (A, V)   1 if the lane's site has level a + 1, else 0; the smaller sites of a block have less than A
    chunk_tables, planes, state_table, scratch: working memory
 
@@ -88,7 +90,7 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
         n_levels += vec_load(has_level + a * LANES);
         vec_store(field + a * LANES, vec_load(w->h + a * LANES));
     }
-    for (ptrdiff_t j = 0; j < p->m; j++) {  /* entry c of x belongs to column c - 1 */
+    for (ptrdiff_t j = 0; j < p->m; j++) {  /* entry c of x is column c - 1; own J are 0 */
         const REAL inverse_L = 1 / (REAL)p->n_levels[j];
         for (ptrdiff_t a = 0; a < A; a++) {
             vec sum = vec_fill(0.0);

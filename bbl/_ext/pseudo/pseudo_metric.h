@@ -20,8 +20,9 @@
        Where only leading eigenvectors are known, the mean of the other eigenvalues stands for these.
    Of p->metric: project and expand are the panels of the transposed eigenvectors of Cov and of the eigenvectors, or
    NULL; eigenvalue (D_padded,) its eigenvalues, largest first; inverse the panels of M = (Cov + ridge)^-1, or NULL;
-   lowest_eigenvalue, highest_eigenvalue about those of Cov. The
-   metric uses the first t->rank eigenvectors; t->tail_eigenvalue stands for all other eigenvalues.
+   lowest_eigenvalue, highest_eigenvalue about those of Cov. n_vectors eigenvectors are known, the depth of `expand`;
+   the metric uses the first t->rank of them, and t->tail_eigenvalue stands for all other eigenvalues.
+   p->rows.half_row is the share of half a row.
    Panels: a matrix (8 K, depth) stored as (K, depth, 8), so that eight of its rows are read at a time. All matrix
    products are in single precision: they only shape a search direction, the gradient itself is not rounded. */
 
@@ -158,7 +159,8 @@ TARGET static void NAME(solve_by_eigenvectors)(const pseudo_problem *p, int coun
 
 /* Multiply q[b] (D, V), couplings of one logit of blocks[b], by about (sigma[b] Cov + lambda)^-1 in place,
    from the inverse M = (Cov + ridge)^-1. With c = lambda / sigma, (Cov + c)^-1 is taken as alpha M + beta, where alpha
-   and beta are such that the least and the largest eigenvalue come out exactly; c is at least the ridge, else beta
+   and beta are such that the lowest and the highest eigenvalue come out exactly: alpha = (ridge + lowest) (ridge +
+   highest) / z and beta = (c - ridge) / z with z = (c + lowest) (c + highest); c is at least the ridge, else beta
    would be negative and small eigenvalues would count too much. The columns B of the site itself are no variables:
    subtracting site_correction' (M q)_B from M q, where site_correction has the rows inv(M_BB) M_B:, gives the product
    with the inverse for all other columns. */
@@ -200,8 +202,9 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
 }
 
 /* Multiply q (D, V), couplings of one logit, by (sigma Cov + lambda)^-1 in place, lambda = penalty + column_penalty.
-   Cov is taken as diag(f) - f f' within each predictor, f its columns' means, and as 0 between predictors; the
-   Sherman-Morrison formula inverts it. */
+   Cov is taken as diag(f) - f f' within each predictor, f its columns' means, and as 0 between predictors. With B =
+   sigma diag(f) + lambda the result is, by the Sherman-Morrison formula,
+   B^-1 q + B^-1 f sigma <f, B^-1 q> / (1 - sigma <f, B^-1 f>), in the code v, dot and denominator. */
 TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_memory *w, vec sigma, REAL penalty,
                                             REAL *q)
 {

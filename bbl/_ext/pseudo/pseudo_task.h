@@ -12,10 +12,11 @@
    pseudo_bundle.h describes the arrays of w.
 
    Of p: moments.mean[1 + c] is the mean of column c, moments.second (D_counted, D) the shares of rows in both of two
-   columns. metric.eigenvalue (D_padded,) are the eigenvalues of Cov, largest first; metric.sigma (D,) has those of S_i
-   at site i's columns, trace (m,) its trace, and rotation its eigenvectors from rotation_start[i] on. site_order (m,)
-   lists the sites in the order of the lanes, neighbours (n_sites, m) is 1 where the site is regressed on the predictor,
-   rows.uniform_share is the weight of the uniform distribution in targets. */
+   columns. metric.expand has the n_vectors known eigenvectors of Cov, or is NULL; metric.leading says that these are
+   the leading ones alone. metric.eigenvalue (D_padded,) are the eigenvalues of Cov, largest first; metric.sigma (D,)
+   has those of S_i at site i's columns, trace (m,) its trace, and rotation its eigenvectors from rotation_start[i] on.
+   site_order (m,) lists the sites in the order of the lanes, neighbours (n_sites, m) is 1 where the site is regressed
+   on the predictor, rows.uniform_share is the weight of the uniform distribution in targets. */
 
 /* Allocate the arrays of t and w in one piece of memory; return it, or NULL if there is none. t->A, plane_blocks and
    max_pairs must be set; pseudo_task_numbers bounds the size. */

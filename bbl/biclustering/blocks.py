@@ -21,8 +21,8 @@ __all__ = ["best_groups", "ordered"]
 def block_sums(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool) -> np.ndarray:
     """Return the sums of each block: weights of the L levels (a, b, L), or weight and weighted sum of values (a, b, 2).
 
-    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a cell is a rating and
-    a pair without a cell an observed zero; the weight of a block is then its number of pairs.
+    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a cell says that the row
+    rated the column, and a pair without a cell is an observed zero; the weight of a block is then its number of pairs.
     """
     a, b = int(rows.max()) + 1, int(columns.max()) + 1
     block = rows[cells.row].astype(np.int64) * b + columns[cells.column]
@@ -77,6 +77,7 @@ def best_groups(
         rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)  # so that logarithms are finite
         counts, _ = cells.sums(columns, b)  # (new rows, b): rated columns of each group
         group_size = np.bincount(columns, minlength=b)
+        # minus the log-likelihood of rated and unrated columns
         costs = -counts @ np.log(rated_share).T - (group_size - counts) @ np.log1p(-rated_share).T
     elif log_shares is not None:
         costs = _level_costs(cells, columns, b, log_shares)

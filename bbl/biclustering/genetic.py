@@ -1,4 +1,4 @@
-"""Genetic algorithm for two-way clustering of ordinal ratings (section 1.3 of the thesis).
+"""Genetic algorithm for two-way clustering of ordinal ratings (section 1.3 of the thesis of Li 2014).
 
 An individual is a partition of the items and one of the users: a row of labels, items first. Less fitness is better.
 `Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,) each, of a table of `shape`.
@@ -115,7 +115,8 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
 def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to ``refine``.
 
-    Its ``population`` is the number of individuals. With ``refine`` the best individual is improved at the end.
+    Its ``population`` is the number of individuals, and ``crossover``, ``mutation`` and ``elitism`` go to the kernel as
+    they are. With ``refine`` the best individual is improved at the end.
     """
     items, users, n_individuals = ratings.items, ratings.users, options["population"]
     # counts of ratings and a deviance for each of items x users blocks, 8 bytes each; the population and its children

@@ -40,6 +40,9 @@ def levels_deviance(counts: np.ndarray) -> float:
 def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float) -> float:
     """Return minus twice the log integrated completed likelihood, in its large-sample form (Keribin et al. 2015).
 
+    It is ``deviance + parameters ln total``, plus ``-2 sum_g n_g ln(n_g / n) + (k - 1) ln n`` for the rows and for the
+    columns: n rows in k groups of n_g.
+
     Parameters
     ----------
     deviance : float

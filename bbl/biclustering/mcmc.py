@@ -1,8 +1,10 @@
-"""MCMC for the partitions of raters and of the items that they rate (section 1.2 of the thesis).
+"""MCMC for the partitions of raters and of the items that they rate (section 1.2 of the thesis of Li 2014).
 
 A group of raters ranks the groups of items and has a lambda in [0, 1], 1 if all items are alike to it; an item has a
-weight w, its popularity. Rows of a table are raters, columns are items. In `Cells`, the items of
-rater j are ``column[start[j]:start[j + 1]]``.
+weight w, its popularity. With ``v_i = w_i lambda^rank``, for the rank that the rater's group gives to the group of item
+i, the set R of the n items that a rater rates has the probability ``prod_{i in R} v_i / e_n(v)``; e_n is the elementary
+symmetric polynomial, the sum of such products over all sets of n items. Rows of a table are raters, columns are items.
+In `Cells`, the items of rater j are ``column[start[j]:start[j + 1]]``.
 """
 
 from __future__ import annotations

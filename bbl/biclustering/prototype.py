@@ -236,9 +236,10 @@ def _drop_empty(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
 def alternate(
     table: Table, rows: np.ndarray, columns: np.ndarray, max_iter: int = 100, move: str = "all", empty: str = "reseed"
 ) -> PrototypeFit:
-    """Assign rows, then columns, to the groups of least cost, until nothing moves (eqs. 2.1 and 2.2 of the thesis).
+    """Assign rows, then columns, to the groups of least cost, until nothing moves (Li 2014, eqs. 2.1 and 2.2).
 
-    The equations are corrected. A row is compared with prototypes over its observed cells only.
+    The equations are corrected: a row is compared with prototypes over its observed cells only, ``sum_h n_ih (A_gh -
+    mean_ih)^2`` over the groups h of columns, where n_ih counts the cells of row i in h, and mean_ih is their mean.
 
     Parameters
     ----------
@@ -247,9 +248,10 @@ def alternate(
         Labels 0, 1, ... of the start.
     max_iter : int, default 100
     move : {"all", "one"}, default "all"
-        Whether all rows move at once, or one after the other with the blocks following each move ("squared" only).
+        Whether all lines of an axis move at once, or one after the other with the blocks following each move
+        ("squared" only).
     empty : {"reseed", "drop"}, default "reseed"
-        Whether an empty group takes the row that fits worst, or is left out.
+        Whether an empty group takes the line that fits worst, or is left out.
 
     Returns
     -------

@@ -94,8 +94,11 @@ class MeanField(Engine):
     def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each `eps` of `values`; one eigendecomposition serves them all.
 
-        With C the shrunk covariance and f the shares of the non-reference levels, couplings are ``J = -C^-1`` and
-        fields ``h = ln(f / f_0) - J f``.
+        With C the shrunk covariance (D, D), f the shares (D,) of the non-reference levels and f_0 that of the reference
+        level of each predictor, couplings are ``J = -C^-1`` between predictors and 0 within one, fields are
+        ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f' J f / 2`` (eq. 32), with the sum over predictors.
+
+        `workers` is in the signature of all engines, and unused here.
         """
         grid = [self.eps] if values is None else [float(v) for v in values]
         shares = frequencies(sample, layout, self.prior_count)
@@ -120,7 +123,8 @@ class MeanField(Engine):
                 if bases:
                     change_coordinates(layout, J, [basis.T for basis in bases])
                 theta = from_matrix(layout, effective_fields, J)
-                mean_fields = to_matrix(layout, theta)[1] @ level_shares  # J f, with the couplings as a matrix (D, D)
+                # J f; this J (D, D) is that of `theta`: symmetric, and 0 where two levels' predictors do not interact
+                mean_fields = to_matrix(layout, theta)[1] @ level_shares
                 theta[: layout.D] -= mean_fields
                 log_z = -log_reference_shares - 0.5 * float(level_shares @ mean_fields)
                 singular_note = (

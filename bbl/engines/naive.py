@@ -66,7 +66,7 @@ class NaiveBayes(Engine):
         return Equations(site_theta, lambda_=0.0, lambdah=0.0, rows=sample)
 
     def path(self, sample, layout, values=None, workers=1):
-        """Fit one group at each prior count of `values`."""
+        """Fit one group at each prior count of `values`; `workers` is in the signature of all engines, and unused."""
         grid = [self.prior_count] if values is None else values
         counts = level_counts(sample, layout.n_levels)
         return [self._fit_one(counts, sample.total, float(prior_count)) for prior_count in grid]

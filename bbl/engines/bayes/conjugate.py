@@ -1,4 +1,4 @@
-"""Closed-form posterior under the conjugate prior of Li's thesis, for categorical rows and for numbers in [-1, 1].
+"""Closed-form posterior under the conjugate prior of Li (2014), for categorical rows and for numbers in [-1, 1].
 
 Simplex coding represents the L levels of a predictor by L - 1 contrasts, so that no level is the reference.
 """

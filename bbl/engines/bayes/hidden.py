@@ -1,4 +1,4 @@
-"""Gibbs draws of the coefficients of the thesis' conjugate machine and of the hidden units (-1 or 1) of every row.
+"""Gibbs draws of the coefficients of Li's (2014) conjugate machine and of the hidden units (-1 or 1) of every row.
 
 The layout says where each parameter is in a vector. The widened layout has the hidden units as predictors of two levels
 behind the m visible ones; it has d parameters. Coefficients are in simplex coding, which represents the L levels of a
@@ -97,9 +97,10 @@ def hidden_draws(
 ) -> HiddenDraws:
     """Draw a chain: in turns the coefficients given the units of all rows, and the units given the coefficients.
 
-    Given the units, coefficients are normal, as in `conjugate_draws`; unit l of a row x is 1 with probability
-    ``expit(2 (alpha_l + sum_k beta_lk x_k))``, else -1 (Li 2014, section 3.2.2). If units are `coupled` to each other,
-    the sum is over the other units of the row too, and the units are drawn one after the other.
+    Given the units, coefficients are independent normal with sd ``1 / sqrt(2 c)``, as in `conjugate_draws`; the mean of
+    each is the sum over rows of the contrasts and units that it multiplies, over 2 c. Unit l of a row x is 1 with
+    probability ``expit(2 (alpha_l + sum_k beta_lk x_k))``, else -1 (Li 2014, section 3.2.2). If units are `coupled` to
+    each other, the sum is over the other units of the row too, and the units are drawn one after the other.
 
     A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior ``Z^n exp(-c|phi|^2)``,
     `counts` is (warmup, draws); `progress` is called after each sweep with its share of the chain.

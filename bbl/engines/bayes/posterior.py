@@ -268,6 +268,7 @@ def draw_chains(
         (problem, centre, root, hessian, warmup, draws, chain_rng, sweeps, report_share)
         for chain_rng in rng.spawn(n_chains)
     ]
+    # shared: in threads, as `progress` cannot be pickled
     return run_tasks(run_chain, tasks, min(workers, n_chains), shared=True)
 
 

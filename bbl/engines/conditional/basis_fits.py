@@ -36,7 +36,8 @@ def fit_by_basis(
         Weight of couplings against fields.
     ridges : list of float
     oof_scores : OutOfFoldScores or None
-        Class scores (N, K) that the fit is added to, of the rows (N,) of the sample, with `weights` (N,).
+        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose positions are `rows`
+        (N,) and whose weights are `weights` (N,).
     tolerance : Tolerance or None
         Without it, fits stop early: the ridge falls in a few steps to its value, with few iterations at each.
     ordered : {"nominal", "linear", "cumulative"}

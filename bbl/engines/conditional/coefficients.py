@@ -40,6 +40,7 @@ def coefficient_covariance(
 
     n, r = basis.functions.shape
     K, total = p.shape[1], weights.sum()
+    # fisher and H are those of one observation: I and H divided by `total`, the number of observations
     fisher = information(np.column_stack([basis.functions, np.ones(n)]), p, weights / total)
     H = fisher.copy()
     H[np.diag_indices_from(H)] += np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)

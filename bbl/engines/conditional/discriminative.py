@@ -112,6 +112,9 @@ def solve(
 ) -> list[Solution]:
     """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T for each ridge.
 
+    The mean is weighted. f_y is the sum of the basis functions with the weights of group y, and ``|f|^2`` the sum of
+    the squares of these weights (r, K): the functions are orthonormal in the kernel's space.
+
     Parameters
     ----------
     functions : ndarray, shape (n, r)
@@ -150,13 +153,14 @@ def solve(
         # near the solution the Hessian by weights is about ridge + spectrum p (1 - p), and 1 / K stands for p
         curvature = (ridge if fits_f else 1.0) + spectrum * (K - 1.0) / K**2
         weight_scale = np.tile(1.0 / np.sqrt(curvature), K)
-        # inverse roots of the curvatures: units of the unknowns in which the objective is about equally curved
+        # inverse roots of the curvatures, 1 for offsets: units of the unknowns in which the objective is about equally
+        # curved
         scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
         regression = Regression(functions, shares, fixed_scores, float(ridge), offset_penalty)
         # writes x; the objective, the largest component of its gradient by scaled unknowns, number of evaluations
         value, largest_gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
         weights, offset = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
-        # the loss is the objective without its penalties
+        # the loss is the objective without its penalties; x[r * K :]: the offsets and ln T, which is 0 without scores
         loss = value - 0.5 * offset_penalty * float(x[r * K :] @ x[r * K :])
         loss -= 0.5 * ridge * float((weights * weights).sum()) if fits_f else 0.0
         temperature = float(np.exp(x[-1])) if scores is not None else 1.0
@@ -251,7 +255,8 @@ def fit_minibatches(
 def _velocity_decay_steps(scores: np.ndarray, y: np.ndarray, row_shares: np.ndarray, K: int) -> float:
     """Return the number d of steps over which a velocity decays: momentum is 1 - 1/d.
 
-    d is in inverse proportion to the share of the group's variance that the fixed scores leave unexplained. If the
+    d is in inverse proportion to the share of the group's variance that the fixed scores leave unexplained: ``10 (1 -
+    sum_k share_k^2) / (1 - mean sum_k p_k^2)``, between 10 and 40, with the probabilities p of the scores. If the
     scores explain more, batches differ less, and a mean over more steps is worth while.
 
     Parameters

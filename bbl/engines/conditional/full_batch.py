@@ -222,7 +222,7 @@ class FullBatch:
             gradient[f_part] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[f_part]
         gradient[offset_part] = self.offset_penalty * x[offset_part]
         gradient[-K - 1 : -1] += total  # by the offsets; the last is that by ln T
-        if len(self.scores):
+        if len(self.scores):  # by ln T: T times the sum of residuals times scores
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
         squared_norms = (float(x[part] @ x[part]) for part in (f_part, offset_part))
         value += sum(

@@ -263,6 +263,10 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     If a combination of the functions is constant in all rows, the free offset can take its place, and parameters to
     which the combination contributes are not determined.
 
+    With s_a the squared distance of the features of level a from those of the reference level, and d_j that of the
+    features of the reference level of predictor j from their means, the squared norms are ``s_a (scale[0] + scale[1]
+    sum_j d_j)`` for a field, over the predictors j that interact with its own, and ``scale[1] s_a s_b`` for a coupling.
+
     Parameters
     ----------
     basis : Basis
@@ -272,14 +276,14 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
         Those of the training rows.
     """
     layout, coding, scale, means = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale, basis.kernel.means
-    reference_distance = np.array(  # squared distance of the reference level's features from the means
+    reference_distance = np.array(  # (m,): d_j, of the reference level's features from the means
         [coding.squared_distances(i, means[columns])[0] for i, columns in enumerate(coding.columns)]
     )
-    partner_distance = np.zeros(layout.m)  # sum of reference_distance over the predictors that i interacts with
+    partner_distance = np.zeros(layout.m)  # sum of d_j over the predictors j that i interacts with
     for i, j in layout.pairs:
         partner_distance[i] += reference_distance[j]
         partner_distance[j] += reference_distance[i]
-    steps = coding.squared_steps()  # (D,): squared distances of levels from the reference level
+    steps = coding.squared_steps()  # (D,): s_a of all non-reference levels
     squared_norm = np.empty(layout.size)  # of the element whose inner product with f is the parameter
     squared_norm[: layout.D] = steps * np.repeat(scale[0] + scale[1] * partner_distance, np.diff(layout.start))
     if layout.count(2):

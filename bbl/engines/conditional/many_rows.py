@@ -47,7 +47,8 @@ def fit_many_rows(
     K : int
     ridges : sequence of float
     oof_scores : OutOfFoldScores or None
-        Class scores that the fit is added to, of rows of the sample.
+        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose positions are `rows`
+        (N,) and whose weights are `weights` (N,).
     rng : Generator
 
     Returns

@@ -3,7 +3,9 @@
 A term is a set of predictors that interact; its order is their number. The regressions of single predictors on products
 of the others choose the terms; then all parameters are fitted together. A regression *votes* for the terms that it
 chooses, and for their sub-terms with its predictor. A layout says where each of `size` parameters is in a vector: first
-D fields, one for each non-reference level, then the table of each term.
+D fields, one for each non-reference level, then the table of each term. The result of `choose` has the `weights` of the
+chosen terms of a regression, a dictionary of arrays by term, the `intercept`, and `path`, fits at all penalties. A
+`Fitted` has the parameters `theta` (size,), the objective `value`, the gradient norm `norm`, and how the fit ended.
 
 Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.
 """
@@ -36,7 +38,7 @@ from bbl.sparse.tables import reference_tables, zero_sum_table
 
 __all__ = ["HighOrder"]
 
-RULES = ("ebic", "cv")
+RULES = ("ebic", "cv")  # values of lambda_ that choose the terms in place of a penalty
 COMBINE = ("or", "and", "max")
 PENALTIES = ("group", "l1")
 RIDGE = 2.0  # default penalty of terms, on the sum of the losses of all observations
@@ -287,7 +289,8 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
 
     `n_levels` (m,) holds the levels of all predictors. In the regression the predictors are the m - 1 others, in their
     order, and the classes are the K levels of i that occur. The weights of a term with d features are (d, K - 1): they
-    give K - 1 links, from which `contrasts` makes the scores of the K classes.
+    give K - 1 links, from which `contrasts` makes the scores of the K classes. `engine.lambda_` is a penalty of all
+    terms, a tuple of one for each order of products, or the rule "ebic" or "cv" that chooses the terms.
     """
     others = np.delete(np.arange(len(n_levels)), i)
     occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)
@@ -363,7 +366,7 @@ def _largest_magnitude(site_weights: np.ndarray) -> np.ndarray:
 
 
 def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the parameters (size,) of independent predictors: fields ``ln f`` with a prior count of 1, no terms."""
+    """Return the parameters (size,) of independent predictors: fields ``ln f/f_0`` with a prior count of 1."""
     theta = np.zeros(layout.size)
     theta[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
     return theta

@@ -187,7 +187,11 @@ class IncompleteLikelihood:
         return self.table.indicators()
 
     def _missing_information(self) -> np.ndarray:
-        """Return the covariance (size, size) of the indicators given what is known of a row, averaged over all rows."""
+        """Return the covariance (size, size) of the indicators given what is known of a row, averaged over all rows.
+
+        With T (size,) the indicators it is the mean of ``E[T T' | known] - E[T | known] E[T | known]'``, which is 0 for
+        complete rows.
+        """
         out = self.table.indicator_products(self.expected_counts() - self.complete)
         for pattern in self.patterns:
             cells = np.flatnonzero(pattern.counts)

@@ -158,7 +158,8 @@ class _Part:
     covariance : ndarray, shape (size, size)
         Covariance of the estimate.
     pull : ndarray, shape (size,)
-        Gradient of the prior count and of the penalty, which makes the influences sum to zero.
+        Gradient of the prior count and of the penalty, ``(1 - s) (moments of even rows - mu) - ridge theta``, which
+        makes the influences sum to zero.
     """
 
     def __init__(self, component: Component, rows: Sample, theta: np.ndarray, basis: np.ndarray, penalty: Penalty):

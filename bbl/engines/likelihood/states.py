@@ -151,7 +151,8 @@ class StateTable:
         codes = self.codes(self.cells)
         uses = (codes > 0).astype(float)  # which predictors each parameter belongs to
         n_shared_predictors = uses[rows] @ uses.T
-        # shared levels, and their share of the position of a cell, are in both cells but once in that of the product
+        # n_shared_levels: predictors of which both have the same level. These levels add to the positions of both
+        # cells, but only once to that of the product: what they add, `shared_position`, is subtracted below
         n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):

@@ -138,6 +138,7 @@ class Corrected:
     def fit(self, lambda_: Any, lambdah: float, theta: np.ndarray, itmax: int) -> Sites:
         """Minimise the objectives of all sites from `theta`, in place; `itmax` bounds the iterations of all rounds.
 
+        `lambda_` is the penalty of couplings, or a tuple of one for each order 2, 3, ...; `lambdah` is that of fields.
         A later fit, at another penalty, starts from the best solution of the last one. A round tries a solution, and
         sites whose gradient norm over all rows falls by it take it. Sites are done at the tolerance, or where rounds no
         longer help, or after `itmax` iterations.
@@ -244,13 +245,17 @@ class Corrected:
         `solve` fits the sample; `penalty` (1 + D,) holds the penalties of the columns. `pairs` holds steps, changes of
         the penalised gradient, both (layout.D, 1 + D), and the inverses (m,) of their inner products, the oldest first.
         The first time the result is the minimum of the sample's objective, found from `theta`.
+
+        With q the penalised gradient, H0 the sample's inverse Hessian and ``rho = 1 / step . change``, the first loop
+        is ``a = rho step . q, q -= a change`` over pairs from the last on. Then ``d = -H0 q``, and the second loop is
+        ``d -= (a + rho change . d) step`` from the first pair on. All products are taken site by site.
         """
         if self.point is None:
             trial = theta.copy()
             solve(site_theta=trial)
             return trial
-        # the two loops of L-BFGS; between them minimising the sample's objective, with a linear term that gives it the
-        # gradient q, is nearly to multiply q with its inverse Hessian
+        # `factors` holds a; between the loops, minimising the sample's objective with a linear term that gives it the
+        # gradient q is nearly a step by -H0 q
         point, factors = self.point, []
         q = point.gradient + penalty * point.theta
         for step, change, inverse in reversed(pairs):
@@ -260,7 +265,7 @@ class Corrected:
         sample_gradient = self.problem.objective(point.theta, 0.0, 0.0)[1] + penalty * point.theta
         trial = point.theta.copy()
         solve(site_theta=trial, linear=sample_gradient - q)
-        trial -= point.theta
+        trial -= point.theta  # d
         for (step, change, inverse), factor in zip(pairs, reversed(factors), strict=True):
             second_factor = factor + inverse * self._sum_by_site(change * trial)
             trial -= np.repeat(second_factor, self.n_site_levels)[:, None] * step

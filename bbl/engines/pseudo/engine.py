@@ -369,7 +369,7 @@ class PseudoLikelihood(Engine):
     ) -> EngineFit:
         """Return the symmetrised fit (eq. 18), with notes on sites that did not converge and on `absent` levels.
 
-        `sites` are the reports on the fits, `normaliser` is that of a `Solution`.
+        `sites` has reports (m,): minimum `value`, gradient `norm`, `n_iter`, `status`. ``normaliser(half)`` is ln Z.
         """
         theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.diverges(lambda_) else ()

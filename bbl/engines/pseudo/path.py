@@ -3,8 +3,11 @@
 A site is a predictor in the role of the response; each of m sites is fitted by itself. Solutions `site_theta` have
 shape (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D
 columns of the `Regressors`: the non-reference levels of all predictors and, if there are terms of three or more, the
-joint levels of `sets` of predictors. Neighbours of a site are the predictors that interact with it, by the mask
-`layout.mask` (m, m).
+joint levels of `sets` of predictors. `Sites` holds reports (m,) on the fits of the sites: objective, gradient norm,
+iterations, status. A `Solution` is (site_theta, sites, normaliser); ``normaliser(half)`` returns ln Z by eq. (31), and
+is None if the solver has none. `WarmStarts` is a dictionary of solutions by penalty; its ``once(name, make)`` calls
+``make()`` and keeps the result by its name, if there is memory. Neighbours of a site are the predictors that interact
+with it, by the mask `layout.mask` (m, m).
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ def solve_available(
 ) -> list[Solution]:
     """Fit each site to its usable rows at each penalty of `grid`, sites with the same rows together.
 
-    `usable` (n, m) marks the rows in which a site and its neighbours are known. `warm_starts` holds earlier solutions
+    `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows in which a site and its neighbours are known. Sites
+    with the same usable rows are a group, which is fitted as a model of its own. `warm_starts` holds earlier solutions
     by penalty; `start` is as in `solve_complete`.
     """
     all_columns = regressors(layout)
@@ -80,7 +84,8 @@ def solve_available(
         solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts, start=sub_start)
         for (site_theta, sites, _), (sub_theta, sub_sites, _) in zip(out, solutions, strict=True):
             site_theta[entries] = sub_theta[sub_rows]
-            # copies the reports on the group's sites
+            # copies the reports on the group's sites; objectives are multiplied by the share of the rows, over which
+            # they are means
             sites.take(site_group, sub_sites, number[site_group], share)
     return out
 

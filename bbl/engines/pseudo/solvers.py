@@ -187,6 +187,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
             for task, sites_of_task in enumerate(task_sites)
         ]
         stop = stop_flag()
+        # shared: in threads, which write into the same arrays, each the entries of its own sites
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # interrupted: the fit is not used
             return None

@@ -113,6 +113,10 @@ def log_posterior_hessian(
 ) -> np.ndarray:
     """Return the Hessian (n, n) of the log posterior of z, u and v at a point x (n,).
 
+    With theta (size,) the parameters, J their derivatives by x, g the gradient of the log-likelihood and -R'R its
+    Hessian by theta, it is ``-J' R'R J + sum_k g_k (second derivatives of theta_k by x)`` plus the Hessian of the log
+    prior: -1 for each z, and difference quotients of the prior's slopes for u and v.
+
     `F` (states, size) holds the `state_features` of all states; `feature_sums` and `total` are as in
     `response_covariance`.
     """
@@ -120,15 +124,16 @@ def log_posterior_hessian(
     v = x[-2:] if approx.scale is None else np.full(2, np.log(approx.scale))
     u = x[entries] if approx.prior.slope else approx.groups.repeat_by_kind(v)
     scale, log_slope = slabbed(u, approx.slab)
-    # first and second derivatives of each parameter's scale by its log scale
+    # first and second derivatives of each parameter's scale by its log scale; log_slope s is that of the log of the
+    # bounded scale, and has itself the derivative -2 s (1 - s)
     slope, second = (scale * log_slope)[group_of], (scale * log_slope * (3.0 * log_slope - 2.0))[group_of]
     scale, z = scale[group_of], x[:size]
     log_p = F @ (scale * z)
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     expected = p @ F
-    gradient = feature_sums - total * expected  # by parameters
-    root = np.sqrt(p * total)[:, None] * (F - expected)  # root' root: minus the Hessian by the parameters
+    gradient = feature_sums - total * expected  # g
+    root = np.sqrt(p * total)[:, None] * (F - expected)  # R, (states, size)
     H = np.zeros((len(x), len(x)))
     J = np.zeros((size, len(x)))  # derivatives of the parameters by x
     J[np.arange(size), np.arange(size)] = scale

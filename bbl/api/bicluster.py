@@ -1,7 +1,9 @@
 """The public function `bicluster`: two-way clustering of a table.
 
-A *block* is the cells of one row group and one column group. A method has ``response``, the kind of cells that it
-takes: "numeric", "ordinal" (ratings), "levels" (categories) or "rated" (whether a pair occurs).
+A *cell* is one row and one column of the table, a *block* the cells of one row group and one column group. A `TwoWay`
+table has its `shape`, (rows, columns), and the factor `levels` of categories or ordered values, None for numbers. A
+method has ``response``, the kind of cells that it takes: "numeric", "ordinal" (ratings), "levels" (categories) or
+"rated" (whether a pair occurs).
 """
 
 from __future__ import annotations

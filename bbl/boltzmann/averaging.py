@@ -313,14 +313,17 @@ def weigh(
     advice : str
         Advice for a log-loss above that of predicting the groups' shares.
     equality : float or ndarray, shape (M,), default 1.0
-        Strength with which weights are drawn towards equality, `a` of `convex_weights`.
+        Strength with which weights are drawn towards equality: `a` of `convex_weights`, which maximises
+        ``sum_rows v ln sum_k w_k P_k + sum_k a_k ln w_k`` over the weights w of members k; v is the weight of a row.
     """
     row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)
     is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
     if not is_scored.any():
         return weights, np.full(len(log_p), np.nan), None
     baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]  # of (F, K) log shares in training rows
+    # (N,) ln sum_k weight_k P_k over members k
     average_log_p = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
+    # mean of -ln P over the rows with a score: (M,), then two numbers
     losses, loss, baseline = (
         -(log_p_of_rows[..., is_scored] @ row_weights[is_scored]) / row_weights[is_scored].sum()
         for log_p_of_rows in (log_p, average_log_p, baseline_log_p)

@@ -1,7 +1,8 @@
 """Fits of all K groups at once to P(group | row), which can start from a *generative* fit, of P(row | group) by groups.
 
-Class scores are those of the start times a fitted temperature, plus energies and constants of the joint fit. K is the
-number of groups, m of predictors. A `JointFit` holds `theta` (K, size), `constant` (K,) and `temperature` of a fit, its
+The class score of group g is ``temperature (ln share_g - ln Z_g + start energy_g) + energy_g + constant_g``: the score
+of the generative fit, the start, times a fitted temperature, plus energy and constant of the joint fit. K is the number
+of groups, m of predictors. A `JointFit` holds `theta` (K, size), `constant` (K,) and `temperature` of a fit, its
 `loss`, the largest component `gradient` of the gradient, the number `evaluations` of evaluations of the objective, and
 `limits`: for each group, what the rows determine; None for most fits with a penalty. ``engine.joint`` holds the
 functions (`JointTraits`) that fit all groups together.
@@ -76,6 +77,7 @@ def joint_path(
     if start_arguments is not None:
         oof_scores, start_fit = start or _tune_start(sample, *start_arguments, fit_start, rng)
         start_theta = start_fit.parameters.theta
+        # (K,) ln share - ln Z of the start; 0 in place of the log of 0
         start_constant = np.log(np.where(start_fit.class_prior > 0.0, start_fit.class_prior, 1.0)) - start_fit.log_z
     results = []
     for joint_fit in traits.fit_groups(engine, sample, layout, K, values, oof_scores, rng, coefficients):

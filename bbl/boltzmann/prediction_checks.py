@@ -197,11 +197,13 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 def naive_scores(counts: Sequence[np.ndarray], log_shares: np.ndarray, rows: Sample) -> np.ndarray:
     """Return the class scores (n, K) of `rows` under naive Bayes, as `BASELINE` fits it.
 
-    `counts` holds the counts (K, L_i) of the levels of each predictor in each group, `log_shares` (K,) are those of the
-    groups. Missing values count nothing.
+    The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, with ``P(a | g) = (n_a + prior / L_i) / (n + prior)``
+    of the group's n rows, n_a of them at level a. `counts` holds the counts (K, L_i) of the levels of each predictor in
+    each group, `log_shares` (K,) are those of the groups. Missing values count nothing.
     """
     scores, prior_count = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
     for i, n in enumerate(counts):
+        # level shares (K, L_i) of predictor i
         shares = (n + prior_count / n.shape[1]) / (n.sum(axis=1, keepdims=True) + prior_count)
         log_p = np.log(shares).T[rows.codes[:, i]]  # (n, K)
         scores += log_p if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, log_p)

@@ -84,7 +84,7 @@ class Predictive:
         return averaged_energies
 
     def _log_mean_probability(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        """Return the logarithm of the mean probability of rows in group g over its draws, shape (n,)."""
+        """Return ``ln((1/T) sum_t exp(energy_t - ln Z_t))`` of rows (n,), over the T draws of group g."""
         log_sum_p, first_draw = np.full(len(codes), -np.inf), 0
         for energies in self._energies(g, codes, unknown):
             log_z = self.log_z[g, first_draw : first_draw + energies.shape[1]]

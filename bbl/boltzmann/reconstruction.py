@@ -1,6 +1,7 @@
 """Reconstruction: unknown predictors of rows filled with their probabilities given the known ones.
 
-K is the number of groups, n of rows, m of predictors, D of non-reference levels.
+K is the number of groups, n of rows, m of predictors, D of non-reference levels. A level a of an unknown predictor i
+has the probability ``sum_g P(g | known) P(x_i = a | known, g)`` over groups g.
 """
 
 from __future__ import annotations
@@ -107,7 +108,10 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return what `_fill_unknown` does for a model with structural zeros: exactly, from the energies of all levels."""
+    """Return what `_fill_unknown` does for a model with structural zeros: exactly, from the energies of all levels.
+
+    `method` and `rng` are not used: they are there because both functions are called alike.
+    """
     energy = MarginalEnergy(layout, theta)  # energy(codes, unknown) (n, K): ln of the sum of exp over unknown levels
     summed_out = np.zeros(codes.shape, dtype=bool)
     summed_out[:, unknown] = True
@@ -121,6 +125,7 @@ def _fill_by_energies(
         summed_out[:, i] = True
         log_p = np.stack(level_energies)  # (levels, n, K)
         largest = log_p.max(axis=0)
+        # P(level | known, g) up to a factor; less the largest against overflow, and 0 where all levels are impossible
         p = np.exp(log_p - np.where(np.isneginf(largest), 0.0, largest))
         total_p = p.sum(axis=0)  # 0 where a row cannot occur in a group, which then has no share in `posterior`
         p /= np.where(total_p > 0.0, total_p, 1.0)

@@ -2,7 +2,8 @@
 
 K is the number of groups, m of predictors. `Validated` and `OutOfFoldScores` hold class scores of N rows by models that
 were not fitted to them: `rows` (N,) are their positions in the sample (copies of a row may stand in several folds),
-`weights` (N,) their weights; ``scores`` have shape (N, K), in a `Validated` (settings, N, K). The class scores of
+`weights` (N,) their weights; ``scores`` have shape (N, K), in a `Validated` (settings, N, K), which also has `y` and
+`fold` of the rows, the `fits` of a fold, and the problems `found` with them. The class scores of
 a `JointFit` are the scores of its start times `temperature`, plus the energies of its parameters `theta` (K, size),
 plus `constant` (K,). ``engine.start`` is None, or the name of the method whose scores the conditional fit is added to.
 The setting of pseudo-likelihood is the penalty of couplings.

@@ -3,7 +3,10 @@
 m is the number of predictors, K of groups, D of non-reference levels. A predictor that was not chosen has *shared*
 fields, which are equal in all groups, and no interactions, so that it cancels in class scores. ``layout.start`` has
 the first column of each predictor among the D columns, and ``layout.columns(predictors)`` lists their columns, which
-are also the positions of their fields in the parameter vector.
+are also the positions of their fields in the parameter vector. An `EngineFit` has for each predictor (m,) the gradient
+norm `grad_norm`, the iterations `n_iter` and whether it has `converged` (empty arrays if the engine has none); the
+`notes` on single predictors, the `unbounded` parameters, and `rank`, how many parameters the rows determine, or None
+for all.
 """
 
 from __future__ import annotations
@@ -48,7 +51,10 @@ def selection_rows(n: int, layout: Layout, K: int) -> int:
 
 
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
-    """Choose predictors by score tests (see `select_predictors`); missing values have the shares of the known ones."""
+    """Choose predictors by score tests at a significance `level` (see `select_predictors`).
+
+    In place of the indicators of a missing value stand the shares of the levels among the known values.
+    """
     n = selection_rows(sample.n, layout, K)
     check_memory(
         8.0 * layout.D * (3.0 * n + PARAMETERS * (K - 1.0) ** 2),

@@ -34,8 +34,8 @@ __all__ = ["Validated", "validate"]
 class Validated(Scored):
     """Class scores of all validated rows, pooled over the folds; `fits` are those of the last fold alone.
 
-    The other fields of `Scored` are the `scores` (settings, N, K) of the N validated rows, their groups `y`, `weights`,
-    `fold` and position `rows` in the sample, each (N,), and the name `judge` of the method that scored them.
+    The other attributes of `Scored` are the `scores` (settings, N, K) of the N validated rows, their groups `y`,
+    `weights`, `fold` and position `rows` in the sample, each (N,), and the name `judge` of the method that scored them.
 
     Attributes
     ----------

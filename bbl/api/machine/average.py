@@ -5,7 +5,9 @@ A *member* is one of the M classifiers that are averaged. K is the number of cla
 scores (settings, N, K) and the fits of each fold. An `Averaged` has `members` (each with `engine`, `estimate` and
 `tuning`), their `weights` (M,) and out-of-fold `losses` (M,), and the `log_loss` of their average. A fitted classifier
 has ``_rows()``, its training rows, and if ``_can_refit`` the method ``_refit(rows, rng)``; ``_traits.calibration``
-names the calibration of its class scores.
+names the calibration of its class scores. Its `training` are the training rows, or None if they were read in batches or
+are not in the file that the model was loaded from; its `stored` is then a summary of the rows (their number,
+log-likelihood and level counts).
 """
 
 from __future__ import annotations
@@ -237,6 +239,7 @@ def average(
         first_member.index,
         members,
     )
+    # the summary stands for training rows that the members do not keep
     priors, training_summary, M = first_member.priors, first_member.stored, len(members)
     if weights == "equal":
         return AverageResults(
@@ -262,8 +265,9 @@ def average(
 
         scored = cross_validate(rows, folds, refit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)], workers=workers)
         oof_log_p.append(out_of_fold(scored, member._traits.calibration))
-    class_totals = first_member.class_shares * rows.total
-    # validated rows are those of all members alike
+    class_totals = first_member.class_shares * rows.total  # (K,) weights of the classes, for the baseline of the loss
+    # `scored`, of the last member: all members have the same validated rows; `member_advice`: a sentence that the
+    # warning gives if the average predicts worse than the shares of the classes
     member_weights, losses, loss = weigh(np.array(oof_log_p), scored, class_totals, member_advice(members))
     warn_record(loss, stacklevel=4)
     return AverageResults(

@@ -4,8 +4,8 @@ A *verb* is a public function; an *engine* is a method with its options; a *layo
 of the formula's terms in the flat parameter vector; a *source* is data that are read in batches; a *deal* describes
 folds to which rows are dealt while they are read in batches. K is the number of groups. An engine says in `refusals()`
 which capabilities it lacks, with the reasons; `joint` is not None if it fits all groups together, to P(group | row);
-and ``tuned`` says which option is tuned: its name `option`, and `rules`, words that the engine takes in place of a
-number.
+and ``tuned`` says which option is tuned: its name `option`, and its own `rules`, words that the engine takes in place
+of a number. These are not the `RULES`, "cv" and "cv-1se", by which cross-validation chooses a number.
 """
 
 from __future__ import annotations
@@ -287,9 +287,11 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
 
 
 def check_relevance(relevance: object, engine: Engine, training: TrainingData) -> float | None:
-    """Return the argument `relevance` as a significance level; None for all predictors, or if it is a rule.
+    """Check the argument `relevance`, and return it if it is a number: the significance level, between 0 and 1.
 
-    Raises an error if it is out of range, or cannot go with the engine or other arguments.
+    The result is None, no level, in two cases: if `relevance` is None, all predictors are used; if it is one of
+    `RULES`, cross-validation chooses the level later. Raises an error if `relevance` is something else, or cannot go
+    with the engine (by its `refusals()`, reasons by capability) or with the arguments in `training`.
     """
     if relevance is None:
         return None

@@ -173,7 +173,7 @@ def crossVal(
         refuse_batches(data, "cv, which gives positions of rows,", "cv")
 
     def make_deal(_: Engine, rng: np.random.Generator) -> Deal:
-        """Return the folds to which rows are dealt while they are read in batches."""
+        """Return the folds to which rows are dealt while they are read in batches; the engine does not matter."""
         return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
 
     training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)

@@ -129,9 +129,9 @@ def bbl(
         ``"(missing)"`` of their predictor; or the model is fitted to the known values of each row (see Notes).
         `predict` treats them in the same way, and sums missing predictors out under "marginal".
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
-        How ln Z is computed. "exact": the sum over all states. "pseudo", "half": eq. (31) without its factor 1/2 (the
-        paper's default), or with it. "mf": eq. (32). "ais": annealed importance sampling. "auto": "exact" where that
-        is cheap, else "half", the best in the accuracy benchmark.
+        How ln Z is computed. "exact": the sum over all states. "pseudo", "half": eq. (31) of Woo & Wang (2022), without
+        its factor 1/2 (the paper's default), or with it. "mf": its eq. (32). "ais": annealed importance sampling.
+        "auto": "exact" where that is cheap, else "half", the best in the accuracy benchmark.
     calibrate : {"none", "offset", "temperature"}, default "none"
         Correction of class scores: by an offset for each group; or by offsets and a common temperature. Both are fitted
         to the out-of-fold scores of 5 shuffled folds.

@@ -2,7 +2,9 @@
 
 m is the number of predictors, L_i of levels of predictor i, K of groups; h are the fields and J the couplings of a
 group, D is the number of non-reference levels, theta is the flat vector of h and J; `split` and `to_matrix` return it
-as fields (D,) and couplings (D, D), `split` with a third part for terms of three and more predictors.
+as fields (D,) and couplings (D, D), `split` with a third part for terms of three and more predictors. The *energy* of a
+state x is ``sum h + sum J`` over its levels, the exponent of ``P(x) ~ exp(energy)``. A *chain* is one run of the Gibbs
+sampler, a *sweep* an update of all predictors in all chains.
 ``layout.table(theta, *predictors)`` is a view of the fields of one predictor, or the couplings of several.
 """
 
@@ -74,7 +76,7 @@ def mcSample(
     Returns
     -------
     SampleResults
-        ``xmax`` (predictors by groups), ``emax`` (its energy, the exponent of eq. 6), ``rhat``, ``ess``, ``draws``.
+        ``xmax`` (predictors by groups), ``emax`` (its energy, the exponent of P(x)), ``rhat``, ``ess``, ``draws``.
 
     Raises
     ------
@@ -286,7 +288,7 @@ def sample_xi(
     code_out: bool = False,
     seed: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Draw rows of predictors from a Boltzmann machine, ``P(x) ~ exp(sum h + sum J)`` (eq. 6).
+    """Draw rows of predictors from a Boltzmann machine, ``P(x) ~ exp(sum h + sum J)``.
 
     Parameters
     ----------

@@ -12,7 +12,8 @@ than its supergraphs with one edge more.
 
 Sets of predictors and sets of edges are *bit sets*: whole numbers whose bit i stands for predictor i, or for edge i of
 the list of all pairs. A graph of all predictors has the number that is its set of edges. ``margins.n_levels`` are the
-numbers of levels of the m predictors, and ``margins.log_likelihood(set)`` is that of the saturated model of a set.
+numbers of levels of the m predictors, ``margins.log_likelihood(set)`` is that of the saturated model of a set,
+``margins.counts(set)`` its table, and ``margins.rows`` are the rows, one for each distinct state.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     core_of_graph = np.array([core_number[core] for core in cores])
     core_log_likelihoods = np.full(len(distinct_cores), np.nan)
     core_log_likelihoods[core_number[(0, 0)]] = 0.0  # the empty core, of decomposable graphs, needs no fit
-    # (graphs,), nan until the core of a graph is fitted
+    # (graphs,), of a graph that of its core plus that of the predictors split off; nan until the core is fitted
     log_likelihoods = np.array(split_off) + core_log_likelihoods[core_of_graph]
     graph_numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
     for mask in range(1, all_predictors + 1):  # a graph has the term of this bit set if it has all edges of the set

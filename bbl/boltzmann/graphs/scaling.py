@@ -1,7 +1,8 @@
 """Iterative proportional fitting of many graphical models of one table at once.
 
-A *clique* is one of the largest terms of a model: axes of the table whose margin the model fits exactly. B is the
-number of models that are fitted together.
+An *axis* of the table stands for a predictor, with its levels. A *clique* is one of the largest terms of a model: axes
+of the table whose margin the model fits exactly. B is the number of models that are fitted together. A *sweep* takes
+each clique c in turn, and scales ``p(x) <- p(x) observed(x_c) / p(x_c)`` by the margins of c.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
     for axis in range(counts.ndim):
         margin = observed.sum(axis=tuple(i for i in range(counts.ndim) if i != axis), keepdims=True)
         independent = independent * margin
-    is_filled = counts > 0.0
+    is_filled = counts > 0.0  # the others contribute nothing to sum n ln p
     # the models are the last axis, along which loops are fast
     p = np.repeat(independent[..., None], len(models), axis=-1)
     unconverged = np.arange(len(models))
     for _ in range(0, MAX_SWEEPS, SWEEPS_AT_ONCE):
         by_clique = _models_by_clique([models[model] for model in unconverged])
         for _ in range(SWEEPS_AT_ONCE):
-            error = _sweep(p, observed, by_clique)
+            error = _sweep(p, observed, by_clique)  # that of the last sweep counts
         converged = error < TOLERANCE
         # (converged models, cells with rows)
         log_p = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))

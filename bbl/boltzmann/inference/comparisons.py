@@ -166,7 +166,7 @@ def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> 
 
 
 def _no_family(k: int, finite: bool) -> PowerSeries | None:
-    """Return None: no parameter has an exact distribution. Arguments are those of `Evidence.family`."""
+    """Return None: no parameter has an exact distribution. Its arguments, unused, are those of `Evidence.family`."""
     return None
 
 
@@ -216,6 +216,7 @@ def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray
 
     The 2 x 2 tables of two samples by level and reference level decide how: the normal distribution of the log odds
     ratio where no cell holds fewer than `CELL` rows, nor would if the odds were the same; else Fisher's distribution.
+    The log odds ratio is ``ln(n_11 n_22 / (n_12 n_21))``, with the variance ``sum 1 / n`` over the four cells.
 
     Parameters
     ----------

@@ -84,7 +84,8 @@ def sandwich_of_shift(layout: Layout, groups: GroupInfluences, pooled: RowInflue
     """Return the covariances of every table of each group's difference from the pooled fit.
 
     `groups` holds the influence and the rows of each group with rows, in order; `pooled` is the influence of the pooled
-    fit.
+    fit. With the influences psi of a row of weight w on the group's fit and psi_0 on the pooled fit, the covariance is
+    ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out w psi_0 psi_0'``, over rows in the group and out of it.
     """
     pooled_terms, shift_terms = [], []
     for influence, rows in groups:

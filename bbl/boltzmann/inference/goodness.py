@@ -1,8 +1,9 @@
 """Tables of counts under models of the largest likelihood: fitted counts, leverages, degrees of freedom, bootstrap.
 
 A *cell* is a state of all predictors; cells are listed with the last predictor running fastest. A `StateTable` lists
-the n cells of a layout and computes sums over them. ``estimate.fits`` holds the `EngineFit` of each group, whose `rank`
-is the number of parameters that its rows determine, None for all.
+the n cells of a layout and computes sums over them; ``log_partition(theta)`` returns ln Z and their probabilities (n,).
+``estimate.fits`` holds the `EngineFit` of each group, whose `rank` is the number of parameters that its rows determine,
+None for all.
 """
 
 from __future__ import annotations

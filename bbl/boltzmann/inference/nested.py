@@ -149,6 +149,9 @@ def _correct_ratio(
 ) -> tuple[float, int, float]:
     """Return a working ratio over its mean design effect, its degrees of freedom, and the p-value of `rao_scott`.
 
+    Design effects are the eigenvalues of ``working^-1 E'E``, all groups together: by how much the sampling design
+    multiplies variances.
+
     Parameters
     ----------
     working : list of ndarray, shape (q, q)
@@ -287,7 +290,9 @@ def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
 def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, sites: np.ndarray) -> float:
     """Return the weighted sum over rows of the log conditional probabilities of the predictors `sites`.
 
-    `site_theta` (D, 1 + D) is a site solution. Only predictors with two levels or more have a normaliser.
+    That of predictor i, at the level a that a row has, is ``h_i(a) + sum_j J_ij(a, x_j) - ln Z_i(x)``, with the
+    intercepts h and couplings J of the site solution `site_theta` (D, 1 + D). Both are 0 at the reference level, and J
+    within a predictor. Only predictors with two levels or more have a normaliser Z_i.
     """
     varying = np.flatnonzero(layout.n_levels > 1)
     total = 0.0

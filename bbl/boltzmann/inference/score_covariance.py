@@ -5,6 +5,13 @@ and the normalising constant Z_g of its model; its 1 + size *coefficients* are t
 Probabilities of groups depend on differences between groups alone. ``engine.joint`` holds the functions (`JointTraits`)
 of an engine that fits all groups together; it is None for engines that fit them one by one. ``engine.errors`` is a
 sentence on where standard errors come from. ``estimate.parameters.theta`` (K, size) are the fitted parameters.
+
+With the covariance C (size, size) of a group's parameters and the Jacobian J (1 + size, size) of its coefficients by
+them, whose first row is ``-d ln Z / d theta``, the coefficients have the covariance ``J C J'``. The *influence* of a
+row on a fit is the derivative of the parameters by the row's weight. A `RowInfluence` has the mask `determined` (size,)
+of parameters that rows, or a penalty, determine, and ``covariance(rows)`` (size, size), not finite for the others.
+``of_combinations()`` returns a `RowInfluence` for the functions of parameters that rows do determine, and directions
+(size, d) along which parameters can move without a change of the fit.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MAX_SUPPORT = 20_000  # most values that a conditional distribution may have
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
     """Return the neighbours of i other than j, or those of j other than i, whichever are fewer.
 
-    Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6).
+    Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6 of Woo & Wang 2022).
     """
     is_neighbour = layout.mask[[i, j]]  # (2, m), a copy
     is_neighbour[:, [i, j]] = False

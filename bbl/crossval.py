@@ -143,13 +143,15 @@ def cross_validate(
     judge : str, default "class_scores"
         Name of the method of the fitted models that scores rows: ``(codes, missing)`` to an array (n, K).
     workers : int, default 1
-        Number of threads over which the folds are spread.
+        Number of workers over which the folds are spread: threads, or processes if the user has set such a joblib
+        backend and the rows are in memory, see `run_tasks`.
     progress : callable, optional
         Called without arguments after each fold.
     """
     fold_arguments = [()] * len(folds) if arguments is None else arguments
     tasks = [(sample, folds.one(f), fit, judge, *extra_arguments) for f, extra_arguments in enumerate(fold_arguments)]
-    # rows outside of memory are those of an open file or a Dask client, which cannot be pickled for other processes
+    # `run_tasks` takes threads, unless the user has set a joblib backend of processes, to which tasks are pickled;
+    # shared=True forces threads: rows outside of memory are those of an open file or a client, which no pickle holds
     fold_results = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
     fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*fold_results, strict=True)  # F entries each
     scores = np.concatenate(fold_scores, axis=1)
@@ -201,7 +203,7 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
             table.append((scored.log_loss(scores),))
         else:  # a function of log-probabilities (N, K), groups (N,) and weights (N,)
             table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
-    values = np.array(table)
+    values = np.array(table)  # scores, not the settings' values: (S, 3) or (S, 1)
     to_maximise = -values[:, 0] if score in LESS_IS_BETTER else values[:, 0]
     return values, int(np.argmax(np.where(np.isnan(to_maximise), -np.inf, to_maximise)))
 
@@ -209,15 +211,16 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
 def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate: str, simpler: str) -> int:
     """Return the position of the simplest setting whose log-loss is within one standard error of that of `best`.
 
-    The standard error is taken over folds. `values` (S,) are the settings; `simpler` is ``"larger"`` where larger
-    values give simpler models (penalties), ``"smaller"`` for ``eps``, the weight of the couplings of mean field.
-    `calibrate` is the `kind` of `calibrated`.
+    With losses l_f of F folds, setting s is within it if ``mean l_f(s) <= mean l_f(best) + sd l_f(best) / sqrt(F)``.
+    `values` (S,) are the values of the penalty or option in the settings; `simpler` is ``"larger"`` where larger values
+    give simpler models (penalties), ``"smaller"`` for ``eps``, the weight of the couplings of mean field. `calibrate`
+    is the `kind` of `calibrated`.
     """
     fold_masks = [scored.fold == f for f in np.unique(scored.fold)]  # folds without rows are left out
     losses = []
     for setting_scores in scored.scores:
         scores = calibrated(scored, setting_scores, calibrate)
-        losses.append([scored.log_loss(scores, mask) for mask in fold_masks])
+        losses.append([scored.log_loss(scores, mask) for mask in fold_masks])  # l_f of each fold f
     loss_table = np.array(losses)  # (S, folds)
     standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])  # of the mean over folds
     candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)

@@ -61,6 +61,9 @@ def run_tasks(
 ) -> list:
     """Return ``[function(*task) for task in tasks]``, computed in threads or by the user's joblib backend.
 
+    Threads are the default. A backend that the user has set, as by ``with joblib.parallel_config("loky")``, may run
+    tasks in other processes, to which function and arguments are pickled.
+
     Tasks must not write what other tasks read or write, so that results do not depend on `workers`. With `shared`,
     tasks run in threads under any backend, because they write into arrays of this process or cannot be pickled.
     `progress` is called without arguments after each task.

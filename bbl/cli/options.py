@@ -143,7 +143,7 @@ def _add_keep_option(group: argparse._ArgumentGroup) -> None:
 
 
 def _level_or_rule(text: str) -> float | str:
-    """Parse a significance level, or the rule that chooses one, such as ``cv``."""
+    """Parse a significance level, or one of `RULES`, ``cv`` or ``cv-1se``, by which the fit chooses one."""
     return text if text in RULES else float(text)
 
 

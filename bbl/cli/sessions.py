@@ -1,4 +1,4 @@
-"""Sessions of the command line: the paper's example, a fit or cross-validation of a table.
+"""Sessions of the command line: the example of the paper (Woo & Wang 2022), a fit or cross-validation of a table.
 
 `args` are the parsed arguments, under the names of options, such as ``args.newdata``, the path of a table for
 predictions; options that were not given are None or False.
@@ -139,7 +139,7 @@ def _report(args: argparse.Namespace, fit: ClassifierResults | DensityResults, t
 
 
 def titanic_session(path: Path) -> None:
-    """Run the example of section 3.2 of the paper, and save its figure at `path`."""
+    """Run the example of section 3.2 of Woo & Wang (2022), and save its figure at `path`."""
     titanic = bbl.datasets.load_titanic()
     fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
     show_titled('bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")', fit)

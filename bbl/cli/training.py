@@ -40,7 +40,7 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
                 text = f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare the files first."
                 raise OptionError(text, argument=name)
         return str(args.data)
-    types = dict(args.dtype or [])  # from column to type, of pairs (column, type)
+    types = dict(args.dtype or [])  # of pairs (column, type); column None: all others, see `read_table`
     if args.weights is not None:
         types.setdefault(args.weights, "number")
     table = read_table(args.data, list_missing_texts(args.na), types, sep=args.sep)
@@ -65,7 +65,7 @@ def _bin_and_lump(args: argparse.Namespace, data: Frame, response: Hashable) -> 
     """
     table: Frame | pd.DataFrame = data
     design_columns = [name for name in (*(args.strata or ()), *(args.cluster or ())) if data.has(name)]
-    if args.bin is not None:
+    if args.bin is not None:  # a pair (method, number of intervals)
         table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
     if args.lump is not None:
         table = bbl.lump(table, min_count=args.lump, response=response, weights=args.weights)

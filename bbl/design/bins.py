@@ -104,6 +104,7 @@ def bin(  # noqa: A001  # the word of the field
     series_by_name = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
         numbers = _to_numbers(frame.column(name))
+        # column_names None: columns choose themselves, those of numbers with more than max_bins distinct ones
         if numbers is None:
             if column_names is not None:
                 raise DataError(f"column {name!r} holds what is no number, so it cannot be binned.", column=name)
@@ -169,6 +170,7 @@ def lump(
     series_by_name = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
         series = frame.column(name)
+        # column_names None: all columns but the response, the weights and those of numbers
         if column_names is None and (name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)):
             continue
         column = factorise(name, series, missing="keep")

@@ -100,7 +100,7 @@ def refuse_missing_newdata(column: Column) -> None:
 
 
 def select_rows(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
-    """Return the positions of the used rows, and the weight of rows dropped for missing values.
+    """Return the positions of the used rows, and the weight of rows dropped for missing values (0 if none are).
 
     Used rows have positive weights `counts` (n,) and, with ``missing="drop"``, no missing value.
     """

@@ -116,7 +116,7 @@ class Design:
     missing : {"raise", "drop", "level", "marginal"}
         The treatment of missing values in training data and new data, see `from_data`.
     incomplete : int
-        Training observations (sum of weights) with missing values.
+        Sum of the weights of training rows with missing values: dropped (``missing="drop"``) or used rows.
     declared : bool
         As in `EncodingRules`.
     """
@@ -235,7 +235,8 @@ class Design:
             used = np.flatnonzero(counts > 0)
             n_levels = count_levels(frame, terms.columns, used, xlevels)  # the response first, if there is one
             rules.check_pairs(len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:]))
-        keep, incomplete = select_rows(frame, terms, counts, missing)  # positions of used rows, dropped weight
+        # keep: positions of used rows; incomplete: the weight of rows that missing="drop" drops, else 0 for now
+        keep, incomplete = select_rows(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
@@ -246,7 +247,7 @@ class Design:
             for name in terms.predictors
         )
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)  # wider if a column needs it
-        factors, is_missing = [], None  # is_missing: marks (n, m), or None if no value is missing
+        factors, is_missing = [], None  # is_missing: marks (n, m); None without any, as always under "raise", "drop"
         for i, (factor, factor_codes, column_missing) in enumerate(columns):
             if factor_codes.dtype.itemsize > codes.dtype.itemsize:
                 codes = codes.astype(factor_codes.dtype)
@@ -258,11 +259,11 @@ class Design:
         if not declared:
             check_levels(factors, float(counts.sum()))
         check_size(terms, factors, len(response.levels))
-        if is_missing is not None:
+        if is_missing is not None:  # under "level" or "marginal": the weight of used rows with missing predictors
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
         predictors = tuple(factors if declared else [f.padded() for f in factors])  # to two levels or more
         design = cls(terms, response, predictors, missing, incomplete, declared)
-        sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)
+        sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)  # "level": codes tell
         return EncodedTable(design, sample, index, keep)
 
     def groups(self, frame: Frame) -> np.ndarray:

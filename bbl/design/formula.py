@@ -128,7 +128,7 @@ def parse(
 
     References
     ----------
-    Woo & Wang, section 2.1: the pairs are the non-zero entries of the matrix ``qJ``.
+    Woo & Wang (2022), section 2.1: the pairs are the non-zero entries of the matrix ``qJ``.
 
     Examples
     --------

@@ -92,7 +92,8 @@ class Interactions:
 
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
         """Return the number of couplings: the sum over terms of the product of (levels - 1) of their predictors."""
-        # the sum over all terms of order k of a cube is the elementary symmetric polynomial of degree k
+        # the sum over all terms of order k of a cube is the elementary symmetric polynomial e_k of the numbers L_i - 1;
+        # with a further column i, e_k becomes e_k + e_(k-1) (L_i - 1)
         n_free_levels = [int(L) - 1 for L in n_levels]
         polynomials = [1] + [0] * self.cube.order  # polynomials[k]: of degree k, in the cube's columns so far
         for i in self.cube.columns:
@@ -258,7 +259,7 @@ class TermSet:
             # of each term: when it was last changed, and whether it was added then
             times = np.repeat([change_time for change_time, _, _ in order_changes], lengths)[last_change]
             is_added = np.repeat([adds for _, adds, _ in order_changes], lengths)[last_change]
-            in_cube = cube.contains(terms)
+            in_cube = cube.contains(terms)  # the cube has lost predictors that were dropped after it
             is_removed = in_cube & ~is_added & (times > cube_time)
             # added after each of its predictors was last dropped: (T, 1) against (T, k)
             is_extra = ~in_cube & is_added & (times[:, None] > drop_time[terms]).all(axis=1)
@@ -357,7 +358,8 @@ def _count_by_order(terms: TermSet) -> dict[int, int]:
 def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
     """Return integer keys (T,) of the terms of each array (T, k); keys compare as terms do lexicographically.
 
-    A term's predictors are the digits of its key. Where keys would overflow, ranks replace them.
+    A term's predictors i_1 < i_2 < ... < i_k are the digits of its key, ``sum_j i_j base^(k - j)``. Where
+    keys would overflow, ranks replace them.
     """
     terms = np.concatenate(arrays)
     base = int(terms.max(initial=0)) + 1
@@ -378,7 +380,7 @@ def _union(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def _drop_repeats(rows: np.ndarray, placeholder: int) -> list[np.ndarray]:
-    """Return the terms of the distinct predictors in each of the `rows` (T, k), one array (T_q, q) for each order q.
+    """Return the terms of the distinct predictors in each of the `rows` (T, q), one array (T_k, k) for each order k.
 
     `placeholder` is a number above those of all predictors.
     """

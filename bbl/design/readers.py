@@ -63,7 +63,7 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
 
     References
     ----------
-    Woo & Wang, section 3.6.
+    Woo & Wang (2022), section 3.6.
 
     Examples
     --------

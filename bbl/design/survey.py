@@ -111,6 +111,7 @@ class SurveyDesign:
     def _read_codes(self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray) -> tuple[np.ndarray, list[str]]:
         """Number the distinct combinations of values of some columns and of the codes `outer` (N, k).
 
+        `outer` are codes of strata or outer clusters (k = 0: none), so that equal values in two of them differ.
         Returns the number of each row (N,), from 0, and a text for each number: its values in the columns, with colons.
         """
         code_columns = [*outer.T]
@@ -160,7 +161,8 @@ class SurveyDesign:
         """
         uneven = plan.uneven_stage
         if uneven is not None:
-            k, row, other = uneven  # stage, and two rows of the same stratum or cluster
+            # stage, and two rows of the same stratum (k = 0) or cluster of stage k - 1, from which stage k draws
+            k, row, other = uneven
             place = f"cluster of {self.cluster[k - 1]!r}" if k else "stratum" if self.strata else "design"
             values = plan.population[k][[row, other]]  # type: ignore[index]
             raise DataError(

@@ -221,7 +221,7 @@ def _read_values(
     """Return a column of cells as floats (n,), nan where missing, and the levels of categorical or ordered cells.
 
     With ``holds="levels"`` floats are codes. The levels of ordered cells are numbers, or else are counted 1, 2, ...
-    The argument `levels` holds those of the training data; None for training data.
+    The argument `levels` is None for training data; for new data it is `TwoWay.levels`, where None says: plain numbers.
     """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
@@ -268,8 +268,8 @@ def _read_cells(
 ) -> tuple[np.ndarray, pd.Index, Sequence[Any], Factor | None]:
     """Return the values (I, J) of a matrix or wide frame, nan where missing, row labels, column labels, and levels.
 
-    `holds` is one of `CELL_KINDS`, `levels` the levels of the training data, None for training data. Levels are
-    returned as None for plain numbers.
+    `holds` is one of `CELL_KINDS`. `levels` is None for training data, and for new data `TwoWay.levels`; both there
+    and in the result, None says that cells are plain numbers.
     """
     if isinstance(data, np.ndarray | list | tuple):
         array = np.asarray(data)
@@ -368,7 +368,7 @@ def _check_table(
                 "group. Drop it.",
                 column=factor.name,
             )
-    if len(np.unique(entries.value)) < 2 and holds != "rated":
+    if len(np.unique(entries.value)) < 2 and holds != "rated":  # rated pairs all have the value 1
         raise DataError(
             f"the response {response!r} has the single value {entries.value[0]:g}, so there is nothing to tell apart."
             if levels is None

@@ -92,6 +92,7 @@ def check_weights(
 
     def fail(problem: str, error: type = DataError) -> NoReturn:
         """Raise an error of the given class; `problem` is the predicate of its first sentence."""
+        # 'whole ' * whole: the word, or nothing
         raise error(
             f"{argument} {problem}. Give one {'whole ' * whole}number, 0 or more, for each of the {n} rows.",
             argument=argument,

@@ -293,7 +293,7 @@ def splitter_folds(
             "of folds nfold=.",
             argument="cv",
         ) from error
-    train, held = map(np.array, fold_weights)  # (F, n) each
+    train, held = map(np.array, fold_weights)  # weights (F, n) of training and of validation (held-out) rows
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")
     folds_without_training = np.flatnonzero(~train.any(axis=1))

@@ -333,6 +333,7 @@ def concatenate(samples: Sequence[Sample]) -> Sample:
 def _sort_by_key(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
     """Sort rows by a float64 key: the number of the state of their first predictors.
 
+    The key of codes c_i is ``sum_i c_i prod_{j > i} L_j``, over the first predictors i and j.
     Keys use as many predictors as possible without exceeding `MAX_EXACT`, so that each key is exact. Keys rise in
     lexicographic order of the codes, which is the order of their bytes if codes are single bytes.
 

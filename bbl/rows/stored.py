@@ -221,7 +221,7 @@ class StoredSample(Rows):
         if rare is None:
             return sample
         is_rare = np.isin(positions, rare_rows, assume_unique=True)
-        # max(1, ...): with no common row drawn, the quotient is used for no row
+        # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...): with none drawn, no row uses it
         return replace(sample, weights=sample.weights * np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn)))
 
     def close(self) -> None:

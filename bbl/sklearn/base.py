@@ -236,7 +236,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         return predicted
 
     def predict_proba(self, X) -> np.ndarray:
-        """Return the probability of each class (eq. 28), in the order of ``classes_``.
+        """Return the probability ``P(y | x)`` of each of ``classes_``, in their order; eq. (28) of Woo & Wang (2022).
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         return log_probabilities(self._class_scores(X))
 
     def decision_function(self, X) -> np.ndarray:
-        """Return ``F_y(x)`` of eq. (29), the log-odds of each class.
+        """Return the log-odds of each class, ``F_y(x) = ln(P(y | x) / (1 - P(y | x)))``, eq. (29) of Woo & Wang (2022).
 
         Parameters
         ----------
@@ -347,7 +347,9 @@ def _make_priors(
 ) -> dict | str | None:
     """Return the argument of `with_priors` for `class_weight`: a dict from class to its share in predictions.
 
-    Shares are proportional to class weight times training share. None without weights, "equal" for "balanced".
+    Shares are proportional to class weight times training share, ``w_k s_k / sum_l w_l s_l``. None without weights,
+    "equal" for "balanced". `classes` are all labels of y; ``result.labels.groups`` are the K of rows that were used,
+    ``result.class_shares`` (K,) their shares of these rows.
     """
     if class_weight is None:
         return None

@@ -151,10 +151,12 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
             n_jobs=1 if self.n_jobs is None else self.n_jobs, verbose=0, metric=self.metric, move=self.move,
             max_iter=self.max_iter,
         )  # fmt: skip
+        # number of the group of each row (n_samples,), and of each column (n_features,)
         self.row_labels_, self.column_labels_ = self.result_.rows, self.result_.columns
         self.block_means_ = self.result_.block_means.to_numpy()
         self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter  # wcss: within-block sum of squares
         a, b = self.result_.groups  # numbers of row groups and of column groups
+        # masks, one for each block: (a b, n_samples) of its rows, (a b, n_features) of its columns
         # block r * b + c has the rows of row group r and the columns of column group c
         self.rows_ = np.repeat(self.row_labels_ == np.arange(a)[:, None], b, axis=0)
         self.columns_ = np.tile(self.column_labels_ == np.arange(b)[:, None], (a, 1))

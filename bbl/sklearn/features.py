@@ -42,15 +42,15 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ----------
     method : {"pseudo", "mf", "naive", "bayes", "conjugate"} or Engine, default "pseudo"
         The methods of `BBLClassifier` take categorical columns. ``"conjugate"`` takes columns of numbers, of about -1
-        to 1 (grey values, for example): it is the posterior mean of the thesis' conjugate model, in closed form, whose
-        scores have no normaliser.
+        to 1 (grey values, for example): it is the posterior mean of the conjugate model of Li (2014), in closed form,
+        whose scores have no normaliser.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact, see `BBLClassifier`; under ``"conjugate"`` always all.
     normalised : bool, optional
         Whether ln Z is subtracted: ``ln P(x | y)`` rather than an energy. By default True for all methods except
         ``"conjugate"``, which has no ln Z.
     signed_log : bool, default False
-        Whether scores are transformed by the thesis' ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
+        Whether scores are transformed by Li's ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
     cv : int or None, default 5
         Number of folds of the out-of-fold scores of `fit_transform`, shuffled within each class; None for scores of
         training rows by their own model, which leak the class.
@@ -236,7 +236,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         >>> ScoreFeatures(random_state=0).fit_transform(X, y).shape
         (2201, 2)
         """
-        self.fit(X, y, **fit_params)
+        self.fit(X, y, **fit_params)  # checks X and y
         if self.cv is None:
             return self.transform(X)
         y = column_or_1d(y)
@@ -254,6 +254,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             # row positions of training and validation; the splitter reads nothing but y
             for train, validation in folds.split(np.zeros(len(y)), y):
                 rows, labels = _safe_indexing(X, train), y[train]
+                # _numeric: whether the method is "conjugate", which takes columns of numbers
                 model = (
                     self._fit_conjugate(rows, labels, reset=False)
                     if self._numeric

@@ -26,7 +26,8 @@ __all__ = ["ShooterClassifier", "ShooterFeatures"]
 def _fit_terms(estimator: ShooterClassifier | ShooterFeatures, training: TrainingTable) -> ShooterResults:
     """Fit `bbl.shooter` to checked training data, with the parameters of an estimator.
 
-    The formula has all columns of X as predictors; novarOk: columns with a single level are allowed.
+    `training` has the columns of X and y as a table `data`, the name `response` of the column of y, and the `weights`
+    (n,). The formula has all columns of X as predictors; novarOk: columns with a single level are allowed.
     """
     return shooter(
         f"{quoted(training.response)} ~ .", training.data, training.weights, order=estimator.order,

@@ -230,7 +230,7 @@ def _callable_source(data: Callable) -> Source:
         return iter(iterator)
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield each table whole, with all of its columns."""
+        """Yield each table whole, with all of its columns, not the `wanted` ones alone."""
         for k, table in enumerate(make_tables()):
             place = f"batch {k} of {text}"
             yield Batch(to_frame(table), place)

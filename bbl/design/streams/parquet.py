@@ -146,7 +146,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) of the source of each part; see `Source.parts`. No argument is used."""
+        """Return (function, *arguments) of each part's source, see `Source.parts`; other sources use the arguments."""
         return [
             (dataset_source, data, text, (k, row_groups))
             for k, fragment in enumerate(data.get_fragments())

@@ -71,7 +71,8 @@ class SourceSummary:
     columns: dict[Hashable, Merged]  # of the formula, by name
     n: int = 0  # used rows
     total: float = 0.0  # sum of weights
-    incomplete: float = 0.0  # weight of rows with a missing predictor
+    # weight of used rows with a missing predictor; with missing="drop", in the end that of the dropped rows
+    incomplete: float = 0.0
     whole: bool = True  # whether all weights are whole numbers
     unit: bool = True  # whether all weights are 1
     has_missing: bool = False  # whether a predictor is missing in a row
@@ -160,7 +161,7 @@ def encode_source(
     design = Design(terms, response, predictors, missing, round(summary.incomplete), declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
     nfold = 0 if deal is None else deal.nfold
-    masked = missing == "marginal" and summary.has_missing
+    masked = missing == "marginal" and summary.has_missing  # whether the sink stores marks of missing values
     make_empty_sink = make_sink if cluster is None else cluster.make_sink  # with the same arguments
     sink = make_empty_sink(summary.n, n_levels, K, nfold, not summary.unit, masked)
     try:
@@ -230,7 +231,8 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
     """Return the summary; refuse sources without rows or without weight.
 
-    With ``missing="drop"``, `incomplete` becomes the weight of the dropped rows, in place.
+    With ``missing="drop"`` used rows have no missing values, so `incomplete` is 0; it becomes the weight of the dropped
+    rows, in place.
     """
     if reader.missing == "drop":
         if not summary.n and summary.dropped:

@@ -86,6 +86,7 @@ def annealed_log_z(
         Independent chains: each gives one weight.
     rng : numpy.random.Generator, int or None
     n_jobs : int, default 1
+        Threads; None or -1 for all cores.
 
     Notes
     -----
@@ -107,7 +108,8 @@ def annealed_log_z(
     log_w = np.zeros(n_chains)  # logs of the chains' weights w
     b = np.linspace(0.0, 1.0, n_steps + 1)
     for t in range(n_steps):
-        # at b = 0 predictors are independent, so one sweep is an exact draw
+        # a sweep at temperature b[t], with the fields and couplings of (1 - b) E_start + b E; at b = 0 predictors are
+        # independent, so one sweep is an exact draw
         chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
         codes = np.ascontiguousarray(chains.codes)
         E_start = start_energy(codes)[:, 0]

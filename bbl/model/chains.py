@@ -2,7 +2,8 @@
 
 *Fields* h (D,) and *couplings* J (D, D) are parameters of the D non-reference levels (codes 1, 2, ...) of all
 predictors. A *state* is a code for each of the m predictors; its *energy* is the exponent ``sum h + sum J`` of its
-probability. A *sweep* draws every predictor once. A *pack* is a number of chains that a kernel advances together.
+probability (eq. 6 of Woo & Wang 2022, as all equations here). A *sweep* draws every predictor once. A *pack* is a
+number of chains that a kernel advances together.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class GibbsDraws:
     chain_best: np.ndarray  # (n_chains, m) of int: the state of highest energy of each chain
     chain_energy: np.ndarray  # (n_chains,): energies of `chain_best`; if many agree, the maximum is likely global
     last: np.ndarray  # (n_chains, m) of int: state of each chain after the last sweep
+    # both are None without `thin`
     draws: np.ndarray | None = None  # (n_chains, n_draws, m) of uint8, uint16 or int32: every thin-th state
     energy: np.ndarray | None = None  # (n_chains, n_draws) of float32: energies of `draws`
 
@@ -264,7 +266,7 @@ class Chains:
         draws, energy : ndarray, shape (n_chains, n_draws, m) and (n_chains, n_draws), optional
             Filled with every `thin`-th state and its energy.
         h : ndarray, shape (D,), optional
-            Fields to use in place of the model's; with `beta`, a path between two models.
+            Fields to use in place of the model's, here alone; with `beta`, a path between two models.
         beta : float, default 1.0
             Factor of the couplings.
         """
@@ -277,6 +279,7 @@ class Chains:
             if draw_bytes is not None and energy is not None:
                 recording = (thin, n_done % thin, n_done // thin, draw_bytes, energy)
             tasks = [(pack, fields, beta, n_slice, recording) for pack in self._packs]
+            # `shared`: always in threads, which write into the packs
             run_tasks(self._advance, tasks, self.n_jobs, shared=True)
             n_done += n_slice
             # the next slice should take `SLICE_SECONDS`, but has at most 8 times as many sweeps as this one
@@ -353,6 +356,7 @@ def gibbs(
     thin : int, optional
         Sweeps per draw; ``n_sweeps // thin`` draws of each chain are kept. By default, none are.
     n_jobs : int, default 1
+        Threads; None or -1 for all cores.
 
     Raises
     ------

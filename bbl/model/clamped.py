@@ -47,7 +47,8 @@ class Clamped:
     """The model of the predictors `unknown`, given the others: a smaller Boltzmann machine.
 
     A parameter with known and unknown predictors becomes one of the unknown predictors alone, in rows where the known
-    ones are at its levels.
+    ones are at its levels: in the example the field of predictor 0 is ``h_0 + J_01`` in a row with code 1 of predictor
+    1, else ``h_0``.
 
     Parameters
     ----------
@@ -191,7 +192,10 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
 
 
 def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]) -> np.ndarray:
-    """Return `margins` (n, layout.D) by eliminating all other predictors of each component."""
+    """Return `margins` (n, layout.D) by eliminating all other predictors of each component.
+
+    ``P(x_i)`` is proportional to the sum of ``exp(energy)`` over the other predictors of its component.
+    """
     # factors: (scope, table (n, L_i, ...)) of each term
     probabilities, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
     for members, order, _ in components:

@@ -1,5 +1,8 @@
 """Conditional distributions of every predictor given all others (eqs. 11-13), from a site solution.
 
+Equation numbers are those of Woo & Wang (2022): with the field F_a of each level a >= 1 of a predictor i, ``Z_i = 1 +
+sum_a exp F_a`` is its normaliser, and ``P_i(a | others) = exp(F_a) / Z_i``.
+
 *Site*: the predictor whose conditional distribution is modelled. *Site solution*: the fields h and couplings J of the
 levels of all sites, a row for each. *Field* of a level in a row: its log odds against the reference level given the
 other predictors, h plus the couplings with their levels. Columns are the non-reference levels of all predictors:

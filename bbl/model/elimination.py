@@ -1,7 +1,9 @@
 """Sums over all states of a product of tables, by variable elimination: ln Z, and margins of any factor model.
 
 *Factor*: a pair ``(scope, table)``. The scope names the variables of the table's axes after the first axis, which is
-that of K models (length K, or 1 if they share the table). Tables hold logarithms; -inf marks impossible states.
+that of K models (length K, or 1 if they share the table). Tables hold logarithms; -inf marks impossible states. To
+*eliminate* a variable is to replace all tables that have it by their sum, log-summed over its levels: a table of its
+*neighbours*, the variables with which it shares a table.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
 def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     """Return the log of the sum, over the variables in `order`, of the product of the factors' exponentials.
 
-    Each step adds up the tables that have the variable, smallest first, and takes the log-sum-exp over its levels, for
-    all models at once.
+    ``ln sum exp(sum of the tables)``: each step adds up the tables that have the variable, smallest first, and takes
+    the log-sum-exp over its levels, for all models at once.
 
     Parameters
     ----------

@@ -1,8 +1,12 @@
 """Fields of all levels given the other predictors, for terms of any order, and the pseudo-likelihood of rows.
 
 *Field* of a level in a row: its log odds against the reference level (code 0) given the other predictors, the exponent
-of eq. (13). D counts the non-reference levels of all predictors. ``layout.n_levels`` (m,) are the levels of each
-predictor, ``layout.support`` holds structural zeros: combinations of levels that cannot occur (None without any).
+of eq. (13) of Woo & Wang (2022). Without couplings it is the parameter h of the level, its *constant field*.
+
+A *term* is a set of predictors, its *members*, that interact; it has a coupling for each combination of their
+non-reference levels. D counts the non-reference levels of all predictors, the columns of the *indicators* X (n, D) of
+rows. ``layout.n_levels`` (m,) are the levels of each predictor, ``layout.order`` is the largest number of members of a
+term, ``layout.support`` holds structural zeros: combinations of levels that cannot occur (None without any).
 """
 
 from __future__ import annotations
@@ -26,19 +30,26 @@ CHUNK_CELLS = 2**22  # products of indicators (rows times parameters) that are f
 class Fields:
     """The fields (n, D) of rows under one model, as a function of their indicators.
 
+    The field of a level is its constant field, plus for each coupling with that level the product of the coupling and
+    the indicators of its other levels.
+
     Parameters
     ----------
     layout : Layout
     theta : ndarray, shape (layout.size,)
+        Constant fields, then couplings of pairs, of terms of three members, and so on.
 
     Attributes
     ----------
     D : int
     h : ndarray, shape (D,)
+        Constant fields.
     J : ndarray, shape (D, D)
-        Symmetric couplings of pairs.
+        Symmetric couplings of pairs; zero between levels of one predictor, so that a field depends on others alone.
     higher_terms : list of tuples (ndarray, csr_array)
-        Couplings of three predictors and more; see the comment in the constructor.
+        For each order k = 3, 4, ... and each position a < k of a member, two arrays of the T nonzero couplings of terms
+        of k members: the columns (k - 1, T) of the levels of the members other than number a, and a sparse matrix
+        (T, D) with each coupling in the column of the level of member a, to whose field it adds.
 
     Examples
     --------
@@ -53,11 +64,9 @@ class Fields:
 
         check_memory(8.0 * layout.D**2, f"Fields of {layout.D} levels", "Use fewer predictors.")
         self.D = layout.D
-        # fields and pairs come first in `theta`
+        # constant fields and couplings of pairs come first in `theta`: those of a layout without further terms
         pair_layout = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)
         self.h, self.J = to_matrix(pair_layout, theta[: pair_layout.size])
-        # For each order k and axis of the T nonzero couplings: columns of the k - 1 other members (k - 1, T), and the
-        # couplings (T, D), each in the column of the member on this axis.
         self.higher_terms: list[tuple[np.ndarray, csr_array]] = []
         if layout.order > 2:
             columns = term_columns(layout)  # (order, size): column of each member's level of a parameter, else -1
@@ -65,18 +74,19 @@ class Fields:
             for k in range(3, layout.order + 1):
                 parameters = np.flatnonzero((order == k) & (theta != 0.0))
                 T, member_columns = len(parameters), columns[:k, parameters]
-                for axis in range(k):
+                for axis in range(k):  # the position of a member in its term
                     couplings = csr_array((theta[parameters], (np.arange(T), member_columns[axis])), (T, layout.D))
                     self.higher_terms.append((np.delete(member_columns, axis, axis=0), couplings))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators."""
+        """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators (mean field)."""
         with serial_blas():  # one thread, so that sums do not depend on the number of threads
-            out = X @ self.J + self.h
+            out = X @ self.J + self.h  # `J` is zero within a predictor: its own indicators do not count
         chunk_rows = max(1, CHUNK_CELLS // max([1, *(columns.shape[1] for columns, _ in self.higher_terms)]))
         for lo in range(0, len(X), chunk_rows):
             chunk = X[lo : lo + chunk_rows]
             for other_columns, couplings in self.higher_terms:
+                # (rows, T): 1 where a row has all other levels of a coupling
                 out[lo : lo + chunk_rows] += chunk[:, other_columns].prod(axis=1) @ couplings
         return out
 
@@ -123,8 +133,10 @@ def pseudo_log_likelihood(
 def _sum_log_conditionals(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
     """Return the `pseudo_log_likelihood` (n,) from the energies of rows with each predictor at each of its levels.
 
-    It serves rows with missing values and models with structural zeros, which `Fields` leaves out of account.
+    ``ln P(x_i | others) = E(x) - ln sum_a exp E(x with a for x_i)``. It serves rows with missing values and models with
+    structural zeros, which `Fields` leaves out of account.
     """
+    # the energy of a row is the log-sum over its missing predictors; -inf if the row cannot occur
     energy, out = MarginalEnergy(layout, theta[None]), np.zeros(len(codes))
     for i in range(layout.m):
         known_rows = np.flatnonzero(~missing[:, i])

@@ -15,7 +15,8 @@ from ``pair_start[t]`` on; `n_levels` (m,) are the numbers of levels.
 the couplings of a pair are then averaged over its two sites.
 
 In the maps between gauges C and R are the contrasts of the two predictors i and j of a pair, and P and Q the same for
-levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] - R[0]``.
+levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] - R[0]``. Eq. (18), the mean
+of a coupling over its sites, is that of Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -156,6 +157,9 @@ def _flatten_tables(tables: np.ndarray) -> np.ndarray:
 def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     """Return parameters in the reference gauge: ``h_i(0) = J_ij(0, .) = J_ij(., 0) = 0``.
 
+    ``J_ij = P B_ij Q'``, and ``h_i = P b_i`` plus ``P B_ij R[0]`` from each pair (i, j) and ``Q B_ji' C[0]`` from each
+    pair (j, i), C and R always being those of the first and the second predictor of the pair.
+
     Parameters
     ----------
     layout : Layout
@@ -190,6 +194,9 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
 def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Return parameters (..., layout.size) of the reference gauge in simplex coding; the inverse of `to_reference`.
 
+    With zero rows for reference levels in h and J, ``B_ij = k_i k_j C' J_ij R``, ``k = (L - 1) / L``, and ``b_i = k_i
+    C' (h_i + sum_j mean_b J_ij(., b))``.
+
     Examples
     --------
     >>> to_simplex(Layout([2, 2]), np.array([-0.5, -0.5, 1.0])).tolist()
@@ -211,7 +218,8 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
 def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
     """Return the gradient (..., size) in simplex coding, given the gradient (..., size) in the reference gauge.
 
-    The map is the transpose of `to_reference`.
+    The map is the transpose of `to_reference`: a table B gets ``P' G Q + P' g_i R[0]' + C[0] g_j' Q`` from the gradient
+    G of the couplings of i and j and the gradients g of their fields.
     """
     out = np.zeros(gradient.shape)
     for field_columns, C in _field_slices(layout):
@@ -251,6 +259,9 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
 def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndarray) -> np.ndarray:
     """Return the variances (size,) in the reference gauge of parameters whose tables have uncertain scale factors.
+
+    A parameter is a sum of parts, one from each table (see `to_reference`). Its variance is the sum over its parts of
+    the factor's variance times the squared part.
 
     Parameters
     ----------

@@ -79,11 +79,11 @@ class Influence(RowInfluence):
 
     Let site i have score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) at the site solution. A row moves the
     site's parameters by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) - gradient of the penalty)``, W being the total
-    weight. A coupling is the mean over the sites of its term (eq. 18), and so is its influence. The weighted sum of
-    products of influences over ``W^2`` is the Godambe covariance ``H^-1 K H^-1``, with frequency weights as
-    replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is the covariance of the penalised estimator,
-    without its bias. With missing values only the usable rows of a site have an influence, and their weight ``W_i``
-    replaces W.
+    weight. A coupling is the mean over the sites of its term (Woo & Wang 2022, eq. 18), and so is its influence. The
+    weighted sum of products of influences over ``W^2`` is the Godambe covariance ``H^-1 K H^-1``, with frequency
+    weights as replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is the covariance of the penalised
+    estimator, without its bias. With missing values only the usable rows of a site have an influence, and their weight
+    ``W_i`` replaces W.
 
     Parameters
     ----------
@@ -179,7 +179,8 @@ class Influence(RowInfluence):
     def _add_site(self, i: int, row_arrays: tuple, out_rows: np.ndarray, shares: np.ndarray, out: np.ndarray) -> None:
         """Add ``psi_i W/W_i`` (p, n), times `shares` (p,), to the rows `out_rows` (p,) of `out` (., n) in place.
 
-        `row_arrays` are the results of `_row_arrays` for the n rows of data.
+        `row_arrays` are the results of `_row_arrays` for the n rows of data. The kernel computes ``weight (H_i^-1
+        (residual x design) - penalty shift)`` for each row, ``x`` being the Kronecker product.
         """
         Z, residuals, weights = row_arrays
         site_residuals = np.ascontiguousarray(residuals[:, self.layout.start[i] : self.layout.start[i + 1]])
@@ -249,7 +250,7 @@ class Influence(RowInfluence):
         ----------
         rows : Sample
         selected_columns : dict of int to ndarray of bool, shape (D,)
-            For each site, the regressor columns whose couplings are selected, those with all levels of the site.
+            For each site, whether the couplings of each regressor column with all levels of the site are selected.
 
         Returns
         -------
@@ -293,7 +294,7 @@ class Influence(RowInfluence):
         return psi
 
     def composite(self, rows: Sample) -> tuple[float, float]:
-        """Return the log pseudo-likelihood of `rows` and its effective number of parameters.
+        """Return the log pseudo-likelihood of `rows`, ``sum_i ln P_i``, and its effective number of parameters.
 
         The effective number is ``tr(K H^-1)``, for the Hessian H and the covariance K of the score (Varin, Reid & Firth
         2011, section 2.3); H is block diagonal over sites, so only the blocks of K matter. `rows` may be a part of the

@@ -2,6 +2,8 @@
 
 A *coefficient* is the intercept of a group, column 0, or a parameter of the layout. P(group | row) depends on
 differences of groups alone, so coefficients are those of each group less those of one of them, the reference group.
+The *influence* of a row is the change of an estimate per unit of the row's weight. *Tables* hold the fields of a
+predictor, or the couplings of a term.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class JointInfluence(ABC):
     @property
     @abstractmethod
     def flat(self) -> np.ndarray:
-        """Directions (K, 1 + size, d) along which the fit of coefficients stays the same, or improves without end."""
+        """The d directions (K, 1 + size, d) along which the fit stays the same, or improves without end."""
 
     @property
     @abstractmethod

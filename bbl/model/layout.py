@@ -308,6 +308,7 @@ def term_columns(layout: Layout) -> np.ndarray:
         sizes = np.diff(start)
         position = np.arange(start[-1] - start[0], dtype=np.int32)
         position -= np.repeat((start[:-1] - start[0]).astype(np.int32), sizes)  # flat position in the table of the term
+        # the digits of the position, the last predictor's first, are the levels, 0 for the first non-reference level
         for axis in range(terms.shape[1] - 1, -1, -1):
             predictors = terms[:, axis]
             axis_length = np.repeat(n_nonreference[predictors].astype(np.int32), sizes)
@@ -322,7 +323,7 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
 
     `terms` is an array (T, k), or a sequence of such arrays and of tuples; m is the number of predictors.
     """
-    arrays: list[np.ndarray] = []
+    arrays: list[np.ndarray] = []  # (T, k) each; tuples are collected by their length and become such arrays
     tuples: dict[int, list] = {}
     for term in (terms,) if isinstance(terms, np.ndarray) else terms:
         if isinstance(term, np.ndarray) and term.ndim == 2:

@@ -1,7 +1,9 @@
 """All states of a small model: their energies, their codes, and the state of highest energy.
 
 A *state* is a level code for each of m predictors; states are listed with the last predictor running fastest. Its
-*energy* is the sum of its fields h and couplings J, which are zero at level 0.
+*energy* is the sum of its fields h and couplings J, which are zero at level 0. `Tables` hold the couplings of terms of
+three predictors and more: ``more.terms.members`` (T, k) are the predictors of each term, ``more.terms.first`` (T,) the
+start of its table in ``more.values``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ sites. *Usable* rows of a site: those in which the site and all predictors that 
 In a `Layout` `start` (m + 1,) holds the first column of each predictor's levels, `n_levels` (m,) its number of levels,
 `mask` (m, m) which predictors interact, and ``term_start[k - 2]`` the starts of the tables of k predictors in the
 parameter vector, then the end of the last. ``sample.total`` is the sum of weights; `complete` rows have no missing
-value, and `blocks` are chunks of rows.
+value, and `blocks` are chunks of rows. Equation numbers are those of Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def approximate_log_z(
 
 
 def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Return ln Z by eq. (32), for couplings that need not come from mean field.
+    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for couplings that need not come from mean field.
 
     The shares f of levels have a prior count of 1 if weights are counts. A predictor with an unobserved level has no
     prior count, and ``-ln f(0)`` is replaced by the log-normaliser of its levels in the mean field of the others; both
@@ -174,7 +174,7 @@ def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
 def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
     """Return eq. (31): the weighted mean over rows of the sum of the sites' log-normalisers.
 
-    The mean of a site is over its usable rows.
+    ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over rows k are over the usable rows of site i.
 
     Parameters
     ----------

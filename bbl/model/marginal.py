@@ -95,7 +95,9 @@ class MarginalEnergy(Energy):
     def _sum_out(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
         """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m).
 
-        They are ln Z of models of the unknown predictors, a model for each row and each of the K models.
+        They are ln Z of models of the unknown predictors, a model for each row and each of the K models. The fields of
+        such a model include the couplings with the known levels of the row; its couplings include those of higher terms
+        whose other members are known.
         """
         layout = self.layout
         # known predictors whose levels matter: those that share a term or structural zeros with an unknown one
@@ -200,7 +202,10 @@ class MarginalEnergy(Energy):
         return self.theta[:, cells]
 
     def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, non-reference levels) of predictors `unknown`, with couplings to known ones."""
+        """Return the fields (n, K, non-reference levels) of predictors `unknown`, with couplings to known ones.
+
+        ``h_i(a) + sum_j J_ij(a, x_j)`` over the known predictors j; the unknown ones have code 0 and so add nothing.
+        """
         columns = self.layout.columns(unknown)
         h = self.h[columns].T
         if not len(self.J):

@@ -1,5 +1,6 @@
 """Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are known.
 
+Equation numbers are those of Woo & Wang (2022).
 Weights are *exact* if they are whole numbers, whose sums do not depend on the order of summation. *Usable* rows of a
 predictor: those in which the predictor and all predictors that it interacts with are known. ``sample.pooled`` are the
 rows as one group, ``sums(name, function)`` is the sum of ``function(block)`` over blocks of rows, and a file stores it

@@ -1,6 +1,9 @@
 """Conversion of pairwise parameters between a flat vector and fields (D,) with a coupling matrix (D, D); checks.
 
-D counts the non-reference levels (codes 1, 2, ...) of all predictors.
+D counts the non-reference levels (codes 1, 2, ...) of all predictors. Eq. (18) is that of Woo & Wang (2022): the mean
+of the two estimates of a coupling, ``J_ij`` and ``J_ji``. In a `Layout` ``pairs`` (P, 2) lists the pairs (i, j),
+``pair_start`` (P + 1,) the starts of their tables in the flat vector, then the end of the last; ``start`` (m + 1,)
+holds the first column of each predictor among the D, ``n_levels`` (m,) its number of levels.
 """
 
 from __future__ import annotations

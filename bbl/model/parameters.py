@@ -13,7 +13,7 @@ __all__ = ["Parameters"]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Fields ``h`` and couplings ``J`` of K groups, and of the pooled fit."""
+    """Fields ``h`` and couplings ``J`` of K groups, and of the pooled fit, that of the rows of all groups as one."""
 
     layout: Layout  # position of each table in a parameter vector
     theta: np.ndarray  # (K, layout.size): one parameter vector per group

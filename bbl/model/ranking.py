@@ -48,8 +48,9 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
     """Return the strengths (P,) of pairs less the average-product correction.
 
-    The mean of a predictor is over its partners in pairs. `layout.mask` (m, m) marks predictors that share any term.
-    Without terms of three and more these are the partners; with such terms, partners of strength zero do not count.
+    The correction of pair (i, j) is ``mean_i mean_j / overall mean`` of strengths. The mean of a predictor is over its
+    partners in pairs. `layout.mask` (m, m) marks predictors that share any term. Without terms of three and more these
+    are the partners; with such terms, partners of strength zero do not count.
     """
     F = np.zeros((layout.m, layout.m))
     F[layout.pairs[:, 0], layout.pairs[:, 1]] = strength

@@ -2,12 +2,12 @@
 
 *Site*: the predictor whose conditional distribution given the others is modelled. A *set* is a term (i, j, k, ...) of
 three predictors or more without one member: given all others, site i has a coupling with each joint level of j, k, ...
-(eq. 13). Sets therefore count as S further predictors behind the m predictors: a set has code 0 if a member is at its
-reference level, else the number of the joint level, the last member running fastest. *Columns* are the D non-reference
-levels of predictors and sets. *Site solution*, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of
-site i, then its couplings with all columns (zero for columns that are no regressors of i). A `Layout` lists the terms
-of k predictors in ``terms[k - 2]`` (T_k, k), and the starts of their tables in the flat parameter vector, then the end
-of the last, in ``term_start[k - 2]`` (T_k + 1,).
+(Woo & Wang 2022, eq. 13). Sets therefore count as S further predictors behind the m predictors: a set has code 0 if a
+member is at its reference level, else the number of the joint level, the last member running fastest. *Columns* are the
+D non-reference levels of predictors and sets. *Site solution*, shape (layout.D, 1 + D): row (i, a) holds the field of
+level a >= 1 of site i, then its couplings with all columns (zero for columns that are no regressors of i). A `Layout`
+lists the terms of k predictors in ``terms[k - 2]`` (T_k, k), and the starts of their tables in the flat parameter
+vector, then the end of the last, in ``term_start[k - 2]`` (T_k + 1,).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Regressors:
         dtype = np.dtype(np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32)
         out = np.empty((len(codes), len(self.n_levels)), dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize))
         out[:, :m] = codes
-        width, column = np.diff(self.start), m
+        width, column = np.diff(self.start), m  # non-reference levels of each predictor; column of the next set
         for sets in self.sets:
             for members in sets:
                 member_codes = codes[:, members].astype(np.intp)
@@ -225,7 +225,8 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
 def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) -> np.ndarray:
     """Return a site solution (layout.D, 1 + D) as the flat vector (size,) of fields and couplings.
 
-    A coupling is the mean over the sites of its term (eq. 18), or with ``symmetrize=False`` that of the first site.
+    A coupling is the mean over the sites of its term (Woo & Wang 2022, eq. 18), or with ``symmetrize=False``
+    that of the first site.
     """
     theta, flat_solution = np.empty(layout.size), site_theta.ravel()  # coupling (row, col) at row (1 + D) + 1 + col
     theta[: layout.D] = site_theta[:, 0]

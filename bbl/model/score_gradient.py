@@ -133,7 +133,8 @@ class ScoreGradient:
         expanded : ndarray, shape (states, m)
             Its codes.
         share : ndarray, shape (states, K)
-            Its probability in each group, given the known cells of its row.
+            Its probability in each group, given the known cells of its row: ``exp(energy)`` over the sum of that over
+            the states of the row.
         """
         n_states = np.where(missing, self.layout.n_levels.astype(float), 1.0).prod(axis=1)
         if n_states.sum() > MAX_STATES:

@@ -80,7 +80,10 @@ def site_scores(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Ite
 
 
 def site_design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` of eq. (11), (n, layout.D)."""
+    """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` (n, layout.D).
+
+    ``P_i(a | others)`` is the conditional probability of level a >= 1 of site i in a row (Woo & Wang 2022, eq. 11).
+    """
     regs = regressors(layout)
     X = one_hot(regs.codes(codes), regs)  # `regs.codes` adds codes of joint levels, for terms of three and more
     _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
@@ -102,7 +105,9 @@ def _iterate_chunks(
 def _add_scores(scores: np.ndarray, Z: np.ndarray, P: np.ndarray, weights: np.ndarray, layout: Layout) -> None:
     """Add the scores of rows to the `scores` (layout.D, 1 + D) of all sites in place.
 
-    The rows have design Z (n, 1 + D), probabilities P (n, layout.D) and `weights` (n, m) for each site.
+    The score of a row by the parameter of level (i, a) and column c is ``w_i (x_ia - P_ia) z_c``, x_ia being 1 if the
+    row has the level, w_i the weight of the row for site i, and z its row of the design. The rows have design Z (n, 1 +
+    D), probabilities P (n, layout.D) and `weights` (n, m) for each site.
     """
     residual = Z[:, 1 : 1 + layout.D] - P
     residual *= np.repeat(weights, layout.n_levels - 1, axis=1)
@@ -136,6 +141,8 @@ def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
 
 class _SparseSums:
     """Hessians of some sites, summed over the pairs of columns that are 1 in a row, for all sites at a time.
+
+    The element for levels a, b and columns t, u is the sum over rows of the curvature of a and b times ``z_t z_u``.
 
     The sums (pairs of columns, curvatures) have a column for each curvature of each site, one site after the other. The
     pair of columns t >= u has row ``t (t + 1) / 2 + u``; t and u count the columns that some of the sites use.
@@ -221,7 +228,10 @@ class _SiteSums:
 
 
 def _add_hessian(H: np.ndarray, design: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> None:
-    """Add a multinomial-logit Hessian to H (q c, q c) in place: design (n, c), probabilities (n, q), weights (n,)."""
+    """Add a multinomial-logit Hessian to H (q c, q c) in place: design (n, c), probabilities (n, q), weights (n,).
+
+    Block (a, b) of levels is ``sum_k w_k p_ka ([a = b] - p_kb) z_k z_k'``, over rows k with design z_k.
+    """
     c = design.shape[1]
     for a in range(probabilities.shape[1]):
         for b in range(a + 1):

@@ -1,4 +1,8 @@
-"""Simulation on plain arrays: samples of given models, of several groups at once, and random parameters."""
+"""Simulation on plain arrays: samples of given models, of several groups at once, and random parameters.
+
+Equation numbers are those of Woo & Wang (2022). A *state* is a level code for each of m predictors, its *energy* the
+sum of its fields h and couplings; D counts the non-reference levels of all predictors.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +118,9 @@ def _sample_listed(
     if support is not None:
         energies[~support.states(tuple(levels.tolist()))[0]] = -np.inf  # [0]: the support is that of one group
     cumulative = np.cumsum(np.exp(energies - energies.max()))
-    # side="right": states of probability 0 do not change the cumulative sum and are never drawn. A product may be
-    # rounded up to the last sum; the minimum then takes the first state with that sum, the last of positive probability
+    # the inverse of the cumulative distribution, at uniform numbers. side="right": states of probability 0 do not
+    # change the cumulative sum and are never drawn. A product may be rounded up to the last sum; the minimum then takes
+    # the first state with that sum, the last of positive probability
     state_indices = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
     return state_codes(np.minimum(state_indices, np.searchsorted(cumulative, cumulative[-1])), levels)
 

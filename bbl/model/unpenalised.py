@@ -50,7 +50,7 @@ NO_INFORMATION = 1e-6  # eigenvalue of a Hessian of unit diagonal at which a dir
 def unpenalised(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: np.ndarray | None = None, tol: float = STEP_TOLERANCE
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Continue from a penalised site solution to the optimum without a penalty, by Newton's method.
+    """Continue from a penalised site solution to the optimum without a penalty, by Newton steps ``H^-1 score``.
 
     Separated rows have no finite optimum: the objective rises along a direction without end, Hessian and gradient fall
     at the same rate, and every step in that direction has the same length (Albert & Anderson 1984 define the
@@ -239,7 +239,7 @@ def prove_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sit
     smallest eigenvalue of M. A change v of parameters changes no difference of log odds in a row by more than ``r |v|
     <= r/sqrt(l) |v|_H``, ``r^2 = 2 (1 + neighbours)``, which bounds third derivatives by second ones. If ``r/sqrt(l)
     |g|_{M^-1} <= 1/2``, there is one finite optimum, and Newton steps are soon shorter than `DIVERGING_STEP` (Bach
-    2010, Propositions 1 and 2). False means that the bound proves nothing.
+    2010, Propositions 1 and 2). `neighbours` counts the site's regressors. False means that the bound proves nothing.
     """
     from scipy.linalg import lapack
 

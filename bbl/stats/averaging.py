@@ -85,6 +85,7 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray
         gradient = p @ (weights / mixture) + a / w - total
         if np.abs(w * gradient).max() <= MAX_GRADIENT * total:
             break
+        # Newton's direction: minus the Hessian is sum_k v_k p_k p_k' / (w'p_k)^2 + diag(a / w^2)
         direction = np.linalg.solve((p * (weights / mixture**2)) @ p.T + np.diag(a / w**2), gradient)
         step = min(1.0, 0.9 / max(1e-300, float((-direction / w).max())))  # at most 0.9 of the way to w_m = 0
         slope = float(direction @ gradient)

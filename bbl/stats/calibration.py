@@ -80,6 +80,8 @@ def _minimise_loss(
 ) -> np.ndarray:
     """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (K, N), starting from `x` (K + 1,).
 
+    The loss of x = (o, ln T) is the mean over rows of ``ln sum_g exp(T s_g + o_g) - T s_y - o_y``, plus the penalty
+    ``ridge/2 |x|^2``, for scores s of a row and its group y.
     `fits_temperature` says whether ln T is fitted, or stays 0; `penalty` is the weight of the penalty in observations.
     Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
     """
@@ -106,6 +108,7 @@ def _minimise_loss(
         group_share = p.sum(axis=1)
         gradient, hessian = ridge * x, ridge * np.eye(K + 1)
         gradient[:K] += group_share - observed_shares
+        # `p` has the factor r_k, the row's share, and so has the product: sum_k r_k P_kg P_kh
         hessian[:K, :K] += np.diag(group_share) - (p / row_shares) @ p.T
         if fits_temperature:
             # derivatives by ln T: z = T scores has the derivative z

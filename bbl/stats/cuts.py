@@ -73,6 +73,8 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
 def _find_best_cut(counts_before: np.ndarray) -> int:
     """Return how many values are below the cut that saves most bits in an interval of v values, 0 if none saves any.
 
+    A cut of N rows saves bits if it lowers their mean entropy E by more than ``(log2(N - 1) + log2(3^k - 2) - (k E - k1
+    E1 - k2 E2)) / N``, for the entropies E1 and E2 below and above it, and k, k1 and k2 groups in all, below and above.
     `counts_before` (v + 1, K) holds the weight of each group before each value, and in all.
     """
     total = counts_before[-1]
@@ -84,7 +86,6 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
     split_entropy = (lower_weights * _entropy(lower) + upper_weights * _entropy(upper)) / total_weight
     best = int(split_entropy.argmin())
     entropy = float(_entropy(total[None])[0])
-    # the bits that the cut itself costs depend on the numbers of groups in the interval, below and above the cut
     k, k1, k2 = ((c > 0).sum() for c in (total, lower[best], upper[best]))
     entropy1, entropy2 = (float(_entropy(counts[best : best + 1])[0]) for counts in (lower, upper))
     cost = (

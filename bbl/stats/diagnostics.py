@@ -68,6 +68,8 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
 def tail_sample_size(draws) -> np.ndarray:
     """Return the tail-ESS (...): the smaller ESS of the 5 % and 95 % quantiles of draws (n_chains, n_draws, ...).
 
+    The ESS of a quantile is that of the indicators of draws at or below it.
+
     Examples
     --------
     >>> draws = np.random.default_rng(1).normal(size=(4, 1000))
@@ -155,14 +157,17 @@ def _normal_scores(x: np.ndarray) -> np.ndarray:
 
 
 def _variances(x: np.ndarray) -> tuple[float, float]:
-    """Return the within-chain variance W and the pooled estimate var+ of chains x (chains, draws), eqs. 1-3."""
+    """Return the within-chain variance W and the pooled estimate var+ of chains x (chains, draws).
+
+    Eqs. 1-3 of Vehtari et al. (2021), for n draws: ``var+ = W (n - 1)/n + variance of the chains' means``.
+    """
     W = float(x.var(axis=1, ddof=1).mean()) if np.ptp(x, axis=1).any() else 0.0  # exactly 0 if all chains are constant
     n = x.shape[1]
     return W, W * (n - 1) / n + float(x.mean(axis=1).var(ddof=1))
 
 
 def _compute_rhat(x: np.ndarray) -> float:
-    """Return R-hat of chains x (chains, draws)."""
+    """Return R-hat, ``sqrt(var+ / W)``, of chains x (chains, draws)."""
     W, pooled = _variances(x)
     if x.min() == x.max():
         return np.nan
@@ -170,7 +175,10 @@ def _compute_rhat(x: np.ndarray) -> float:
 
 
 def _compute_ess(x: np.ndarray) -> float:
-    """Return the effective sample size of chains x (chains, draws)."""
+    """Return the effective sample size ``m n / tau`` of chains x (m chains, n draws).
+
+    ``tau = 1 + 2 sum_t rho_t`` for the autocorrelations ``rho_t = 1 - (W - covariance_t) / var+`` of lags t = 1, 2, ...
+    """
     if x.min() == x.max():
         return np.nan
     m, n = x.shape

@@ -71,7 +71,8 @@ def matched_size(
     The information is the mean mutual information of pairs of columns. Robbins-Monro on the logarithm of the size: each
     step draws pairs of columns; for each column frequencies from its Dirichlet posterior, given so many rows as the
     current size; and a table of so many rows with independent columns of these frequencies (Ingraham & Marks 2017,
-    section 8.3.1).
+    section 8.3.1). Step t = 0, 1, ... adds ``FIRST_GAIN / (t + 1)`` times the mean information of these tables less
+    that of the same pairs of columns of `codes`.
 
     Parameters
     ----------
@@ -127,7 +128,8 @@ def _cached_information(
 def _draw_frequencies(counts: np.ndarray, is_level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw frequencies (batch, L) from Dirichlet posteriors given `counts` (batch, L).
 
-    The concentration of each prior is drawn first, from its posterior on the grid `CONCENTRATIONS`. `is_level`
+    The concentration a of each prior is drawn first, from its posterior on the grid `CONCENTRATIONS`: counts n_l of K
+    levels, N in all, have the probability ``Gamma(K a) / Gamma(N + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level`
     (batch, L) tells which of the L codes each column has; other frequencies are zero.
     """
     from scipy.special import gammaln

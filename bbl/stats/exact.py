@@ -69,6 +69,7 @@ class PowerSeries:
     def less(self, other: PowerSeries) -> PowerSeries:
         """Return the distribution of this count given its sum with another: its parameter is the difference of both.
 
+        The coefficients are ``c_t d_(s - t)``, for those c and d of the two counts and their observed sum s.
         Its tails include one half of ``P(T = t)``.
         """
         total = self.t + other.t
@@ -156,7 +157,9 @@ class PowerSeries:
 def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray) -> PowerSeries:
     """Return the distribution of the sum of the first cells of 2 x 2 tables with one odds ratio, given all margins.
 
-    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970).
+    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970), polynomials with the
+    coefficients ``1 / (t! (r - t)! (c - t)! (n - r - c + t)!)`` of a first cell t in a row of sum r and a column of sum
+    c, in a table of sum n.
 
     Parameters
     ----------

@@ -49,7 +49,9 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
 def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
     """Return ``P(sum_i c_i G_i > x)`` for coefficients `c` and shapes `a` (r,), at an `x` that is not below the mean.
 
-    The contour is ``s(v) = saddle + scale (bend (cosh v - 1) + i sinh v)``.
+    ``1/pi`` times the integral, over v from 0 to infinity, of the imaginary part of ``M(s) exp(-s x) / s ds/dv``, with
+    the moment generating function ``M(s) = prod_i (1 - c_i s)^-a_i`` of the sum. The contour is ``s(v) = saddle + scale
+    (bend (cosh v - 1) + i sinh v)``.
     """
     c_max = c.max()
     if c_max <= 0.0 and x >= 0.0:
@@ -79,6 +81,8 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
 
 def _find_saddle(c: np.ndarray, a: np.ndarray, x: float, pole: float) -> float:
     """Return the saddle point in [0, pole), where the derivative of the cumulant generating function is `x`, to 0.1 %.
+
+    It is the root s of ``sum_i a_i c_i / (1 - c_i s) = x``.
 
     `c` and `a` (r,) are the coefficients and shapes of the gamma variables, `pole` is the singularity 1 / max(c) of the
     generating function, inf if there is none on the right.

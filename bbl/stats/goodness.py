@@ -18,7 +18,9 @@ SATURATED = 1e-9  # a cell with a leverage this near to 1 has a count that the m
 
 
 def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return the `STATISTICS` (3,): likelihood ratio, Pearson and Freeman-Tukey, ``4 sum (sqrt(n) - sqrt(m))^2``.
+    """Return the `STATISTICS` (3,): likelihood ratio, Pearson and Freeman-Tukey.
+
+    ``2 sum n ln(n / m)``, ``sum (n - m)^2 / m`` and ``4 sum (sqrt(n) - sqrt(m))^2``.
 
     Parameters
     ----------

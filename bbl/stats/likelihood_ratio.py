@@ -1,4 +1,7 @@
-"""Likelihood-ratio test of each predictor under naive Bayes, exact where counts are small."""
+"""Likelihood-ratio test of each predictor under naive Bayes, exact where counts are small.
+
+Equation numbers are those of Woo & Wang (2022). There are m predictors with L_i levels, and K groups.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,11 @@ def _exact_p(n: np.ndarray) -> float:
 
 
 def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return fields (K, L - 1), pooled fields (L - 1,) and statistic q of a predictor with counts n (K, L)."""
+    """Return fields (K, L - 1), pooled fields (L - 1,) and statistic q of a predictor with counts n (K, L).
+
+    ``q = 2 sum_k N_k (sum_x f_k(x) ln f_k(x) - sum_x f_0(x) ln f_0(x))``, for the size N_k and the shares f_k of levels
+    of group k, and the shares f_0 of levels in all rows.
+    """
     from scipy.special import xlogy
 
     group_counts, pooled_counts = n + prior_count / n.shape[1], n.sum(axis=0) + prior_count / n.shape[1]

@@ -74,7 +74,11 @@ def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.nda
 
 
 def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
-    """Return the upper limit of the mean of values of at most `high`, with tail probability `alpha`."""
+    """Return the upper limit of the mean of values of at most `high`, with tail probability `alpha`.
+
+    The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i`` for gamma variables G whose shapes are the weights
+    of the values v; it exceeds a limit if ``sum (v_i - limit) G_i > 0``.
+    """
     from scipy.optimize import brentq
 
     rounding = 1e-12 * max(1.0, abs(high))
@@ -91,7 +95,10 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
 
 
 def sum_limits(shares: np.ndarray, low: np.ndarray, high: np.ndarray, factors: np.ndarray) -> tuple[float, float]:
-    """Return limits of ``factors @ shares`` for independent estimates with limits `low`, `high` (Zou & Donner 2008)."""
+    """Return limits of ``factors @ shares`` for independent estimates with limits `low`, `high` (Zou & Donner 2008).
+
+    They are ``sqrt(sum_i (factor_i (limit_i - share_i))^2)`` away from the estimate; no factor is negative.
+    """
     estimate = float(factors @ shares)
     below, above = (float(np.sqrt(((factors * (limit - shares)) ** 2).sum())) for limit in (low, high))
     return estimate - below, estimate + above
@@ -103,8 +110,8 @@ def area_limits(
     """Return confidence limits of an area under a ROC curve, by method 5 of Newcombe (2006).
 
     A score interval: the variance is taken at the limit, not at the estimate, so that an area of 1 has a lower limit
-    below 1. The variance is Hanley & McNeil's (1982) with the mean size for both groups, which assumes equal spread of
-    the scores in both.
+    below 1. The variance is Hanley & McNeil's (1982) with the mean size N of both groups for each, which assumes equal
+    spread of the scores in both: ``a (1 - a) (1 + (N - 1) ((1 - a)/(2 - a) + a/(1 + a))) / (cases controls)``.
 
     Parameters
     ----------

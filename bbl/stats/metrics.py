@@ -19,7 +19,7 @@ LEAST = float(np.log(FLOOR))  # least log probability in log-losses
 
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted share of rows whose most probable group is the observed one (eqs. 33, 34)."""
+    """Return the weighted share of rows whose most probable group is the observed one (Woo & Wang, eqs. 33, 34)."""
     return float(weights @ (first_largest(log_p) == y) / weights.sum())
 
 
@@ -80,8 +80,9 @@ def auc(
 ) -> tuple[float, float, float]:
     """Return the area under the ROC curve and DeLong's confidence limits: ``(auc, lower, upper)``.
 
-    By mid-ranks (DeLong, DeLong & Clarke-Pearson 1988; Sun & Xu 2014). Limits are clipped to [0, 1]; all three are nan
-    if a group is empty.
+    ``auc`` plus or minus the normal quantile times ``sqrt(s10 / n1 + s01 / n0)``, for n1 positive and n0 other rows
+    (see the comments). By mid-ranks (DeLong, DeLong & Clarke-Pearson 1988; Sun & Xu 2014). Limits are clipped to [0,
+    1]; all three are nan if a group is empty.
 
     Parameters
     ----------

@@ -89,12 +89,16 @@ def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndar
 
 
 def _shift_variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
-    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups, by the delta method."""
+    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups, by the delta method.
+
+    For multinomial counts n_kc of groups of sizes N_k, and derivatives s_kc of the shift by them, it is ``sum_kc n_kc
+    s_kc^2 - sum_k (sum_c n_kc s_kc)^2 / N_k``.
+    """
     total = counts.sum(axis=0)
     # derivatives of the shift by the counts (K, 2, D)
     slopes = np.broadcast_to(-1.0 / total, counts.shape).copy()
     slopes[g] += 1.0 / counts[g]
     slopes[:, 1] *= -1.0
-    # variance of a linear function of multinomial counts; 1 in place of the size of a group without observations
+    # 1 in place of the size of a group without observations
     means = (counts * slopes).sum(axis=1)
     return (counts * slopes**2).sum(axis=(0, 1)) - (means**2 / np.maximum(sizes, 1.0)).sum(axis=0)

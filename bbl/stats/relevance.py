@@ -198,7 +198,12 @@ class _Regression:
         self._fit()
 
     def score_tests(self, start: np.ndarray, candidates: list[int]) -> np.ndarray:
-        """Return the log p-value of the score test of each candidate, given the first columns `start` of predictors."""
+        """Return the log p-value of the score test of each candidate, given the first columns `start` of predictors.
+
+        ``u = X' w (target - P)`` for the columns X of a candidate. ``V = V_xx - V_xz I^-1 V_zx + s``: V_xx and V_xz are
+        covariances of scores, z being the design and I its penalised information, and s is `SCORE_VARIANCE` times the
+        metric of levels and groups.
+        """
         K1, p = self.K - 1, self.design.shape[1]  # K1 groups but the first
         D = self.columns.shape[1]
         scores = self.columns.T @ (self.weights[:, None] * (self.target - self.probabilities))
@@ -233,8 +238,9 @@ class _Regression:
     def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]], chosen: Container[int]) -> np.ndarray:
         """Return the log p-value of the joint levels of each pair, given the `chosen` predictors.
 
-        Scores have less variance given the coefficients of the regression. That is neglected, so that p-values are
-        rather too large.
+        The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, for the score u (K - 1,) of the
+        indicator of a joint level and its covariance V. Scores have less variance given the coefficients of the
+        regression. That is neglected, so that p-values are rather too large.
         """
         K1 = self.K - 1
         predictor_columns = [self.columns[:, start[i] : start[i + 1]] for i in range(len(start) - 1)]
@@ -264,7 +270,10 @@ class _Regression:
         return out
 
     def _curvature(self, a: int, b: int) -> np.ndarray:
-        """Return the second derivative (n,) of each row's loss by the scores of two groups."""
+        """Return the second derivative (n,) of each row's loss by the class scores of groups 1 + a and 1 + b.
+
+        It is ``w P_a ([a = b] - P_b)``; class scores are the linear predictors ``design @ coefficients``.
+        """
         P = self.probabilities
         return self.weights * (P[:, a] * (a == b) - P[:, a] * P[:, b])
 
@@ -297,7 +306,7 @@ class _Regression:
         self._predict()
 
     def _predict(self) -> None:
-        """Set the probabilities (n, K - 1) of the groups but the first."""
+        """Set the probabilities (n, K - 1) of the groups but the first: ``exp(s_g) / (1 + sum_g exp(s_g))``."""
         scores = self.design @ self.coefficients
         highest = np.maximum(scores.max(axis=1, initial=0.0), 0.0)[:, None]
         odds = np.exp(scores - highest)

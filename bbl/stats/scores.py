@@ -1,4 +1,4 @@
-"""Classification by Bayes' rule (section 2.5).
+"""Classification by Bayes' rule (Woo & Wang 2022, section 2.5, and equations).
 
 *Class scores* (n, K): log probabilities of K groups for n rows, each row up to a constant.
 """
@@ -56,7 +56,7 @@ def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> n
 
 
 def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return the group of least expected cost of each row (n,); `costs` are (true group, predicted group).
+    """Return the group g of least ``sum_y P(y|x) costs[y, g]`` of each row (n,); y is the true group, g the predicted.
 
     The first of several groups of equal cost is taken.
     """

@@ -56,7 +56,8 @@ def adjust(p: np.ndarray, method: str) -> np.ndarray:
     p : ndarray
     method : {"holm", "fdr_bh"}
         "holm" (Holm 1979) controls the probability of any false rejection, "fdr_bh" (Benjamini & Hochberg 1995) the
-        expected share of false ones among the rejections.
+        expected share of false ones among the rejections. Of n p-values in rising order, the k-th becomes the largest
+        ``(n - j + 1) p_j`` of j <= k, or the least ``n p_j / j`` of j >= k, but at most 1.
 
     Examples
     --------

@@ -95,7 +95,7 @@ def make_replicates(
     clusters, first_rows = np.unique(plan.clusters[0], return_index=True)
     stratum = plan.strata[first_rows]  # (clusters,)
     n_drawn = np.bincount(stratum)  # (strata,)
-    # finite population corrections: shares of the strata's clusters that were not drawn
+    # finite population corrections: shares of the strata's clusters that were not drawn; not used by "BRR" and "Fay"
     fpc = (
         np.ones(len(n_drawn))
         if plan.population is None
@@ -137,7 +137,7 @@ def _count_population(plan: SamplingPlan, first_rows: np.ndarray, stratum: np.nd
 
 def _bootstrap_factors(stratum: np.ndarray, n_drawn: np.ndarray, R: int, rng: np.random.Generator) -> np.ndarray:
     """Return factors (clusters, R): n - 1 draws with replacement from the n clusters of each stratum, times n/(n-1)."""
-    factors = np.zeros((len(stratum), R))
+    factors = np.zeros((len(stratum), R))  # n / (n - 1) makes their mean 1
     for h, n in enumerate(n_drawn):
         draws = rng.multinomial(n - 1, np.full(n, 1.0 / n), size=R)
         factors[stratum == h] = draws.T * (n / (n - 1.0))

@@ -177,12 +177,7 @@ def crossVal(
         return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
 
     training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
-    if isinstance(relevance, str):
-        raise OptionError(
-            f"crossVal takes a significance level as relevance, not {relevance!r}; call it for each level, or give the "
-            "rule to bbl.",
-            argument="relevance",
-        )
+    _refuse_rule(relevance)
     run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
     call = prepare(crossVal, training, method, options, run, make_deal=make_deal, needs_counts=uses_auto)
     # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
@@ -229,6 +224,16 @@ def _validated_rows(oof_scores: Scored, call: Call, folds: AnyFolds) -> list[np.
     if call.index is None:
         return [call.row_positions[[]] for _ in range(len(folds))]  # empty arrays
     return [call.row_positions[oof_scores.rows[oof_scores.fold == fold]] for fold in range(len(folds))]
+
+
+def _refuse_rule(relevance: object) -> None:
+    """Raise an OptionError for a rule, such as "cv", in place of a significance level."""
+    if isinstance(relevance, str):
+        raise OptionError(
+            f"crossVal takes a significance level as relevance, not {relevance!r}; call it for each level, or give the "
+            "rule to bbl.",
+            argument="relevance",
+        )
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:

@@ -115,7 +115,9 @@ def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[:
 
     Shapes: counts and sums (I, b) as `group_sums` writes them, row_group (I,), size (a,) the number of rows in each
     group, block_counts and block_sums (a, b) the same sums by block, order (I,) the rows in the order of visits.
-    row_group, size, block_counts and block_sums are updated in place after every move. A move must lower the sum of
+    row_group, size, block_counts and block_sums are updated in place after every move. The residual sum of squares is
+    a constant less the explained one, the sum over blocks of block_sums^2 / block_counts, of which only the source and
+    target groups' share changes. A move must lower the sum of
     squares by more than `min_gain`, and never empties a group.
     """
     cdef Py_ssize_t n_groups = block_counts.shape[0], n_column_groups = counts.shape[1], t, i, j

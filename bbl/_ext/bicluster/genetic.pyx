@@ -186,10 +186,12 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
                       double *moved_counts, double *new_counts, int32_t *to_out) noexcept nogil:
     """Return the change of the fitness by the best move of i and write the new group to to_out; 0 if no move lowers it.
 
-    i is an item if i < items, else user i - items. `labels` are those of the individual that was evaluated last. The
-    ratings of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only blocks of the old and new group that have
-    ratings of i change. Scratch memory: moved_counts (groups of the other side, levels), the weight of the ratings of i
-    by group of the other side (users if i is an item); new_counts (levels,), for a block after the move.
+    i is an item if i < items, else user i - items. `labels` are those of the individual that was evaluated last. `cell`
+    (2 n,) lists indices 0..n-1 of ratings: those of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only
+    blocks of the old and new group that have ratings of i change: the change is the sum of their new deviances less
+    the old ones, plus penalty times the change of the number of blocks, n_other for each group of the side of i.
+    Scratch memory: moved_counts (groups of the other side, levels), the weight of the ratings of i by group of the
+    other side (users if i is an item); new_counts (levels,), for a block after the move.
     """
     cdef bint is_item = i < m.items
     cdef int32_t n_user_groups = 0, n_item_groups = 0, n_other, n_groups, k, g
@@ -254,23 +256,24 @@ def refine(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
     cdef model m
     cdef int32_t i, target = 0, n_labels = items + users
     cdef Py_ssize_t c, n = item.shape[0]
-    cdef Py_ssize_t *cell_start = NULL
-    cdef Py_ssize_t *cell
-    cdef double *moved_counts = NULL
-    cdef double *new_counts
+    cdef Py_ssize_t *cell_start = NULL  # (items + users + 2,) where the ratings of each item, then user, begin in cell
+    cdef Py_ssize_t *cell  # (2 n,) indices of ratings, item by item, then again user by user; see `best_move`
+    cdef double *moved_counts = NULL  # (groups, levels) scratch of `best_move`, at most (items + users, levels)
+    cdef double *new_counts  # (levels,) scratch of `best_move`
     cdef double fitness = 0.0, change
     cdef bint any_moved = True
     if labels.shape[0] != n_labels or stop.shape[0] != 1:
         raise ValueError("the labels do not fit the ratings")
     try:
         open_model(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
+        # one block of memory each: cell_start, then cell; moved_counts, then new_counts
         cell_start = <Py_ssize_t *> calloc(<size_t> (n_labels + 2 + 2 * n), sizeof(Py_ssize_t))
         moved_counts = <double *> malloc(sizeof(double) * <size_t> (n_labels + 1) * <size_t> levels)
         if cell_start == NULL or moved_counts == NULL:
             raise MemoryError("no memory for the refinement")
         cell, new_counts = cell_start + n_labels + 2, moved_counts + n_labels * levels
-        # counting sort of the ratings by item and by user: the place for the next rating of i is cell_start[i + 1],
-        # which ends as the first place of i + 1
+        # counting sort of the ratings by item and by user: first cell_start[i + 2] is the number of ratings of i; then,
+        # after the running sum, cell_start[i + 1] is the place for the next rating of i, and ends as the first of i + 1
         with nogil:
             for c in range(n):
                 cell_start[item[c] + 2] += 1

@@ -61,7 +61,8 @@ static double ratings_deviance(const double *counts, int32_t levels, double mu, 
     return -2.0 * loglik;
 }
 
-/* Return sigma times the derivative of a block's log-likelihood by mu. */
+/* Return sigma times the derivative of a block's log-likelihood by mu. For an interval of probability p from low to
+   high it is (density(low) - density(high)) / p; that of the whole range, of the truncation, is subtracted. */
 static double ratings_score(const double *counts, int32_t levels, double mu, double sigma)
 {
     double derivative = 0.0, total = 0.0, low, high, p;

@@ -49,7 +49,8 @@ typedef struct {
 /* Loop over groups g; K_ is K, as a constant where the compiler shall unroll the loop. */
 #define CONDITIONAL_EACH_GROUP(K_) for (ptrdiff_t g = 0; g < K_; g++)
 
-/* Sort the entries of a batch by column, by counting; rows rise within a column. */
+/* Sort the entries of a batch by column, by counting: write column_start, entry_index and entry_row. Rows rise within a
+   column. */
 static void conditional_sort(const conditional_model *c, const conditional_batch *batch)
 {
     for (ptrdiff_t d = 0; d <= c->D; d++)
@@ -137,7 +138,8 @@ static void conditional_many_groups(const conditional_model *c, const conditiona
     default: conditional_many_groups(c, batch, collect); \
     }
 
-/* Write the residuals of a batch and add them to all sums; return the weighted sum of the log-losses.
+/* Write the residuals of a batch and add them to all sums; return the weighted sum of the log-losses, ln sum_g
+   exp(f_g) - f_y with the scores f.
 
    row_index (n) holds the numbers of the batch's rows among all rows. For all rows there are fixed_scores (rows, K),
    which are added to the scores and may be NULL, the groups y (rows), and the weights (rows), which are multiplied by

@@ -119,6 +119,7 @@ cdef class Regression:
         step lowers the objective by at most `ftol`, when no trial step lowers it enough, after max_iterations, or when
         another thread makes stop[0] non-zero.
         """
+        # gradient, trial_gradient and direction are in scaled unknowns, x and trial in the unknowns themselves
         cdef Py_ssize_t size = x.shape[0], k, n_pairs = 0, newest = MAX_PAIRS - 1, evaluations = 1, _attempt
         # rings of curvature pairs, of which the first is written to row 0, after `newest`; see multinomial_direction
         cdef double[:, ::1] moves = np.empty((MAX_PAIRS, size)), gradient_changes = np.empty((MAX_PAIRS, size))

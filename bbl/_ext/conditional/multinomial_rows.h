@@ -11,7 +11,8 @@
 /* Turn scores into residuals, in place, and return the log-loss, the sum of -group_weights ln P(g | row).
 
    On entry `residuals` (K, n) holds the scores without b (K) and without temperature fixed_scores, which are added
-   here; on return it holds row_weight P(g | row) - group_weights. fixed_scores may be NULL. */
+   here; on return it holds row_weight P(g | row) - group_weights. fixed_scores may be NULL. `cell` points to the
+   numbers of group g for the LANES rows from k on. */
 TARGET static double NAME(to_residuals)(ptrdiff_t n, ptrdiff_t K, const double *fixed_scores, double temperature,
                                         const double *b, const double *group_weights, const double *row_weight,
                                         double *residuals)

@@ -71,6 +71,7 @@ def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const pt
     if J.shape[1] != D or start.shape[0] != m + 1 or D == 0 or start[m] != D:
         raise ValueError("J, n_levels and start do not fit together")
     n_nonreference = np.asarray(n_levels, dtype=np.intp) - 1
+    # number of couplings; -(-n // lanes) * lanes is n rounded up to a multiple of lanes
     size = (D + m) * int((-(-n_nonreference // lanes) * lanes).sum()) if by_levels else D * D
     if table is None:
         memory = np.zeros(size + 16, dtype=np.float32)

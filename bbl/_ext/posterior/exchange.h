@@ -16,7 +16,11 @@
    and couplings, with a scale exp(v) each; see posterior_target.h. Its target t has the prior (`horseshoe`, or normal
    with sd tau; the slab tau bounds scales of the horseshoe), the number n of observations, their `sums` of contrasts
    (d), the group (d) of each coefficient, the family (G) of each group, and scratch memory. t->s is the model of
-   simplex.h: m predictors with L (m) levels, n_levels in all, those of predictor i from level_start[i] on. */
+   simplex.h: m predictors with L (m) levels, n_levels in all, those of predictor i from level_start[i] on.
+
+   Scratch memory of t: tensor and scratch (n_states); h (n_levels), fields of all levels; J (n_levels, n_levels), their
+   symmetric couplings, which start at 0 and stay 0 between levels of one predictor; field (n_levels), log weights;
+   h_gradient and J_gradient, of the shapes of h and J, which here only hold counts of rows by level and by pair. */
 typedef struct {
     posterior_target *t;
     const double *information; /* (d, d) approximately minus the Hessian of the log-likelihood */
@@ -58,12 +62,12 @@ static void exchange_draw_sweeps(exchange_chain *c, const double *phi)
     const simplex_model *s = &t->s;
     const ptrdiff_t n_levels = s->n_levels, m = s->m;
     double *field = t->field; /* log weights of all levels given the row */
-    simplex_tables(s, phi, t->h, t->J);
+    simplex_tables(s, phi, t->h, t->J); /* writes the tables of all levels, h and J, from the coefficients */
     memcpy(c->drawn, c->data, (size_t)(c->n_data * m) * sizeof(int32_t));
     for (ptrdiff_t r = 0; r < c->n_data && !c->stop[0]; r++) {
         int32_t *x = c->drawn + r * m;
         memcpy(field, t->h, (size_t)n_levels * sizeof(double));
-        for (ptrdiff_t i = 0; i < m; i++) {
+        for (ptrdiff_t i = 0; i < m; i++) { /* also adds 0 to the levels of i itself, where J is 0 */
             const double *J_row = t->J + (s->level_start[i] + x[i]) * n_levels;
             for (ptrdiff_t k = 0; k < n_levels; k++) field[k] += J_row[k];
         }
@@ -87,14 +91,15 @@ static void exchange_draw_sweeps(exchange_chain *c, const double *phi)
                 }
             }
     }
+    /* the two gradients are scratch here, for counts of rows */
     simplex_row_sums(s, c->drawn, c->n_data, t->h_gradient, t->J_gradient, c->sums);
 }
 
 /* Accept or reject the coefficients c->new_phi; return the probability of acceptance.
 
-   log_ratio is the log of the ratio of the priors, of the proposal to the state. The ratio of ln Z, which is unknown,
-   cancels against that of the rows drawn at the proposal, of which only sums of contrasts remain. *accepted_out is set
-   to 1 or 0. */
+   The probability is min(1, exp(log_ratio + (new_phi - phi)' (sums of data - sums of drawn rows))). log_ratio is
+   the log of the ratio of the priors, of the proposal to the state. The unknown Z^-n at both coefficients cancels
+   between the likelihoods of the data and of rows drawn at the proposal. *accepted_out is set to 1 or 0. */
 static double exchange_accept(exchange_chain *c, double log_ratio, int *accepted_out)
 {
     posterior_target *t = c->t;
@@ -120,7 +125,7 @@ static inline double exchange_prior_sd(const exchange_chain *c, ptrdiff_t k)
 static void exchange_factor(exchange_chain *c)
 {
     const ptrdiff_t d = c->t->s.d;
-    double *R = c->factor;
+    double *R = c->factor; /* (d, d); row k of the factor replaces row k of the matrix, up to the diagonal */
     memcpy(R, c->information, (size_t)(d * d) * sizeof(double));
     for (ptrdiff_t k = 0; k < d; k++) {
         const double sd = exchange_prior_sd(c, k);
@@ -141,7 +146,7 @@ static double exchange_step(exchange_chain *c)
 {
     posterior_target *t = c->t;
     const ptrdiff_t d = t->s.d;
-    double log_ratio = 0.0;
+    double log_ratio = 0.0; /* of the normal priors given the scales */
     for (ptrdiff_t k = 0; k < d; k++) c->normal[k] = random_normal(c->stream);
     for (ptrdiff_t k = d - 1; k >= 0; k--) { /* back substitution: normal becomes factor'^-1 normal */
         for (ptrdiff_t l = k + 1; l < d; l++) c->normal[k] -= c->factor[l * d + k] * c->normal[l];
@@ -155,7 +160,7 @@ static double exchange_step(exchange_chain *c)
 }
 
 /* Return the log density, up to a constant, of the log scale u of a group, given that of its family, v, and its `size`
-   coefficients, whose squares sum to `squares`. */
+   coefficients, normal with sd exp(log_scale), whose squares sum to `squares`. */
 static double exchange_group_density(const exchange_chain *c, double u, double v, double size, double squares)
 {
     const double log_scale = posterior_log_scale(u, c->t->tau);
@@ -172,8 +177,8 @@ static double exchange_family_density(const exchange_chain *c, double v, int fam
 }
 
 /* Return a draw of u of group g, or of v of `family` if g < 0, by slice sampling (Neal 2003): stepping out by steps of
-   1, then shrinkage. size and squares are those of exchange_group_density. If the loops end before an edge or a draw is
-   found, the last edge or the current value is taken. */
+   1, then shrinkage. size and squares are those of exchange_group_density, unused if g < 0. If the loops end before an
+   edge or a draw is found, the last edge or the current value is taken. */
 static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, double size, double squares)
 {
     const double v = c->v[family], current = g < 0 ? v : c->u[g];

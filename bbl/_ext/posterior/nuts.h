@@ -32,7 +32,7 @@ typedef struct {
     double step;     /* size of a leapfrog step */
     nuts_state current; /* the end of the trajectory that is being extended */
     double *p;       /* (n) momentum at `current` */
-    double energy;   /* at the start of the transition */
+    double energy;   /* |p|^2 / 2 - log density at the start of the transition */
     double accepted; /* sum of the probabilities of acceptance of the leapfrog steps */
     ptrdiff_t steps; /* number of leapfrog steps */
     int diverged;    /* whether the energy of a step was too large */
@@ -159,7 +159,7 @@ static double nuts_transition(nuts_sampler *s, nuts_state *state)
         /* biased towards the extension, which is farther from the start */
         if (log(random_uniform(s->stream)) < log_weight_added - log_weight) nuts_copy_state(state, &drawn, n);
         log_weight = nuts_log_add(log_weight, log_weight_added);
-        nuts_copy_state(&ends[forward], &s->current, n);
+        nuts_copy_state(&ends[forward], &s->current, n); /* current and s->p are at the new end */
         /* no U-turn between the old trajectory and the first added momentum, nor the reverse */
         const double *p_far_end = momenta[!forward];
         const int is_open = nuts_is_open_with(p_far_end, p_added_begin, rho, p_added_begin, n)

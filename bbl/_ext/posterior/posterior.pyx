@@ -344,6 +344,7 @@ cdef class Target:
             raise ValueError("the arrays of a chain do not fit the model")
         cdef double[::1] scratch = np.zeros(3 * d + d * d)
         cdef int32_t[:, ::1] drawn = np.zeros_like(data)
+        # work: as in `nuts`; cost: operations of one proposal, roughly
         cdef double sum_accepted = 0.0, accepted, work = 0.0, cost = 10.0 * (
             self.t.s.n_states * (self.t.s.m + 2) + d * d + data.shape[0] * sweeps * self.t.s.m * 4)
         cdef exchange_chain c

@@ -49,19 +49,22 @@ static inline ptrdiff_t posterior_size(const posterior_target *t)
 static inline double posterior_expit(double x) { return x > 0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x)); }
 static inline double posterior_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
-/* Return the log density of u = ln of a half-Cauchy variable of scale exp(v), up to a constant. */
+/* Return the log density of u = ln of a half-Cauchy variable of scale exp(v), up to a constant: the log of
+   exp(u - v) / (1 + exp(2 (u - v))). */
 static inline double posterior_log_half_cauchy(double u, double v)
 {
     return (u - v) - posterior_softplus(2.0 * (u - v));
 }
 
-/* Return ln scale of a group of the horseshoe with log scale u before the slab tau (inf for none) limits it. */
+/* Return ln(sigma / sqrt(1 + (sigma / tau)^2)), the log scale of a group, where the slab tau (inf for none) limits
+   sigma = exp(u). */
 static inline double posterior_log_scale(double u, double tau)
 {
     return isinf(tau) ? u : u - 0.5 * posterior_softplus(2.0 * (u - log(tau)));
 }
 
-/* Return the log-likelihood at coefficients phi (d), by enumeration of all states, and write its gradient (d). */
+/* Return the log-likelihood sums' phi - n ln Z at coefficients phi (d), by enumeration of all states, and write its
+   gradient (d), sums - n times the expected contrasts. */
 static double posterior_likelihood(posterior_target *t, const double *phi, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d;
@@ -74,7 +77,8 @@ static double posterior_likelihood(posterior_target *t, const double *phi, doubl
     return value;
 }
 
-/* Return the log pseudo-likelihood at coefficients phi (d) and write its gradient (d). */
+/* Return the log pseudo-likelihood at coefficients phi (d), the sum over rows r and predictors i of weights[r] times
+   ln P(x_i | the other predictors of the row), and write its gradient (d). t->J is 0 within a predictor. */
 static double posterior_pseudo(posterior_target *t, const double *phi, double *gradient_out)
 {
     const simplex_model *s = &t->s;
@@ -137,7 +141,9 @@ static void posterior_coefficients(const posterior_target *t, const double *x, d
         phi_out[k] = t->horseshoe ? x[k] * exp(posterior_log_scale(x[d + t->group[k]], t->tau)) : x[k];
 }
 
-/* Return the log posterior density at a point x, up to a constant, and write its gradient by x. */
+/* Return the log posterior density at a point x, up to a constant, and write its gradient by x: the log-(pseudo-)
+   likelihood at phi; minus |x|^2 / (2 tau^2) with the normal prior; with the horseshoe minus |z|^2 / 2 plus the log
+   densities of u given v, and of v. */
 static double posterior_value(posterior_target *t, const double *x, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d, G = t->n_groups;

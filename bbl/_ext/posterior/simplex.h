@@ -63,8 +63,8 @@ static void simplex_transform(const simplex_model *s, double *tensor, double *sc
     }
 }
 
-/* Write the probabilities of all states at coefficients phi (d) to tensor_out (n_states), and return ln Z; scratch is
-   (n_states). */
+/* Write the probabilities exp(energy) / Z of all states at coefficients phi (d) to tensor_out (n_states), and return
+   ln Z, the log of the sum of exp(energy); scratch is (n_states). */
 static double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *scratch)
 {
     double largest = -INFINITY, total = 0.0;
@@ -89,7 +89,8 @@ static void simplex_sums(const simplex_model *s, double *tensor, double *scratch
 }
 
 /* Write fields h_out (n_levels) and symmetric couplings J_out (n_levels, n_levels) of all levels from coefficients phi
-   (d); entries of J_out of pairs that do not interact stay as they are. */
+   (d): h_i = C_i b and J_ij = C_i B C_j', with the coefficients b of predictor i and B of the pair. Entries of J_out
+   within a predictor and of pairs that do not interact stay as they are. */
 static void simplex_tables(const simplex_model *s, const double *phi, double *h_out, double *J_out)
 {
     for (ptrdiff_t i = 0; i < s->m; i++) {
@@ -120,7 +121,7 @@ static void simplex_tables(const simplex_model *s, const double *phi, double *h_
 }
 
 /* Turn a gradient by tables, h_gradient (n_levels) and J_gradient (n_levels, n_levels; both halves count), into the
-   gradient by coefficients, gradient_out (d). */
+   gradient by coefficients, gradient_out (d): C_i' h_gradient_i, and C_i' (J_gradient_ij + J_gradient_ji') C_j. */
 static void simplex_tables_transposed(const simplex_model *s, const double *h_gradient, const double *J_gradient,
                                       double *gradient_out)
 {

@@ -262,11 +262,11 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
             double[:, ::1] z, double[:, ::1] theta, double[::1] intercept):
     """Minimise the quadratic model plus the penalties (T,) over all terms, in place; return the number of sweeps.
 
-    z (q, n) is the slope of the model, curve (n,) its curvature; theta (D, q) and intercept (q,) start the descent.
-    With `group`, the weights of a term have one penalty, else those of each of its features. Sweeps over all terms
-    alternate with sweeps over the terms whose weights are not 0. The descent ends when no step of a sweep over all
-    terms changes a gradient by more than `tolerance` times its penalty, after `itmax` sweeps, or when stop[0] is set.
-    Intercepts stay within ±max_intercept.
+    For a change g (q, n) of the link the model is sum(z g + curve g^2 / 2); a penalty is penalty[t] times a norm of
+    weights. z (q, n), the slope, is updated; theta (D, q) and intercept (q,), within ±max_intercept, are the start.
+    With `group`, the weights of a term have one norm, else those of each of its features. Sweeps over all terms
+    alternate with sweeps over the terms of non-zero weights. The descent ends when no step of a sweep over all terms
+    changes a gradient by more than `tolerance` times its penalty, after `itmax` sweeps, or if stop[0] is set.
     """
     cdef Py_ssize_t T = states.shape[0], n = states.shape[1], q = z.shape[0], t, c, a, i, d
     cdef Py_ssize_t max_states = 1, max_features = 1
@@ -335,9 +335,9 @@ def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start
                  double tolerance, int itmax, const int32_t[::1] stop, double[:, ::1] slope, double[:, ::1] theta):
     """Minimise as `descend` does, from the Hessian (D q, D q) of the model by all weights; return the number of sweeps.
 
-    The q weights of a feature are neighbours in the Hessian. slope (D, q) is the gradient of the model by the weights,
-    updated with theta (D, q). A term of penalty 0, such as the intercept, is free. This is cheaper than `descend` for
-    few features of many rows, and exact for more than two classes.
+    For a change t (D q,) of the weights the model is slope't + t' hessian t / 2; the q weights of a feature are
+    neighbours. slope (D, q), the gradient at theta (D, q), is updated with theta. A term of penalty 0, such as the
+    intercept, is free. This is cheaper for few features of many rows, and exact for more than two classes.
     """
     cdef Py_ssize_t T = penalty.shape[0], D = theta.shape[0], q = theta.shape[1]
     cdef Py_ssize_t t, a, b, first, end, size, max_features = 1

@@ -96,8 +96,9 @@ static inline void persistent_times_T_transposed(const double *t, double *rows, 
     }
 }
 
-/* Write fields h_out (D) and couplings J_out (D, D) in the reference gauge, from a vector in simplex coding.
-
+/* Write fields h_out (D) and couplings J_out (D, D) in the reference gauge, from a vector in simplex coding. With
+   tables h and J of all levels, J_out is J(a, b) - J(a, 0) - J(0, b) + J(0, 0), and h_out is h(a) - h(0) plus the sum
+   of J(a, 0) - J(0, 0) over the pairs of the predictor, 0 being the reference levels.
    For the pairs first_pair..end_pair - 1 only: h_out is their contribution to the fields, plus that of the fields in
    simplex coding if first_pair is 0; other couplings in J_out stay. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
 static int persistent_to_reference(const persistent_layout *layout, const double *simplex, ptrdiff_t first_pair,
@@ -183,7 +184,6 @@ static inline double persistent_pair_count(const persistent_source *source, ptrd
 
 /* Write the sums over states of the features in simplex coding to simplex_out (size), for the pairs
    first_pair..end_pair - 1, and for the fields if first_pair is 0; `total` is the number of states.
-
    With total = 0 and a matrix, this is the chain rule: it turns a gradient by the parameters of the reference gauge
    (fields on the diagonal) into the gradient by those in simplex coding. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
 static int persistent_feature_sums(const persistent_layout *layout, const persistent_source *source, double total,
@@ -295,7 +295,6 @@ static void persistent_gradient_by_scale(const ptrdiff_t *cuts, ptrdiff_t G, con
 }
 
 /* Write the log scale of each group, cut to [low, high], and its deviation from the global log scale, both (G).
-
    global_log_scale (2) has one number for the first n_fields groups (fields) and one for the others (couplings). The
    log scales are mean + sd noise, of (G) each, or the global ones if mean is NULL. */
 static void persistent_log_scales(ptrdiff_t G, ptrdiff_t n_fields, const double *mean, const double *sd,
@@ -324,9 +323,8 @@ static void persistent_slab(ptrdiff_t G, double slab, double *scale, double *slo
 }
 
 /* Take a step of Adam with mean and log_sd (n), in place, of n log scales, whose prior is not standard normal.
-
    noise holds the standard normal numbers of Q draws, in rows of n_noise numbers; gradient (Q, n) is that of the log
-   joint density at the draws. The moments of Adam are (2, stride): of means, then of log sds. */
+   joint density by the log scales mean + sd noise. The moments of Adam are (2, stride): of means, then of log sds. */
 static void persistent_step_scales(const persistent_adam *adam, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
                                    ptrdiff_t stride, const double *noise, const double *gradient, const double *sd,
                                    double *mean, double *log_sd, double *first_moment, double *second_moment)
@@ -355,7 +353,8 @@ static void persistent_step_scales(const persistent_adam *adam, ptrdiff_t n, ptr
 
 /* Take a step of Adam with mean and log_sd of z, in place, in the groups first_group..end_group - 1; return the squared
    norm of the gradient by the means.
-
+   The gradient by z at a draw is scale times gradient, less z for the prior; its average over draws is the gradient by
+   the mean, and that of its product with sd noise, plus 1, the gradient by log_sd.
    noise holds the standard normal numbers of Q draws, in rows of n_noise numbers; scale is (Q, G), gradient (Q, size)
    that of the log-likelihood by x at the draws. The moments of Adam are (2, stride): of means, then of log sds. */
 static double persistent_step(const persistent_adam *adam, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t first_group,

@@ -57,18 +57,14 @@ class Coding:
         """Whether every predictor has an indicator for each level."""
         return all(features is None for features in self.features)
 
-    def n_parameters(self, layout: Layout) -> int:
-        """Return the number of parameters of a group: fields of contrasts of features, and couplings of such contrasts.
+    def contrast_layout(self, layout: Layout) -> Layout:
+        """Return the layout of fields of contrasts and of couplings of contrasts, with the terms of `layout`.
 
-        A nominal predictor has L_i - 1 contrasts, another as many as its centred features have dimensions.
+        A nominal predictor has L_i - 1 contrasts, another one for each feature. They take the place of non-reference
+        levels.
         """
-        # max: a predictor without levels has no contrasts
-        n_contrasts = [
-            max(int(L) - 1, 0) if features is None else int(np.linalg.matrix_rank(features - features.mean(axis=0)))
-            for features, L in zip(self.features, self.n_levels, strict=True)
-        ]
-        # the size of a layout of nominal predictors with as many non-reference levels as there are contrasts
-        return Layout(np.array(n_contrasts, dtype=np.intp) + 1, layout.terms).size
+        pairs = zip(self.widths, self.features, strict=True)
+        return Layout(np.array([d if features is None else d + 1 for d, features in pairs]), layout.terms)
 
     def row_features(self, codes: np.ndarray) -> np.ndarray:
         """Return the features (n, F) of encoded rows (n, m)."""
@@ -118,8 +114,7 @@ class Coding:
             spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)  # (L_i, r): simplex contrasts with columns of unit norm
         else:
             left, singular_values, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
-            is_nonzero = singular_values > 1e-9 * singular_values.max()
-            spanning = left[:, is_nonzero] * singular_values[is_nonzero]
+            spanning = left * singular_values  # (L_i, d_i): centred features are linearly independent
         mean = shares @ spanning
         # rotated to the eigenvectors of their covariance over the rows
         variance, rotation = np.linalg.eigh((spanning * shares[:, None]).T @ spanning - np.outer(mean, mean))

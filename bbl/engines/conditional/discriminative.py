@@ -17,7 +17,7 @@ import numpy as np
 from bbl._ext.conditional.conditional import Climber
 from bbl._ext.conditional.multinomial import Regression
 from bbl.engines.conditional.coding import coding_of
-from bbl.engines.conditional.kernel import kernel_means, kernel_scale, make_basis
+from bbl.engines.conditional.kernel import make_basis, shares_and_factors
 from bbl.engines.engine_fit import JointFit
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
@@ -219,12 +219,8 @@ def fit_minibatches(
     """
     n = len(codes)
     row_shares = weights / weights.sum()
-    level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
-    nominal = coding_of(layout, "nominal")
-    # factors of fields and of couplings in the kernel
-    kernel_factors = kernel_scale(
-        *kernel_means(codes, row_shares, nominal.feature_means(level_shares), layout, nominal), tau
-    )
+    # the second: factors of fields and of couplings in the kernel
+    level_shares, kernel_factors = shares_and_factors(codes, row_shares, layout, coding_of(layout, "nominal"), tau)
     probe_rows = rng.permutation(n)[:PROBE]
     largest_eigenvalue = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
     rate = RATE / max(float(largest_eigenvalue), 2.0 * ridge if np.isfinite(ridge) else 0.0)

@@ -337,7 +337,7 @@ class Conditional(Engine):
             coding = coding_of(layout, self.ordered)
             if fits and not coding.is_nominal and self.start is None:
                 # the coding may have fewer parameters than the layout, of which a start would have all
-                limits_of_groups = [Limit(coding.n_parameters(layout), unbounded=(), notes=())] * K
+                limits_of_groups = [Limit(coding.contrast_layout(layout).size, unbounded=(), notes=())] * K
                 fits = [fit._replace(limits=limits_of_groups) for fit in fits]
         remaining = iter(fits)
         return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]

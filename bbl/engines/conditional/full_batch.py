@@ -15,7 +15,7 @@ import numpy as np
 
 from bbl._ext.conditional.conditional import Climber
 from bbl.engines.conditional.coding import coding_of
-from bbl.engines.conditional.kernel import kernel_means, kernel_scale
+from bbl.engines.conditional.kernel import shares_and_factors
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 
@@ -108,13 +108,9 @@ class FullBatch:
         self.layout, self.K, self.offset_penalty = layout, K, offset_penalty
         self.fits_f, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
         self.scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
-        shares = np.concatenate([np.bincount(codes[:, i], self.weights, L) for i, L in enumerate(layout.n_levels)])
-        level_shares = np.split(shares, np.cumsum(layout.n_levels)[:-1])
-        self.means = np.concatenate([predictor_shares[1:] for predictor_shares in level_shares])
         coding = coding_of(layout, ordered)
-        # the mean squared norms of rows, by fields and by couplings
-        mean_norms = kernel_means(codes, self.weights, coding.feature_means(level_shares), layout, coding)
-        self.kernel_factors = kernel_scale(*mean_norms, tau)
+        level_shares, self.kernel_factors = shares_and_factors(codes, self.weights, layout, coding, tau)
+        self.means = np.concatenate([predictor_shares[1:] for predictor_shares in level_shares])
         # of each predictor: values (L - 1, r) of r contrasts at the non-reference levels, and variances (r,)
         contrasts = [
             coding.uncorrelated_contrasts(i, predictor_shares) for i, predictor_shares in enumerate(level_shares)
@@ -122,9 +118,7 @@ class FullBatch:
         self.basis = block_diag([coo_array(values) for values, _ in contrasts], format="csr")
         self.inverse = block_diag([coo_array(_inverse(values)) for values, _ in contrasts], format="csr")
         self.level_cells = cells(layout)
-        n_contrasts = [values.shape[1] for values, _ in contrasts]
-        # as if each predictor had as many non-reference levels as contrasts
-        self.contrast_cells = cells(Layout(np.array(n_contrasts) + 1, layout.terms))
+        self.contrast_cells = cells(coding.contrast_layout(layout))
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
         self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.kernel_factors)
         self.scale = self._scale(np.concatenate([variance for _, variance in contrasts]))

@@ -21,7 +21,7 @@ from bbl.engines.conditional.coding import Coding, coding_of
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 
-__all__ = ["Basis", "Kernel", "determined", "diagonal", "kernel_means", "kernel_scale", "make_basis", "to_tables"]
+__all__ = ["Basis", "Kernel", "determined", "make_basis", "shares_and_factors", "to_tables"]
 
 NEGLIGIBLE_TRACE = 1e-10  # share of the kernel's trace that the basis may leave out
 BLOCK = 32  # rows whose kernel columns are computed at once
@@ -44,7 +44,7 @@ class Kernel:
     means : ndarray, shape (F,)
         Means of all features: the shares of the levels of nominal predictors.
     scale : tuple of float
-        Factors of g and g2, see `kernel_scale`.
+        Factors of g and g2, see `_kernel_scale`.
     """
 
     layout: Layout
@@ -128,7 +128,7 @@ def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout, coding: Codin
     return g, ((g_i @ adjacent) * g_i).sum(axis=1)
 
 
-def kernel_means(
+def _kernel_means(
     codes: np.ndarray, share: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding
 ) -> tuple[float, float]:
     """Return the means a and b of g(x, x) and g2(x, x) over encoded rows x (n, m).
@@ -143,7 +143,7 @@ def kernel_means(
     return a, b
 
 
-def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
+def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
     """Return the factors of g and g2 in the kernel, from the means `a` and `b`, so that the mean of k(x, x) is 1.
 
     `tau` is the weight of g2 against g. Without interactions b is 0, and so is the factor of g2.
@@ -151,6 +151,18 @@ def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
     if not b:
         return 1.0 / (a or 1.0), 0.0  # a is 0 if no predictor varies
     return 1.0 / (a or 1.0) / (1.0 + tau), tau / b / (1.0 + tau)
+
+
+def shares_and_factors(
+    codes: np.ndarray, row_shares: np.ndarray, layout: Layout, coding: Coding, tau: float
+) -> tuple[list[np.ndarray], tuple[float, float]]:
+    """Return the shares (L_i,) of each predictor's levels in rows (n, m), and the kernel's factors by `_kernel_scale`.
+
+    `row_shares` (n,) are the shares of the rows in the weight of all.
+    """
+    level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
+    means = _kernel_means(codes, row_shares, coding.feature_means(level_shares), layout, coding)
+    return level_shares, _kernel_scale(*means, tau)
 
 
 def make_basis(
@@ -182,7 +194,7 @@ def make_basis(
     means = share @ rows
     centred = rows - means
     g, g2 = diagonal(codes, means, layout, coding)
-    kernel = Kernel(layout, coding, means, kernel_scale(float(share @ g), float(share @ g2), tau))
+    kernel = Kernel(layout, coding, means, _kernel_scale(float(share @ g), float(share @ g2), tau))
     residual = kernel.scale[0] * g + kernel.scale[1] * g2  # (n,): k(x, x) less what the factor explains of it
     negligible, max_rank = NEGLIGIBLE_TRACE * (residual @ share), min(rank, len(rows))
     factor = np.empty((max_rank, len(rows)))  # the matrix of k at all pairs of rows is about factor' factor

@@ -21,7 +21,7 @@ from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.crossval import Scored, calibrated
-from bbl.engines import Conditional, Engine, MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines import Conditional, Engine, MarkovBlanket, MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
@@ -107,6 +107,7 @@ CANDIDATES = (
     Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT),
     Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
+    Candidate((MarkovBlanket(),), MarkovBlanket.tuned.grid, equality=SUPPLEMENT),
 )
 # stops early where scores are compared
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")

@@ -9,6 +9,7 @@ from typing import Final
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine
 from bbl.engines.bayes.engine import Posterior
+from bbl.engines.blanket.engine import MarkovBlanket
 from bbl.engines.conditional.engine import Conditional
 from bbl.engines.engine_fit import EngineFit, Equations
 from bbl.engines.highorder.engine import HighOrder
@@ -30,6 +31,7 @@ __all__ = [
     "EngineFit",
     "Equations",
     "HighOrder",
+    "MarkovBlanket",
     "MaximumLikelihood",
     "MeanField",
     "NaiveBayes",
@@ -52,6 +54,7 @@ ENGINES: dict[str, type[Engine]] = {
         Posterior,
         HighOrder,
         Conditional,
+        MarkovBlanket,
     )
 }
 DEFAULT: Final = "pseudo"  # of calls without method=

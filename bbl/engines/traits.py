@@ -69,9 +69,20 @@ class OutOfFoldScores(NamedTuple):
     scores: np.ndarray
 
 
+def without_start(engine: Any) -> None:
+    """Return None: the fits of `engine` start from equal scores."""
+
+
+def refuse_errors(engine: Any, *arguments: object, **keywords: object) -> Any:
+    """Raise an OptionError that says why fits of `engine` have no standard errors, whatever they are asked of."""
+    engine.check_equations()
+
+
 @dataclass(frozen=True)
 class JointTraits:
     """How an engine fits all K groups at once, to P(group | row), so that P(row | group) is not modelled.
+
+    An engine whose fits have no standard errors leaves all functions out but `fit_groups` and `start`.
 
     Distinct rows are `codes` (n, m) with the numbers of observations `weights` (n,) and the fitted probabilities of the
     groups `p` (n, K); `pair` holds the numbers of two groups.
@@ -100,11 +111,11 @@ class JointTraits:
     """
 
     fit_groups: Callable[..., list[JointFit]]
-    start: Callable[..., tuple[Any, Sequence[float] | None] | None]
-    check_differences: Callable[..., None]
-    difference: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
-    coefficients: Callable[..., tuple[np.ndarray, np.ndarray]]
-    maximum: Callable[..., JointInfluence]
+    start: Callable[..., tuple[Any, Sequence[float] | None] | None] = without_start
+    check_differences: Callable[..., None] = refuse_errors
+    difference: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]] = refuse_errors
+    coefficients: Callable[..., tuple[np.ndarray, np.ndarray]] = refuse_errors
+    maximum: Callable[..., JointInfluence] = refuse_errors
 
 
 def strengths_of_draws(engine: object, layout: Layout, fit: EngineFit, rng: np.random.Generator) -> np.ndarray | None:

@@ -1,0 +1,220 @@
+"""Engine `MarkovBlanket`: fields and couplings of all groups from a Bayesian network of response and predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bbl.checks import real
+from bbl.engines.base import Engine
+from bbl.engines.blanket.families import Families
+from bbl.engines.blanket.search import RESPONSE, climb
+from bbl.engines.engine_fit import JointFit, Limit
+from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
+from bbl.errors import OptionError
+from bbl.memory import check_memory
+from bbl.model.energy import energies
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+from bbl.stats.metrics import log_loss
+from bbl.stats.scores import log_probabilities
+from bbl.stats.ties import falling_order
+
+__all__ = ["MarkovBlanket"]
+
+MAX_PREDICTORS = 200  # predictors of the network: those that tell most of the response; others are left out
+NO_ERRORS = "is a network that is chosen from the rows, whose choice no standard error knows"
+
+
+@dataclass(frozen=True)
+class MarkovBlanket(Engine):
+    """The Markov blanket of the response in a Bayesian network, as fields and couplings.
+
+    A network of the response y and all predictors is learnt by hill climbing, with at most two parents for each
+    variable. P(y|x) then depends on the Markov blanket of y alone: its parents, its children, and the other parents of
+    these. ``ln P(y|x)`` is the sum of ``ln P(y | parents)`` and of ``ln P(x_i | y, other parent)`` of its children, up
+    to its normaliser: fields, and couplings of pairs. All other parameters are zero. P(x|y) is not modelled: there are
+    no likelihoods of rows and no ln Z, and missing values cannot be summed out.
+
+    Parameters
+    ----------
+    iss : float, default 10.0
+        Imaginary sample size: weight of the Dirichlet priors of all probability tables, in rows. The larger it is, the
+        more arcs the network has.
+
+    Raises
+    ------
+    OptionError
+        If `iss` is not positive and finite.
+
+    Notes
+    -----
+    The score of networks is BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); the probabilities of a table are
+    their posterior means. A response without parents has the shares of the groups. Couplings are only given to pairs
+    that are in the formula. Of more than 200 predictors, those that tell most of the response take part.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.MarkovBlanket(iss=10.0), verbose=0)
+    >>> round(fit.score(), 3)
+    0.791
+    """
+
+    iss: float = 10.0
+    name = "blanket"
+    tuned = Tuned(
+        "iss", "iss", r"$\alpha$", r"Imaginary sample size $\alpha$", (1.0, 3.0, 10.0, 30.0, 100.0),
+        simpler="smaller", logarithmic=True,
+    )  # fmt: skip
+    log_z = "half"
+
+    def __post_init__(self):
+        object.__setattr__(self, "iss", real("iss", self.iss, 0.0))
+        if self.iss == 0.0:
+            raise OptionError("iss must be positive; give for example iss=10.", argument="iss")
+
+    @classmethod
+    def refusals(cls) -> dict[str, str]:
+        """Return the capabilities that the method lacks, each with the reason."""
+        reasons = super().refusals()
+        method = f"method={cls.name!r}"
+        summed_out = f"{method} does not model the predictors, so missing values cannot be summed out"
+        without_errors = (
+            "standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria", "odds_ratios",
+            "effects", "survey",
+        )  # fmt: skip
+        return reasons | {
+            "relevance": f"{method} chooses its predictors itself",
+            "missing_marginal": summed_out,
+            "importance": summed_out,
+            **dict.fromkeys(without_errors, f"{method} {NO_ERRORS}"),
+        }
+
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of codes and counts: of each variable and each pair of a family with all other variables."""
+        M = min(layout.m, MAX_PREDICTORS) + 1
+        n_levels = float(np.sort(layout.n_levels)[-M:].sum())  # of the predictors with most levels
+        return 8.0 * n * M + 16.0 * n_levels**2 * (1.0 + n_levels / M)
+
+    def path(self, sample, layout, values=None, workers=1):
+        """Raise an OptionError: a single group cannot be fitted."""
+        raise OptionError(
+            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
+            "method='pseudo'.",
+            argument="method",
+        )
+
+    def fit_groups(
+        self,
+        sample: Sample,
+        layout: Layout,
+        K: int,
+        values: Sequence[float] | None,
+        oof_scores: OutOfFoldScores | None,
+        rng: np.random.Generator,
+        start: np.ndarray | None = None,
+    ) -> list[JointFit]:
+        """Return a fit of all groups for each imaginary sample size; see `JointTraits`.
+
+        `oof_scores`, `rng` and `start` are not used: networks start from no other fit.
+        """
+        self.check_missing(sample)
+        if K < 2:
+            return self.path(sample, layout)  # raises
+        check_memory(
+            self.memory(sample.n, layout),
+            f"A network of {layout.m} predictors with {layout.D + layout.m} levels",
+            "Use fewer predictors, or join rare levels.",
+        )
+        # variable 0 is the response, then the predictors that tell most of it
+        predictors = _informative_predictors(sample, layout.n_levels, K)
+        families = Families(
+            np.column_stack([sample.response, sample.codes[:, predictors]]), sample.weights,
+            np.append(K, layout.n_levels[predictors]),
+        )  # fmt: skip
+        interacts = np.zeros((len(predictors) + 1,) * 2, dtype=bool)
+        interacts[1:, 1:] = layout.mask[np.ix_(predictors, predictors)]
+        sizes = [self.iss] if values is None else [float(value) for value in values]
+        return [self._fit_network(sample, layout, families, interacts, predictors, size) for size in sizes]
+
+    def _fit_network(
+        self,
+        sample: Sample,
+        layout: Layout,
+        families: Families,
+        interacts: np.ndarray,
+        predictors: np.ndarray,
+        sample_size: float,
+    ) -> JointFit:
+        """Return the fit at one imaginary `sample_size`; `predictors` are those of the variables after the first."""
+        parents = climb(families, interacts, sample_size)
+        K = int(families.n_levels[RESPONSE])
+        theta, constant, used = np.zeros((K, layout.size)), np.zeros(K), np.zeros(layout.size, dtype=bool)
+        tables = [(parents[RESPONSE], _response_table(families, parents[RESPONSE], sample_size))]
+        for i, of_child in enumerate(parents):
+            if RESPONSE in of_child:
+                others = tuple(k for k in of_child if k != RESPONSE)
+                log_p = families.log_probabilities(i, (RESPONSE, *others), sample_size)
+                tables.append(((i, *others), np.moveaxis(log_p, 1, 0)))
+        for variables, table in tables:
+            _add_table(layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used)
+        scores = energies(sample.codes, layout, theta) + constant
+        loss = log_loss(log_probabilities(scores), sample.response, sample.weights)
+        limits = [Limit(int(used.sum()), unbounded=(), notes=())] * K
+        # in closed form there is no gradient, and nothing is iterated
+        return JointFit(theta, constant, 1.0, loss, gradient=np.nan, evaluations=0, converged=True, limits=limits)
+
+    joint: ClassVar[JointTraits] = JointTraits(fit_groups)
+
+
+def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
+    """Return the predictors that tell most of the response, at most `MAX_PREDICTORS`, from the first down.
+
+    They are ordered by mutual information with the response less its bias, ``(L - 1)(K - 1) / 2n``, so that the search
+    does not depend on the order of columns.
+    """
+    information = np.empty(len(n_levels))
+    for i, L in enumerate(n_levels):
+        joint = np.bincount(sample.response * int(L) + sample.codes[:, i], sample.weights, K * int(L)).reshape(K, -1)
+        expected = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0) / sample.total
+        seen = joint > 0.0
+        total_information = float(joint[seen] @ np.log(joint[seen] / expected[seen]))
+        information[i] = (total_information - 0.5 * (L - 1) * (K - 1)) / sample.total
+    return falling_order(information)[:MAX_PREDICTORS]
+
+
+def _response_table(families: Families, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
+    """Return ln P(y | parents), shape (K, L_i, ...); the prior has the shares of the groups, 0 for an absent group."""
+    counts = families.count_family(RESPONSE, *parents)
+    shares = families.count_family(RESPONSE) / families.weights.sum()
+    n_parent_levels = counts[0].size
+    smoothed = counts + np.multiply.outer(shares, np.full(counts.shape[1:], sample_size / n_parent_levels))
+    if not parents:
+        smoothed = shares
+    p = smoothed / smoothed.sum(axis=0)
+    return np.log(np.where(p > 0.0, p, 1.0))
+
+
+def _add_table(
+    layout: Layout, theta: np.ndarray, constant: np.ndarray, predictors: list[int], table: np.ndarray, used: np.ndarray
+) -> None:
+    """Add a table of class scores to constants (K,) and parameters `theta` (K, size), and mark these in `used` (size,).
+
+    `table` (K, L_i, ...) is over the levels of no, one or two `predictors`. Parameters with a reference level are zero.
+    """
+    reference = (slice(None), *[slice(0, 1)] * len(predictors))
+    constant += table[reference].reshape(len(constant))
+    for axis, i in enumerate(predictors, 1):
+        fields = np.moveaxis(table[tuple(s if a != axis else slice(None) for a, s in enumerate(reference))], axis, -1)
+        fields = fields.reshape(len(constant), -1)
+        layout.table(theta, i)[...] += fields[:, 1:] - fields[:, :1]
+        layout.table(used, i)[...] = True
+    if len(predictors) == 2:
+        couplings = table[:, 1:, 1:] - table[:, 1:, :1] - table[:, :1, 1:] + table[:, :1, :1]
+        layout.table(theta, *predictors)[...] += couplings
+        layout.table(used, *predictors)[...] = True

@@ -223,7 +223,8 @@ def _check_plain(value: object, place: str, depth: int) -> None:
     `place` names the value, such as ``meta['terms'][0]``, in messages; `depth` is 1 + the number of lists
     and dicts around it in meta.json.
     """
-    # - 2: at most 60 levels inside of meta, see `write_model`; refused before `_check_json`, which names no place
+    # 62 levels: the dict of meta.json, meta, and 60 inside of it, as `write_model` says. 2 less than in `_check_json`,
+    # so that this error, which names the place, comes first
     if depth > _MAX_DEPTH - 2:
         raise OptionError(f"{place[:200]} is nested too deep. Make it flatter.", argument="meta")
     if type(value) is dict:
@@ -269,7 +270,10 @@ def _write_file(target: str, chunks: list[Any]) -> None:
 
 
 def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Return (kind, meta, arrays) of the checked members of a file; raise a ValueError if meta.json is not valid."""
+    """Return (kind, meta, arrays) of the members of a file; raise a ValueError if meta.json is not valid.
+
+    `read_members` has checked and removed the member ``sha256``.
+    """
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
     # parse_constant gets NaN and Infinity, which are refused

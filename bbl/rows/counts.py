@@ -48,7 +48,7 @@ def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps
     """Return `level_counts` of rows in memory; here `n_levels` includes the level of missing values, if `gaps`."""
     if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
         sample = sample.rows(sample.y >= 0)
-    # by default the greatest group that occurs, + 1; without rows that is 0 with a response, and 1 without one
+    # by default the greatest group that occurs, + 1; `initial` is for no rows: no group, or without a response the one
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
     column_edges = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))  # of each predictor's columns in `counts`
     counts = np.zeros((K, column_edges[-1]))

@@ -42,7 +42,7 @@ class Deal:
 
 
 class Dealer:
-    """Deals the rows of each response group to folds: R's consecutive folds, or random ones of the same sizes.
+    """Deals the rows of each response group to folds: consecutive ones, as in R, or random ones of the same sizes.
 
     Random folds of up to 2**22 rows without weights equal those of `shuffled_folds`. More rows, and rows with weights,
     are dealt in chunks: the number of copies that each fold gets of a chunk is drawn, then the copies of the chunk are
@@ -60,7 +60,7 @@ class Dealer:
     Attributes
     ----------
     copies_left : list of K ndarrays, shape (F,)
-        Number of copies of each group that each fold has yet to get; at first R's sizes of the folds.
+        Number of copies of each group that each fold has yet to get; at first `fold_sizes`, as in the R package bbl.
     fold_edges : list of K ndarrays, shape (F + 1,)
         Consecutive fold f has the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of group y.
     n_dealt : ndarray, shape (K,)
@@ -83,6 +83,7 @@ class Dealer:
         self.n_dealt = np.zeros(len(rows))
         self.waiting: list[list[Sample]] = [[] for _ in rows]
         self.fold_of_row: list[np.ndarray] | None = None
+        # equal totals: a row is one copy, as whole weights are at least 1, and others count once
         if self.rng is not None and (totals == rows).all() and rows.sum() <= MAX_SINGLE_COPIES:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
@@ -113,10 +114,10 @@ class Dealer:
                 yield y, f, fold_rows
 
     def split_by_part(self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[Dealer]:
-        """Return one dealer for each consecutive part of the rows; this dealer is then used up.
+        """Return one dealer for each part of the data, consecutive rows of one worker; this dealer is then used up.
 
-        The arrays (K,) of `rows` and `totals` hold the number of rows and the weight of each group in a part. Where
-        random folds are not drawn for all rows at once, the number of copies that each fold gets of a part is drawn.
+        `rows` and `totals` have an array (K,) for each part: number of rows, and weight, of each group. Where random
+        folds are not drawn for all rows at once, the number of copies that each fold gets of a part is drawn.
         """
         dealers, n_copies_before = [], np.zeros(len(self.copies_left))
         for n_rows, total in zip(rows, totals, strict=True):
@@ -124,7 +125,7 @@ class Dealer:
             dealer = copy(self)
             # consecutive folds go on after the copies of the parts before
             dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], n_copies_before.copy()
-            if self.fold_of_row is not None:
+            if self.fold_of_row is not None:  # then a row is one copy
                 group_slices = zip(self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True)
                 dealer.fold_of_row = [group_folds[start : start + size] for group_folds, start, size in group_slices]
                 dealer.n_dealt = np.zeros(len(n_rows))  # its `fold_of_row` begins with the part
@@ -291,10 +292,11 @@ def make_sink(
 
     Argument `n` is the number of rows to be stored, and `nfold` is 0 without folds. `weighted` says whether rows have
     weights other than 1, `masked` whether values may be missing. `make_store` is called with `n`, `n_levels` (m,),
-    `weighted`, `masked` and the number of buckets (group, fold).
+    `weighted`, `masked` and the number of buckets (group, fold), which only sizes buffers: the few buckets of rows of
+    unknown group are not counted.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
-    if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:
+    if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:  # + 1: the unknown group, and no fold
         return TableSink(np.asarray(n_levels), masked, K, nfold)
     return make_store(n, n_levels, weighted, masked, K * max(1, nfold))
 
@@ -326,7 +328,7 @@ class StoredFold(Fold[StoredSample]):
         return sample.without(self.f)
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return validation rows, group by group, their weights, and -1 in place of their positions.
+        """Return validation rows, group by group, their weights, and -1 in place of their positions, which are unknown.
 
         Of more than 2**20 / nfold validation rows, that many are drawn at random.
         """
@@ -339,7 +341,10 @@ class StoredFold(Fold[StoredSample]):
         return self.training(sample).group_totals(K)
 
     def held_counts(self, sample: StoredSample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the weighted counts (K, L_i) of levels among the validation rows, missing values as one more level."""
+        """Return the weighted counts (K, L_i) of levels among the validation rows, or (K, L_i + 1) with missing values.
+
+        The last level is then that of missing values. A row counts by its weight, whole or not.
+        """
         return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete)
 
 

@@ -1,9 +1,9 @@
-"""Folds of cross-validation as weights of rows: consecutive (as in R), shuffled, stratified, or of a splitter.
+"""Folds of cross-validation as weights of rows: consecutive, shuffled, stratified, or of a splitter.
 
 *Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *Held* rows are those that a
 fold validates. F is the number of folds, K that of response groups. A `Sample` has the codes (n, m), weights (n,) and
 groups `response` (n,) of n rows, zeros if there is one group; `whole` says that all weights are whole numbers,
-`complete` that no value is missing.
+`complete` that no value is missing. R's folds are the consecutive ones of the R package bbl.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Fold(Protocol[RowsT]):
     def held_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level.
 
-        A row counts by its weight if all weights of `sample` are whole numbers, else once.
+        They are numbers of observations: a row counts by its weight if all weights of `sample` are whole numbers, else
+        once. A sample without missing values has L_i levels, another one L_i + 1.
         """
 
 
@@ -95,6 +96,7 @@ class WeightedFold(Fold[Sample]):
     def held_counts(self, sample: Sample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
         positions = np.flatnonzero(self.held)  # of the validation rows
+        # numbers of observations: a row whose weight is no number of copies counts once
         weights = self.held[positions] if sample.whole else np.ones(len(positions))
         return level_counts(replace(sample.rows(positions), weights=weights), n_levels, K, gaps=not sample.complete)
 
@@ -127,7 +129,10 @@ def _no_held_weights(sample: Sample, nfold: int) -> np.ndarray:
 
 
 def fold_sizes(total: float, nfold: int) -> np.ndarray:
-    """Return R's fold sizes (nfold,) of `total` copies: ``max(1, total // nfold)`` each; the last fold has the rest."""
+    """Return R's fold sizes (nfold,) of `total` copies: ``total // nfold`` each; the last fold has the rest, too.
+
+    With fewer copies than folds, the first `total` folds have one copy each, and the others none.
+    """
     size = max(1, int(total) // nfold)
     fold_edges = np.minimum(np.arange(nfold + 1) * size, total)
     fold_edges[-1] = total
@@ -202,7 +207,7 @@ def cluster_folds(
     # folds take turns, so that their numbers of clusters of a stratum differ by at most one
     fold_of_cluster = np.empty(len(first_row), dtype=np.intp)
     fold_of_cluster[dealt_clusters] = np.arange(len(first_row)) % nfold
-    held[fold_of_cluster[cluster_of_row.ravel()], np.arange(sample.n)] = sample.weights
+    held[fold_of_cluster[cluster_of_row.ravel()], np.arange(sample.n)] = sample.weights  # ravel: (n,) in any numpy
     return Folds(sample.weights - held, held)
 
 
@@ -224,7 +229,7 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
 def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Deal the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold and row, (F, n).
 
-    Up to `MAX_SINGLE_COPIES` copies, or one copy of each row, are put into a random order that is cut at the sizes.
+    Up to `MAX_SINGLE_COPIES` copies, or no more copies than rows, are put into a random order that is cut at the sizes.
     Of more copies only the count of each row is drawn, fold by fold, so that memory grows with rows, not copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):

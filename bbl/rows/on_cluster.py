@@ -74,6 +74,7 @@ def active_client(client: object = None) -> Client | None:
 
 def n_threads(client: Client) -> int:
     """Return the number of tasks that the workers of a client run at a time."""
+    # n_workers=-1: of all workers; some versions of Dask list five by default
     return max(1, sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()))
 
 
@@ -207,7 +208,7 @@ class ClusterSample(StoredSample):
         return total if self.extra is None else add_sums(total, function(self.extra))
 
     def rows(self, index: np.ndarray) -> Sample:
-        """Return the rows at rising positions `index` in the order of `blocks`."""
+        """Return the rows of the buckets, not of `extra`, at rising positions `index` in the order of `blocks`."""
         # by number of the part and by bucket: wanted positions among the rows of that bucket in that part
         positions: dict[int, dict[Bucket, np.ndarray]] = {}
         for bucket, k, start, n in self._spans():
@@ -291,6 +292,7 @@ def _sum_part(part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket
     total = None
     for bucket in buckets:
         total = None if per_bucket else total  # each bucket begins with an empty sum
+        # CHUNK_ROWS, the default of `CodeParts.chunk_rows`: block k, a key of the cache, must keep its rows
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _with_response(block, bucket, grouped)
             total = add_sums(total, part.cache.apply(function, (bucket, k), rows))

@@ -253,7 +253,7 @@ class FileSample(StoredSample):
         stop = stop_flag()  # shape (1,); not 0 if another thread of the same call was interrupted or failed
         for block_sum in read_ahead(partial(self._apply, function), self._keyed_blocks(), workers):
             if stop[0]:
-                raise Stopped
+                raise Stopped  # ends this task without a message; `run_tasks` raises the error of the other thread
             total = add_sums(total, block_sum)
         self._count_pass()
         return total
@@ -272,7 +272,7 @@ class FileSample(StoredSample):
         return function(block) if block_key is None else self.file.cache.apply(function, block_key, block)
 
     def rows(self, index: np.ndarray) -> Sample:
-        """Return the rows at rising positions `index` in the order of `blocks`."""
+        """Return the rows of the buckets, not of `extra`, at rising positions `index` in the order of `blocks`."""
         blocks, start = [], 0  # start: position of the bucket's first row
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n

@@ -114,8 +114,9 @@ class Rows(ABC):
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
         """Return `sums` of a `function` that returns a list of arrays; with a response, each has shape (K, ...).
 
-        Entry y of such an array is the sum over group y. `Sample` calls `function` with all rows and their response, so
-        that it must return arrays (K, ...) itself; `StoredSample` calls it group by group, and stacks the arrays.
+        Entry y of such an array is the sum over group y. `function` takes rows with a response and returns arrays
+        (K, ...), or rows of one group, without a response, and returns arrays (...): `Sample` calls it with all rows
+        and their response, `StoredSample` group by group, to stack the arrays.
         """
 
     @abstractmethod
@@ -187,7 +188,10 @@ class Sample(Rows):
         return bool((self.weights == np.floor(self.weights)).all())
 
     def check_whole(self, what: str) -> None:
-        """Raise a DataError unless weights are whole numbers; `what` begins the message."""
+        """Raise a DataError unless weights are whole numbers.
+
+        `what` begins the message, a clause that goes on with "by how often": "The bootstrap draws rows", for example.
+        """
         if not self.whole:
             raise DataError(
                 f"{what} by how often each row was observed, and the weights of this fit are not whole numbers. If "
@@ -270,8 +274,8 @@ class Sample(Rows):
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
         """Return one row per distinct state, with the sum of its rows' weights, in a fixed order of states.
 
-        Sums over rows then cost less, and are the same bits for any order of the rows, and for repeated rows as for
-        weights. Rows with a response, and rows without predictors, are returned unchanged.
+        Sums over rows then cost less, and are the same to the last bit for any order of the rows, and whether a row is
+        repeated w times or has weight w. Rows with a response, and rows without predictors, are returned unchanged.
         """
         n_states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
@@ -311,7 +315,8 @@ class Sample(Rows):
                 state_of_row = np.empty(self.n, dtype=np.intp)
                 state_of_row[sorted_rows] = np.cumsum(is_new) - 1  # states are numbered in sorted order
                 return Sample(codes[sorted_rows[is_new]], np.bincount(state_of_row, self.weights))
-        # each row as one value of raw bytes
+        # keys of the first predictors alone do not tell whether rows are equal: compare all bytes, slower;
+        # each row is one value of raw bytes
         row_bytes = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
         _, first_row, state_of_row = np.unique(row_bytes, return_index=True, return_inverse=True)
         return Sample(codes[first_row], np.bincount(state_of_row, self.weights))

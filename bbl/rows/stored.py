@@ -60,7 +60,8 @@ class StoredSample(Rows):
     file: RowStore
     buckets: tuple[Bucket, ...]  # whose rows are in the sample, in their order
     grouped: bool = True  # whether rows have a response; else they are one group
-    # a few more rows in memory, of one group, that follow those of the store; complete, with whole weights
+    # a few more rows in memory, complete and with whole weights, that follow those of the store. An engine adds them to
+    # the rows of one group, such as a row of other levels of constant predictors; then the sample is divided no further
     extra: Sample | None = None
 
     in_memory = False
@@ -178,7 +179,8 @@ class StoredSample(Rows):
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Any:
         """Return `sums` of a `function` that returns a list of arrays; with a response, each has shape (K, ...).
 
-        Entry y of such an array is the sum over group y, of whose blocks without a response `function` is called.
+        Entry y of such an array is the sum over group y: `function` takes blocks of one group, without a response, and
+        returns arrays (...).
         """
         if not self.grouped:
             return self.sums(name, function)
@@ -210,11 +212,11 @@ class StoredSample(Rows):
         rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
         rare_rows = self._find_rare_rows(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
         n_common_rows = self.n - len(rare_rows)
-        # at least half of `size` rows without rare levels, however many others there are
+        # at least half of `size` rows without rare levels, however many others there are, for estimates of their sums
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
         common_rows = _draw_positions(n_common_rows, n_drawn, rng)
-        # turn positions among the rows without rare levels into positions among all rows: rare_rows[j] - j of the
-        # former come before the rare row j
+        # turn positions among the rows without rare levels into positions among all rows: add to each the number of
+        # rare rows before it; before rare row j there are rare_rows[j] - j rows without rare levels
         common_rows += np.searchsorted(rare_rows - np.arange(len(rare_rows)), common_rows, side="right")
         positions = np.sort(np.concatenate([rare_rows, common_rows]))
         sample = self.rows(positions)

@@ -73,7 +73,7 @@ class TableEstimator(ResultState, BaseEstimator):
     def __sklearn_tags__(self):
         """Return scikit-learn's description of the inputs: categorical, and with missing values if allowed."""
         tags = super().__sklearn_tags__()
-        # input_tags.string would promise that cells may hold any object
+        # not input_tags.string: scikit-learn's checks would then require that `fit` takes a dict in a cell
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = self.missing != "raise"
         return tags
@@ -156,7 +156,8 @@ class TableEstimator(ResultState, BaseEstimator):
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
         response = response_name(y_name, table.columns)
-        # categorical columns of an array were made from all rows; categories of rows of weight 0 alone are no levels
+        # `fractions_as_categories` made the categories of an array from all rows; those of rows of weight 0 alone are
+        # no levels. Categories of a DataFrame were declared, and stay
         if as_frame(X) is None and len(weighted_rows) < table.n:
             # its ``get(k)`` is then ``column_of_used_categories(table, weighted_rows, k)``
             table = replace(table, get=partial(column_of_used_categories, table, weighted_rows))
@@ -176,7 +177,8 @@ class TableEstimator(ResultState, BaseEstimator):
         if frame is None:  # an array or nested lists
             finite = True if self.missing == "raise" else "allow-nan"
             array = validate_data(self, keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite)
-            # numbers of new data need not be categories: they are looked up among the levels
+            # fractions that are no categories would be refused as continuous by the fit; numbers of new data need not
+            # be categories: they are looked up among the levels
             frame = to_frame(fractions_as_categories(array) if reset else pd.DataFrame(array), "X")
         else:
             # an empty DataFrame with the names: some versions of scikit-learn do not know some types of tables

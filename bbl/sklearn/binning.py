@@ -114,6 +114,8 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the number of the bin of each cell, from 0; nan where the cell is missing.
 
+        A number that equals a cut is in the bin below it.
+
         Parameters
         ----------
         X : array_like, shape (n, m)

@@ -233,6 +233,7 @@ def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str)
 
     `missing` is the parameter of `BBLClassifier`.
     """
+    # order=None: terms of any number of predictors are read; the fit refuses those of too many
     predictors = parse(formula, data.columns, order=None).predictors
     if missing == "drop":
         rows = rows[~missing_rows(data, predictors)[rows]]  # `missing_rows` returns a mask (n,)

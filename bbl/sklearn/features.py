@@ -55,8 +55,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Number of folds of the out-of-fold scores of `fit_transform`, shuffled within each class; None for scores of
         training rows by their own model, which leak the class.
     options : dict, optional
-        Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for ``"conjugate"``, where c is half
-        the number of rows of the class by default.
+        Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for ``"conjugate"``, whose prior has
+        the factor ``exp(-c |phi|^2)`` of the coefficients phi; c is half the number of rows of the class by default.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values, see `BBLClassifier`.
     n_jobs : int, optional
@@ -242,7 +242,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         y = column_or_1d(y)
         X = X if hasattr(X, "__getitem__") else np.asarray(X)  # rows of X are selected below
         scores = np.full((len(y), len(self.classes_)), np.nan)
-        # a generator whose seed is drawn from `random_state`
+        # a new generator, so that a RandomState of the caller's advances by one number, however many rows there are
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
         # more folds than rows of the largest class would be an error
         folds = StratifiedKFold(min(self.cv, self._count_largest_class(y)), shuffle=True, random_state=rng)
@@ -312,7 +312,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     def _fit_conjugate(self, X, y, reset: bool) -> tuple[np.ndarray, list[tuple[np.ndarray, float]]]:
         """Return the model of method="conjugate": the classes (K,), and the rows (n_k, m) and constant c of each class.
 
-        With `reset`, number and names of the columns of X are stored in the transformer; else X is checked for them.
+        c is the factor in the prior of the coefficients: scores are divided by 2 c, by default the number of rows. With
+        `reset`, number and names of the columns of X are stored in the transformer; else X is checked for them.
         """
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
@@ -337,5 +338,6 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         with table_errors():
             table = model._read_features(X, reset=False)  # X as a table, after a comparison with the columns of `fit`
             normalised = True if self.normalised is None else flag("normalised", self.normalised)
-            # unseen: rows of a fold may have levels that no training row of its model has; they are summed out
+            # prior=False: ln P(x | y), without the log share of the class. unseen: rows of a fold may have levels that
+            # no training row of its model has; they are summed out
             return log_scores(model.result_, table, normalised, prior=False, unseen="ignore").to_numpy(float)

@@ -53,7 +53,8 @@ def keep_numbers(X: Any) -> Any:
 def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
     """Return an array (n, m) as a DataFrame whose columns with fractional numbers are categorical.
 
-    A column with so many values that it would be refused as continuous in a DataFrame gives a warning.
+    A fit to a table refuses a column of many different fractions as continuous, unless the column is categorical. A
+    column of an array that would be refused in a DataFrame gives a warning instead.
     """
     data = pd.DataFrame(array)
     if array.dtype.kind != "f":
@@ -63,7 +64,7 @@ def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
     for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
         column = factorise(k, data[k], "keep")  # its distinct values; missing values are kept
         try:
-            Factor.collect(column)  # refuses continuous columns
+            Factor.collect(column)  # called for its error: a DataError for a continuous column
         except DataError:
             continuous.append(k)
         data[k] = data[k].astype("category")

@@ -95,9 +95,9 @@ def choose(
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
         Penalties on the sum of losses, one per order; or the criterion that chooses one penalty for all orders from a
         path of 30. "ebic": the least ``2 NLL + df ln n + 2 gamma sum_t ln C(m, |t|)`` of the refitted terms,
-        gamma = 0.5, df the number of weights and intercepts, n the sum of the rows' weights (a term here is one of
-        |t| + 1 predictors of a Boltzmann machine). "cv": the least held-out loss. A path ends early after 12 penalties
-        in a row that are no better.
+        gamma = 0.5, df the number of weights and intercepts, n the sum of the rows' weights (with the class, a term
+        has |t| + 1 variables of a Boltzmann machine). "cv": the least held-out loss. A path ends early after 12
+        penalties in a row that are no better.
     group : bool, default True
         Whether the penalty is ``lambda sqrt(d) ||W_t||`` for each term, else lambda times the sum
         of the norms of its features' weights.
@@ -129,7 +129,7 @@ def choose(
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
         # judge(point, last) returns a point of the path with its criterion, see `_fit_path`: the EBIC, or held-out
-        # losses for "cv"; none for given penalties without a refit, which the EBIC would compute
+        # losses for "cv"; none for given penalties without a refit, as the EBIC would cost a refit that nobody needs
         judge: Callable[[Point, Point | None], Point] = partial(_judge_by_ebic, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
@@ -190,7 +190,8 @@ def _fit_path(
     had no loss, or after `PATIENCE` penalties that are no better.
     """
     points: list[Point] = []
-    least_loss = SATURATED_SHARE * null_slope(problem)[2]  # of the loss without terms
+    _, _, null_loss = null_slope(problem)  # the loss without terms
+    least_loss = SATURATED_SHARE * null_loss
     for penalty in penalties:
         last = points[-1] if points else None
         stages = grow(problem, penalty, screen, last.stages if last is not None else None)
@@ -304,8 +305,10 @@ def _losses_of_fold(
         last_refit = refit_terms(training, final.weights, final.intercept)
     loss = _loss(validation, last_refit.weights, last_refit.intercept)
     if refit == "auto":
-        loss_without_terms = _loss(validation, {}, null_slope(training)[0])
-        loss = math.inf if loss > loss_without_terms + HOPELESS * null_slope(problem)[2] else loss
+        null_intercept, _, _ = null_slope(training)
+        loss_without_terms = _loss(validation, {}, null_intercept)  # of the fold's validation rows
+        _, _, null_loss = null_slope(problem)  # of all rows, without terms
+        loss = math.inf if loss > loss_without_terms + HOPELESS * null_loss else loss
     return (raw_loss, loss), last_refit
 
 

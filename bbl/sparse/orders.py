@@ -48,11 +48,13 @@ def grow(
         if not parents:
             break
         warm_stage = start[k - 1] if start and len(start) >= k else None  # the stage of the same order
-        # starting weights of the chosen terms of lower order, and of products in the first working set
+        # starting weights: `base`, of the chosen terms of lower order; `warm_products`, of products of order k that
+        # the first working set holds
         base, warm_products, intercept = dict(base_weights), {}, np.zeros(problem.K - 1)
         if warm_stage is not None:
             parent_set = set(parents)
-            base |= {t: w for t, w in warm_stage.weights.items() if t in base}  # those of the warm start come first
+            # weights of the warm start replace those of the previous stage
+            base |= {t: w for t, w in warm_stage.weights.items() if t in base}
             warm_products = {
                 t: w for t, w in warm_stage.weights.items() if len(t) == k and (all_pairs or _has_parent(t, parent_set))
             }
@@ -74,6 +76,6 @@ def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> 
     # the first to enter is a single predictor, a product of the empty term, or with "all" maybe a pair
     singles: list[Term] = [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
     parent_sets = [parents for parents in ([()], singles) if parents]
-    # norms (m, parents): the penalty at which the product of a predictor and a parent enters
-    norm_blocks = [norms for parents in parent_sets for _, norms in candidate_ratios(problem, slope, parents, group)]
-    return max((float(norms.max(initial=0.0)) for norms in norm_blocks), default=0.0)
+    # ratios (m, parents): the penalty at which the product of a predictor and a parent enters
+    ratio_blocks = [ratios for parents in parent_sets for _, ratios in candidate_ratios(problem, slope, parents, group)]
+    return max((float(ratios.max(initial=0.0)) for ratios in ratio_blocks), default=0.0)

@@ -69,7 +69,8 @@ class Problem:
         """
         levels = tuple(int(L) for L in n_levels)
         codes = np.asarray(codes, dtype=code_dtype(levels))
-        # rows as bytes that are equal if the rows are, bits of bytes where all predictors have two levels
+        # keys that are equal if the rows are: the codes or, with two levels each, bits, eight predictors to a byte;
+        # then y, in a type that holds codes, too, so that keys and y are one array
         keys = np.packbits(codes, axis=1) if max(levels, default=2) == 2 else codes
         first_rows, merged_weights = _merge_equal_rows(
             np.column_stack([keys, np.asarray(y, dtype=code_dtype((K, *levels)))]), np.asarray(weights, dtype=float)
@@ -132,8 +133,8 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     """
     binary = [i for i in term if n_levels[i] == 2]
     multilevel = [i for i in term if n_levels[i] > 2]
-    # 1 where the product of the contrasts, -1 or 1, is positive: where an even number of codes is 0
-    # (n,), not needed and left empty without binary predictors
+    # (n,): 1 where the product of the contrasts, -1 or 1, is positive: where an even number of codes is 0. Start as if
+    # all codes were 0, and flip for each code 1. Without binary predictors it is not needed, and empty
     sign: np.ndarray = np.full(codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8)
     for i in binary:
         sign ^= codes[i].astype(np.uint8, copy=False)
@@ -294,20 +295,20 @@ class Products:
 def candidate_ratios(
     problem: Problem, slope: np.ndarray, parents: Sequence[Term], group: bool, single: bool = False
 ) -> Iterator[tuple[Sequence[Term], np.ndarray]]:
-    """Yield, for each block of parents, the gradient norms (m, parents) of every predictor times every parent.
+    """Yield, for each block of parents, the ratios (m, parents) of gradient norm to penalty at lambda 1.
 
-    A candidate is the product of a parent (a term) and one more predictor. For the `group` penalty, its norm is that of
-    the gradient (d, q) over the square root of d; otherwise it is the largest norm of a feature's gradient (q,). It is
-    thus the ratio of gradient to penalty if lambda is 1. It is 0 if the parent holds the predictor or the product has
-    too many states. The features of all candidates are never stored: blocks of predictors' features are multiplied with
-    blocks of slopes times parents' features, in `single` precision or double.
+    A candidate is the product of a parent (a term) and one more predictor. For the `group` penalty, its ratio is the
+    norm of the gradient (d, q) over the square root of d; otherwise it is the largest norm of a feature's gradient
+    (q,). It is 0 if the parent holds the predictor or the product has too many states. The features of all candidates
+    are never stored: blocks of predictors' features are multiplied with blocks of slopes times parents' features, in
+    `single` precision or double.
     """
     q, n = slope.shape
     dtype = np.float32 if single else np.float64
     levels = np.array(problem.n_levels, dtype=float)  # as floats, whose products do not overflow
     # single predictors, products of the empty term, all with two levels
-    if parents == [()] and set(problem.n_levels) == {2}:  # a faster way to the same norms, without features
-        yield parents, _binary_gradient_norms(problem, slope)
+    if parents == [()] and set(problem.n_levels) == {2}:  # a faster way to the same ratios, without features
+        yield parents, _binary_ratios(problem, slope)
         return
     max_features = max(1, BLOCK_SIZE // max(1, n * q))
     for parent_block in _runs(parents, [problem.size(parent) for parent in parents], max_features):
@@ -315,23 +316,23 @@ def candidate_ratios(
         # slopes times parents' features, of which the last is the row of ones
         slope_products = np.empty((int(parent_products.starts[-1]), q, n), dtype=dtype)
         np.multiply(parent_products.features()[:-1, None, :], slope[None], out=slope_products, casting="same_kind")
-        norms = np.zeros((problem.m, len(parent_block)))
-        # sums: gradients of all products, (features of the predictors, q times features of the parents)
+        ratios = np.zeros((problem.m, len(parent_block)))
+        # sums: gradients of all products, (features of the predictors, features of the parents times q)
         for predictors in _runs(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK_SIZE // max(1, n))):
             sums = _predictor_features(problem, predictors, dtype) @ slope_products.reshape(-1, n).T
             sizes = [problem.n_levels[i] - 1 for i in predictors]
-            norms[predictors[0] : predictors[-1] + 1] = _gradient_norms(sums, sizes, parent_products.sizes, q, group)
+            ratios[predictors[0] : predictors[-1] + 1] = _reduce_to_ratios(sums, sizes, parent_products.sizes, q, group)
         for column, parent in enumerate(parent_block):
-            norms[list(parent), column] = 0.0  # no product with a predictor of the parent
+            ratios[list(parent), column] = 0.0  # no product with a predictor of the parent
             n_states = levels[list(parent)].prod()
             # whether the product with any predictor has too many states; initial: for a problem without predictors
             if levels.max(initial=1) * n_states > MAX_STATES:
-                norms[levels * n_states > MAX_STATES, column] = 0.0
-        yield parent_block, norms
+                ratios[levels * n_states > MAX_STATES, column] = 0.0
+        yield parent_block, ratios
 
 
-def _binary_gradient_norms(problem: Problem, slope: np.ndarray) -> np.ndarray:
-    """Return the gradient norms (m, 1) of single predictors, all with two levels, as `candidate_ratios` does."""
+def _binary_ratios(problem: Problem, slope: np.ndarray) -> np.ndarray:
+    """Return the ratios (m, 1) of `candidate_ratios` for single predictors, all with two levels: gradient norms."""
     m = problem.m
     starts = np.arange(m + 1, dtype=np.intp)
     gradient = np.empty((m, len(slope)))
@@ -369,12 +370,13 @@ def _runs(items: Sequence, sizes: Sequence[int], max_size: int) -> Iterator[list
         yield run
 
 
-def _gradient_norms(sums: np.ndarray, row_sizes: list[int], col_sizes: np.ndarray, q: int, group: bool) -> np.ndarray:
-    """Return the norms (predictors, parents) of `candidate_ratios`.
+def _reduce_to_ratios(sums: np.ndarray, row_sizes: list[int], col_sizes: np.ndarray, q: int, group: bool) -> np.ndarray:
+    """Return the ratios (predictors, parents) of `candidate_ratios`.
 
-    `sums` (features of all predictors, q times features of all parents) holds the gradients of the products' features;
-    `row_sizes` and `col_sizes` are the numbers of features of each predictor and of each parent. Both axes are reduced
-    from features to predictors or parents: by the mean square for the `group` penalty, else by the maximum.
+    `sums` (features of all predictors, features of all parents times q) holds the gradients of the products' features,
+    the q numbers of a parent's feature side by side; `row_sizes` and `col_sizes` are the numbers of features of each
+    predictor and of each parent. Both axes are reduced from features to predictors or parents: by the mean square for
+    the `group` penalty, else by the maximum.
     """
     square = sums * sums
     square = square.reshape(len(sums), -1, q).sum(axis=2) if q > 1 else square

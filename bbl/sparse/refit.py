@@ -77,15 +77,15 @@ class Objective:
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return the inverse of the Hessian times `right` (D + 1, q), by preconditioned conjugate gradients.
 
-        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge``, which for two classes is the Hessian
-        and gives the solution at once.
+        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1), for each of the q links.
+        For two classes that is the Hessian, and gives the solution at once; for more it is an upper bound.
         """
         from scipy.linalg import cho_factor, cho_solve
 
         scaled = self.Z * np.sqrt(self.curve)
-        binary_hessian = scaled @ scaled.T  # one matrix times itself: half of the work
-        binary_hessian[np.diag_indices_from(binary_hessian)] += self.ridge
-        preconditioner = cho_factor(binary_hessian, overwrite_a=True)
+        curvature_matrix = scaled @ scaled.T  # one matrix times itself: half of the work
+        curvature_matrix[np.diag_indices_from(curvature_matrix)] += self.ridge
+        preconditioner = cho_factor(curvature_matrix, overwrite_a=True)
         if self.problem.K == 2:
             return cho_solve(preconditioner, right)
         scores = self.to_scores @ self.link
@@ -110,7 +110,7 @@ class Objective:
 
 
 def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Maximise log-likelihood less ridge: return the weights (D + 1, q) of least objective, and their loss.
+    """Maximise log-likelihood less ridge, minus the objective: return its weights (D + 1, q), and their loss.
 
     Newton's method starts from `theta`. The loss is without the ridge.
     """
@@ -140,7 +140,8 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     """Fit terms by maximum likelihood, starting from their penalised weights (d, q) and `intercept` (q,).
 
     A ridge of 1e-7 per observation keeps the weights finite where classes are separated, and unique where features
-    coincide. Weights that a Newton step without the ridge would change by more than 0.05 are reported as unbounded.
+    coincide. Weights that a Newton step on the loss without the ridge would change by more than 0.05 are reported as
+    unbounded.
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
     D, n = int(products.starts[-1]), problem.n  # starts (T + 1,): first feature of each term, and D
@@ -148,7 +149,8 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
     objective = Objective(problem, products.features())
     theta, loss = maximise(objective, np.concatenate([*weights.values(), intercept[None]]))
-    # change of the weights by a Newton step without the ridge: the gradient of the loss is -ridge theta at the optimum
+    # change of the weights by a Newton step on the loss alone, whose gradient is -ridge theta at the optimum; the
+    # Hessian keeps the ridge, so that it is regular. Separated classes have curvature near 0, so a long step
     shift = np.abs(objective.solve(objective.ridge * theta))[:-1]
     rows = {t: slice(products.starts[k], products.starts[k + 1]) for k, t in enumerate(products.terms)}
     unbounded = tuple(t for t, term_rows in rows.items() if shift[term_rows].max(initial=0.0) > UNBOUNDED_SHIFT)

@@ -86,6 +86,7 @@ def choose_stepwise(problem: Problem, order: int, parents: Iterable[Term], scree
     fixed_sources = set(add_subterms(parents))  # terms: a candidate is a source times one more predictor
     if screen == "all":
         fixed_sources |= {(i,) for i, L in enumerate(problem.n_levels) if L > 1}
+    # models that were fitted: they were no better than the model chosen then, so than the present one
     visited: set[frozenset[State]] = set()
     with serial_blas():
         model = _fit(problem, (), np.zeros((1, problem.K - 1)))
@@ -112,8 +113,8 @@ def _cost(problem: Problem, order: int, size: int) -> float:
 
     It is ``(K - 1) ln n + 2 gamma ln(C(m, order) size)``, n the sum of the weights: see `choose_stepwise`.
     """
-    n_weights = math.comb(problem.m, order) * size
-    return (problem.K - 1) * math.log(problem.total) + 2.0 * GAMMA * math.log(n_weights)
+    n_possible = math.comb(problem.m, order) * size  # features of all terms with as many predictors
+    return (problem.K - 1) * math.log(problem.total) + 2.0 * GAMMA * math.log(n_possible)
 
 
 def _indicators(problem: Problem, states: Sequence[State]) -> np.ndarray:
@@ -172,7 +173,8 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
     """Return states of a term in `sources` and one more predictor, best first by their score statistics less costs.
 
     The score statistic is that of the state's indicator alone; its correlation with the indicators of the model is
-    left to `_additions`. Each source gives at most ``2 * MAX_PROJECTED`` states.
+    left to `_additions`. Each source gives at most ``2 * MAX_PROJECTED`` states, twice as many as `_additions` needs:
+    some are in the model already, or come from several sources.
     """
     varying = [i for i, L in enumerate(problem.n_levels) if L > 1]
     # each level of each predictor
@@ -221,7 +223,8 @@ def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
 def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
     """Return models with a joint state replaced by its states of one predictor less, and their starting weights.
 
-    Two predictors with equal separate effects resemble an effect of their joint state, which costs half as much.
+    Two predictors with equal separate effects resemble an effect of their joint state, which costs half as much. So
+    the search may take the joint state first; no single addition or removal leads out of that, but this step does.
     """
     models = []
     for k, state in enumerate(model.states):

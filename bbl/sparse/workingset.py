@@ -36,7 +36,10 @@ GRAM_SIZE = 2048  # up to so many weights the Hessian is formed if coordinate de
 WEIGHTS_PER_SWEEP = 16  # coordinate descent is slow if it takes more than one sweep per so many weights
 RIDGE = 1e-6  # share of its diagonal added to a Hessian, more than rounding in single precision
 ROUNDING = 1e-12  # relative rounding error of the objective
-SUM_ERROR_ULPS = 512  # bound of the error of a long sum in single precision, in rounding units of the summed magnitudes
+# bounds of the error of a long sum, in rounding units of the summed magnitudes: n random errors add up to about sqrt(n)
+# units, and sums are formed in parts. In single precision a bound that is too large only means more checks in double
+SUM_ERROR_ULPS = 512
+GRADIENT_ERROR_ULPS = 64  # in double precision
 MAX_ERROR_SHARE = 0.05  # largest rounding error, in units of the penalty, at which single precision is used
 NEW_VIOLATORS = 300  # least number of candidates that are checked at a time to join the working set
 MAX_INTERCEPT = 30.0  # bound of the intercept, for classes that no row has
@@ -127,7 +130,7 @@ class Descent:
         Slope and curvature of the loss at the last link that was evaluated.
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.
-    slow : bool
+    prefers_hessian : bool
         Whether Hessians are formed up to a larger size: with K > 2, or once coordinate descent over rows was slow.
     n_exhausted : int
         Number of last Newton steps in a row whose sweeps ran out.
@@ -142,7 +145,7 @@ class Descent:
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
         # with more than two classes `curve` is only a bound: the exact Hessian is formed from the start
-        self.loss, self.slow = math.nan, problem.K > 2
+        self.loss, self.prefers_hessian = math.nan, problem.K > 2
         self.n_exhausted = 0
 
     def extend(self, terms: Sequence[Term]) -> None:
@@ -182,7 +185,7 @@ class Descent:
         if math.isinf(least_penalty):  # no terms: only the intercept is fitted
             least_penalty = min(self.penalty.lambdas)
         # violation that may be rounding of the gradient, a sum over rows
-        rounding = 64 * np.finfo(float).eps * self.problem.total / least_penalty
+        rounding = GRADIENT_ERROR_ULPS * np.finfo(float).eps * self.problem.total / least_penalty
         violation = math.inf
         self.n_exhausted = 0
         for _ in range(MAX_NEWTON_STEPS):
@@ -225,9 +228,9 @@ class Descent:
         )
         active = np.flatnonzero(is_active)
         D = int(products.sizes[active].sum())  # features of active terms
-        if (D + 1) * q > (GRAM_SIZE if self.slow else FULL_HESSIAN_SIZE):
+        if (D + 1) * q > (GRAM_SIZE if self.prefers_hessian else FULL_HESSIAN_SIZE):
             theta, intercept = self.theta.copy(), self.intercept.copy()
-            may_form_hessian = not self.slow and (D + 1) * q <= GRAM_SIZE
+            may_form_hessian = not self.prefers_hessian and (D + 1) * q <= GRAM_SIZE
             # with more sweeps coordinate descent counts as slow, and the Hessian is formed from then on
             max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
             # writes theta and intercept, and the copy of the slope; a set stop flag ends it early
@@ -235,7 +238,7 @@ class Descent:
                 products.codes, *products.layout, self.lambdas, group, self.curve, MAX_INTERCEPT, tolerance, max_sweeps,
                 stop_flag(), self.slope.copy(), theta, intercept,
             )  # fmt: skip
-            self.slow = self.slow or n_sweeps == max_sweeps
+            self.prefers_hessian = self.prefers_hessian or n_sweeps == max_sweeps
             return theta, intercept
         # single precision is enough: the Hessian affects the steps, not the position of the minimum
         hessian = products.hessian(link, self.problem.weights, self.curve, active, np.float32)
@@ -246,7 +249,7 @@ class Descent:
         lambdas = np.append(self.lambdas[active], 0.0)
         weights = np.vstack([self.theta[rows], self.intercept])
         slopes = np.vstack([gradient[rows], intercept_gradient])
-        # writes weights and slopes
+        # coordinate descent by the Hessian, without the rows; writes weights and slopes
         n_sweeps = _kernel.descend_gram(
             hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights
         )
@@ -332,6 +335,7 @@ def minimise(
             violation = max(violation, violation_outside)
             break
         if descent.products.codes.nbytes > max_bytes:
+            # the terms of `base` come first, and stay: they are no candidates, so that they could not come back
             descent.drop_zeros(len(base))
         descent.extend(violators)
     objective = descent.loss + descent.penalties(descent.theta)
@@ -348,14 +352,15 @@ def _violators(
     precision, in batches from the most likely on, until a batch has violators.
     """
     lambda_, slope = penalty.lambdas[order - 1], descent.slope
-    # of the ratio of gradient to penalty, in single precision
+    # bound of the error of a candidate's ratio of gradient to penalty in single precision: above 1 less this bound, the
+    # candidate is a suspect
     rounding_error = SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
     is_single = rounding_error < MAX_ERROR_SHARE
     threshold = 1.0 - rounding_error if is_single else 1.0
     working_set, ratio_of = set(descent.products.terms), {}  # ratio: of a candidate's gradient to its penalty
-    # norms (m, parents of the block): gradient over penalty for lambda = 1, of every predictor times every parent
-    for parent_block, norms in candidate_ratios(problem, slope, parents, penalty.group, is_single):
-        ratio = norms / lambda_
+    # unit_ratios (m, parents of the block): ratios for lambda = 1, of every predictor times every parent
+    for parent_block, unit_ratios in candidate_ratios(problem, slope, parents, penalty.group, is_single):
+        ratio = unit_ratios / lambda_
         if all_pairs:  # form each pair from its first predictor only
             ratio[np.arange(problem.m)[:, None] <= np.array([column[0] for column in parent_block])[None]] = 0.0
         rows, columns = np.nonzero(ratio > threshold)  # (predictor, parent)
@@ -363,10 +368,10 @@ def _violators(
             term = tuple(sorted((*parent_block[column], i)))
             if term not in working_set:
                 ratio_of[term] = value
-    likely, batch_size = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(working_set))
+    suspects, batch_size = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(working_set))
     max_violation = 0.0
-    for first in range(0, len(likely), batch_size):
-        batch = likely[first : first + batch_size]
+    for first in range(0, len(suspects), batch_size):
+        batch = suspects[first : first + batch_size]
         violation = _scaled_gradient_norms(problem, slope, batch, penalty.group) / lambda_ - 1.0
         max_violation = max(max_violation, float(violation.max()))
         violators = [t for t, v in zip(batch, violation.tolist(), strict=True) if v > MAX_VIOLATION]

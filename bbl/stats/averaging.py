@@ -27,7 +27,8 @@ def averaged_scores(
     weights : ndarray, shape (M,)
         Weights w_m of the members, positive.
     abstaining : sequence of M ndarrays of bool, shape (n,), or None
-        Rows for which a member makes no prediction; the other members then share its weight.
+        Rows for which a member makes no prediction; the other members then share its weight. A row for which all
+        abstain gets nan.
 
     Examples
     --------
@@ -35,7 +36,7 @@ def averaged_scores(
     array([[0.4, 0.6]])
     """
     log_p = np.array([log_probabilities(member_scores) for member_scores in scores])
-    log_w = np.log(np.repeat(weights[:, None], log_p.shape[1], axis=1))
+    log_w = np.log(np.repeat(weights[:, None], log_p.shape[1], axis=1))  # (M, n)
     for m, rows in enumerate(abstaining):
         if rows is not None:
             log_w[m, rows] = -np.inf

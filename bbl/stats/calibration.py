@@ -24,7 +24,7 @@ LEAST_SCORE = -1e6  # in place of scores of -inf
 class Calibration:
     """Calibration of class scores: ``temperature * score + offset``."""
 
-    temperature: float  # below 1 makes probabilities less extreme
+    temperature: float  # T multiplies scores, where that of physics divides: below 1, probabilities are less extreme
     offset: np.ndarray  # (K,): added to the score of each group; sums to zero
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def _minimise_loss(
     def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the penalised loss, probabilities times row shares (K, N), and ``T * scores`` (K, N)."""
         z = np.exp(x[K]) * scores if fits_temperature else scores
-        p = z + x[:K, None]
+        p = z + x[:K, None]  # calibrated scores; then, in place, their exponentials, and probabilities times row shares
         top = p.max(axis=0)
         p -= top
         np.exp(p, out=p)
@@ -111,7 +111,8 @@ def _minimise_loss(
         # `p` has the factor r_k, the row's share, and so has the product: sum_k r_k P_kg P_kh
         hessian[:K, :K] += np.diag(group_share) - (p / row_shares) @ p.T
         if fits_temperature:
-            # derivatives by ln T: z = T scores has the derivative z
+            # derivatives by ln T: z = T scores has the derivative z. For row shares r: r P z, the mean of z under P in
+            # each row (N,), and r P (z - mean)
             score_p = p * z
             mean_score = score_p.sum(axis=0) / row_shares
             centred = score_p - p * mean_score

@@ -62,7 +62,7 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     cut_after: list[int] = []
     intervals = [(0, len(values))]  # of positions in `values`, still to be cut
     while intervals and len(cut_after) < most:
-        low, high = intervals.pop()
+        low, high = intervals.pop()  # the upper intervals first; if `most` is reached, lower ones are cut no further
         n_lower = _find_best_cut(counts_before[low : high + 1] - counts_before[low])
         if n_lower:
             cut_after.append(low + n_lower - 1)

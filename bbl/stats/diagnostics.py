@@ -107,7 +107,8 @@ def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]
     (1.0, 1.2)
     """
     draws = np.sort(np.asarray(draws, dtype=float).reshape(-1, *np.shape(draws)[2:]), axis=0)
-    n_steps = min(int(np.floor(level * len(draws))), len(draws) - 1)  # from the first to the last draw of an interval
+    # draws (S, ...), sorted; an interval from draw k to draw k + n_steps holds the share of them
+    n_steps = min(int(np.floor(level * len(draws))), len(draws) - 1)
     width = draws[n_steps:] - draws[: len(draws) - n_steps]
     start = width.argmin(axis=0)[None]
     return np.take_along_axis(draws, start, axis=0)[0], np.take_along_axis(draws, start + n_steps, axis=0)[0]
@@ -192,6 +193,6 @@ def _compute_ess(x: np.ndarray) -> float:
     pair_sums = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)[: max((n - 1) // 2, 1)]
     # Geyer's sequence ends before the first pair of lags whose sum is not positive; its first lag counts if positive
     n_pairs = np.append(np.flatnonzero(pair_sums <= 0.0), len(pair_sums) - 1)[0]
-    # tau: number of draws that are worth one independent draw
+    # tau: number of draws that are worth one independent draw. -1: the pairs have lag 0, too, and 2 rho_0 - 1 = 1
     tau = -1.0 + 2.0 * float(np.minimum.accumulate(pair_sums[:n_pairs]).sum()) + max(float(rho[2 * n_pairs]), 0.0)
     return m * n / max(tau, 1.0 / np.log10(m * n))  # at most S log10(S) for S = m n draws

@@ -35,7 +35,8 @@ def neighbour_weights(codes: np.ndarray, identity: float, progress: Callable | N
     # the distinct rows, the number of each row among them, and how often each occurs
     rows, distinct_row, n_copies = np.unique(small_codes, axis=0, return_inverse=True, return_counts=True)
     n, m = rows.shape
-    blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)  # as many as hold n rows
+    # as many blocks as hold n rows; the kernel does not count the zeros after row n - 1
+    blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)
     blocks.reshape(-1, m)[:n] = rows
     # agreement in more than the share `identity` of the columns; 1e-9 allows for rounding of the product
     max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1

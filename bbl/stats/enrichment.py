@@ -1,6 +1,7 @@
 """Tests whether known pairs come early in a ranked list of pairs: hypergeometric test and rank test.
 
-All pairs are either known or not; the list ranks some of them.
+All pairs are either known or not; the list ranks some of them. `pairs` is the number of all pairs, and `total` that of
+all known pairs, listed or not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
     known : ndarray of bool, shape (n,)
         Whether each listed pair is known, in the order of the list.
     taken : ndarray of int, shape (T,)
-        Numbers of first pairs to test.
+        Lengths of the tops of the list to test: numbers of first pairs.
     pairs, total : int
         Number of all pairs, and of all known pairs, listed or not.
 
@@ -39,7 +40,8 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
     from scipy.stats import hypergeom
 
     n_known = np.concatenate([[0], np.cumsum(known)])[taken]  # 0 among the first 0 pairs
-    return n_known, hypergeom.sf(n_known - 1, pairs, total, taken)  # P(more than n_known - 1)
+    # P(more than n_known - 1); scipy's M: all pairs, n: known ones among them, N: drawn ones
+    return n_known, hypergeom.sf(n_known - 1, M=pairs, n=total, N=taken)
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
@@ -57,7 +59,7 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     """
     from scipy.stats import mannwhitneyu
 
-    n_unknown = pairs - total
+    n_unknown = pairs - total  # listed or not
     if not total or not n_unknown:
         return float("nan"), float("nan")
     n = len(known)
@@ -65,7 +67,7 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     score = np.concatenate([np.arange(pairs, pairs - n, -1.0), np.zeros(pairs - n)])
     is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])  # unlisted: the known ones first
     test = mannwhitneyu(score[is_known], score[~is_known], alternative="greater", method="asymptotic")
-    area = float(test.statistic) / (total * n_unknown)
+    area = float(test.statistic) / (total * n_unknown)  # U statistic over the number of comparisons
     if min(total, n_unknown) >= NORMAL_FROM:
         return area, float(test.pvalue)
     ranks = np.concatenate([np.arange(n), np.full(pairs - n, 0.5 * (n + pairs - 1))])  # mean ranks

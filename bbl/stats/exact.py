@@ -235,6 +235,7 @@ def _multiply_polynomials(c: np.ndarray, n_coefficients: np.ndarray, start: np.n
         is_coefficient = np.arange(width) < n_coefficients[polynomials, None]
         padded = np.zeros((len(polynomials), width))
         padded[is_coefficient] = c[(start[polynomials, None] + np.arange(width))[is_coefficient]]
+        # half as many, of twice the width: they join the polynomials of the next width
         products, width = _multiply_pairs(np.concatenate([products, padded])), 2 * width
     product = np.ones(1)
     wide = [c[a : a + n] for a, n in zip(start, n_coefficients, strict=True) if n > MAX_PAIRED_WIDTH]

@@ -57,7 +57,8 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
     if c_max <= 0.0 and x >= 0.0:
         return 0.0
     pole = 1.0 / c_max if c_max > 0.0 else np.inf
-    # not too near to 0, where the integrand has its other pole: a @ c**2 is the variance of the sum
+    # any point between the poles, 0 and `pole`, is valid, but near one the integrand is steep and needs more nodes: at
+    # least half of 1 / sd from 0 (a @ c**2 is the variance of the sum), or half of the way to `pole`
     saddle = max(_find_saddle(c, a, x, pole), min(0.5 / np.sqrt(float(a @ c**2)), 0.5 * pole))
     # width of the integrand's peak, by the second derivative of the cumulant generating function; left of the pole
     scale = min(1.0 / np.sqrt(float(a @ (c / (1.0 - c * saddle)) ** 2)), pole - saddle)

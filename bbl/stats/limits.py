@@ -145,8 +145,8 @@ def area_limits(
         """Return the squared distance of `a` from the estimate less the squared half-width at `a`; zero at a limit."""
         return (area - a) ** 2 - a * (1.0 - a) * relative_spread(a)
 
-    # 0 and 1 are roots of `excess` but no limits: at a distance b from them solve ``excess / b = 0``; `relative_spread`
-    # is the same at b and 1 - b
+    # an area of 0 or 1 is itself a root of `excess`, but no limit: divide that root out, with b the distance of a from
+    # it, and solve ``excess / b = 0``; `relative_spread` is the same at b and 1 - b
     if area <= 0.0 or area >= 1.0:
         width = float(brentq(lambda b: b - (1.0 - b) * relative_spread(b), 0.0, 1.0, xtol=1e-30))
         lower, upper = (0.0, width) if area <= 0.0 else (1.0 - width, 1.0)

@@ -48,8 +48,9 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
     -----
     Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed, and a log odds ratio
     determines the cells, and so the shift, with standard error s. Given only the sizes of the groups, the estimate d
-    has standard error S, which is larger where groups differ. Limits are therefore moved away from d: ``limit / d``
-    becomes ``(limit / d) ** (S / s)``, with the same sign.
+    has standard error S, which is larger where groups differ. Limits are therefore moved: ``limit / d`` becomes
+    ``(limit / d) ** (S / s)``, with the same sign. A power, so that no limit crosses 0, as a longer distance from d
+    could make it do.
     """
     total, group_counts = counts.sum(axis=0), counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,6 +80,7 @@ def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndar
     odds_ratio = np.exp(-np.abs(log_ratios))
     coefficient = n - size - column + odds_ratio * (size + column)
     root = np.sqrt(coefficient**2 + 4.0 * (1.0 - odds_ratio) * odds_ratio * size * column)
+    # one root in two forms: by the sign of `coefficient`, the form in which no two numbers cancel
     cell = np.where(
         coefficient > 0.0,
         2.0 * odds_ratio * size * column / (coefficient + root),

@@ -18,10 +18,11 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     Notes
     -----
     p is the probability, given the totals of folds and levels, of tables that are at most as probable as the observed
-    ones. A table has the probability ``prod N_f! prod n_l! / (N! prod o_fl!)``. The bound is the observed probability
-    times the number of tables with these totals, itself bounded by the ways to spread all levels but one over the
-    folds, or all folds but one over the levels. The bounds of the K groups are multiplied. So the test keeps its level
-    exactly, however sparse the tables are.
+    ones. A table has the probability ``prod N_f! prod n_l! / (N! prod o_fl!)``, for N_f rows in fold f, n_l at level l,
+    o_fl in both, and N in all. The bound is the observed probability times the number of tables with these
+    totals, itself bounded by the ways to spread all levels but one over the folds, or all folds but one over the
+    levels. The bounds of the K groups are multiplied. So the test keeps its level exactly, however sparse the tables
+    are.
 
     Examples
     --------

@@ -84,13 +84,13 @@ def select_predictors(
     chosen_pairs: list[tuple[int, ...]] = []
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
         regression = _Regression(columns, y, weights)
-        varies = [_varies(columns[:, start[i] : start[i + 1]]) for i in range(len(start) - 1)]
+        has_others = [_has_other_levels(columns[:, start[i] : start[i + 1]]) for i in range(len(start) - 1)]
         while regression.has_rows_for_more:
-            candidates = [i for i in np.flatnonzero(varies).tolist() if i not in chosen]
+            candidates = [i for i in np.flatnonzero(has_others).tolist() if i not in chosen]
             tested: list[tuple[int, ...]] = [(i,) for i in candidates]
             log_p = regression.score_tests(start, candidates) if candidates else np.empty(0)
             if not _is_significant(log_p, level) and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK:
-                pairs = combinations(np.flatnonzero(varies).tolist(), 2)
+                pairs = combinations(np.flatnonzero(has_others).tolist(), 2)
                 tested = [pair for pair in pairs if pair not in chosen_pairs]
                 log_p = regression.pair_tests(start, tested, chosen) if tested else np.empty(0)
             if not _is_significant(log_p, level):
@@ -115,8 +115,11 @@ def _is_significant(log_p: np.ndarray, level: float) -> bool:
     return bool(len(log_p)) and float(log_p.min()) < np.log(0.5 * level / len(log_p))
 
 
-def _varies(columns: np.ndarray) -> bool:
-    """Return whether any of some columns (n, q) of numbers of at least 0 has another number than 0."""
+def _has_other_levels(columns: np.ndarray) -> bool:
+    """Return whether a predictor has other levels than its first, given the columns (n, q) of the others, at least 0.
+
+    One with the same other level in all rows counts, too: its column equals the constant, and its score is 0.
+    """
     # `initial=0.0` counts as one more row: the least number is 0
     return bool(len(columns)) and bool((columns.max(axis=0, initial=0.0) > columns.min(axis=0, initial=0.0)).any())
 
@@ -220,6 +223,7 @@ class _Regression:
         for c, i in enumerate(candidates):
             levels = np.arange(start[i], start[i + 1])
             q = len(levels)
+            # as all matrices of the class, group by group: row a q + level, column b p + column of the design
             candidate_cross = cross[levels].transpose(1, 0, 2, 3).reshape(K1 * q, K1 * p)
             # covariance of the candidate's scores, less the part that the coefficients of the regression explain
             variance = -candidate_cross @ inverse @ candidate_cross.T
@@ -260,7 +264,8 @@ class _Regression:
         out = np.empty(len(pairs))
         for t, pair in enumerate(pairs):
             pair_cells = tuple(slice(level_starts[i], level_starts[i + 1]) for i in pair)
-            # parameters of the joint levels that the regression has: the constant, and levels of chosen predictors
+            # parameters of the joint levels that the regression has: the constant, and for each chosen predictor of the
+            # pair its levels that occur, less one
             n_known = 1 + sum(
                 int(is_seen[pair_cells].any(axis=1 - axis).sum()) - 1 for axis, i in enumerate(pair) if i in chosen
             )
@@ -298,6 +303,7 @@ class _Regression:
             self._predict()
             residual = self.weights[:, None] * (self.target - self.probabilities)
             gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
+            # gradient and step (p, K - 1) are flattened group by group, as the information is
             step = np.linalg.solve(self._information(), gradient.T.ravel()).reshape(self.K - 1, -1).T
             longest = float(np.abs(step).max())
             self.coefficients += step * min(1.0, LONGEST_STEP / longest if longest else 1.0)

@@ -13,7 +13,11 @@ __all__ = ["class_scores", "least_cost", "link", "log_probabilities", "with_prio
 
 
 def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K), from `energy` (n, K); -inf for a group with `prior` 0."""
+    """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K); -inf for a group with `prior` 0.
+
+    `energy` (n, K) holds the un-normalised log-probabilities ``E_y(x)``, `log_z` (K,) the logarithms of their
+    normalisers, `prior` (K,) the probabilities ``p_y`` of the groups.
+    """
     with np.errstate(divide="ignore"):
         return energy - log_z + np.log(prior)
 

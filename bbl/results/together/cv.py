@@ -2,7 +2,8 @@
 
 A *setting* is a value of the tuned option; S of them are compared. The *validated rows* are the held-out rows of all
 folds, one fold after another: N rows, each predicted by the model that was fitted to the other folds. K is the number
-of groups.
+of groups. A *class score* is the log-probability of a group and a row, up to a constant of the row; without a response,
+the log-probability of the row. The *link* of a group is its log-odds.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class CVResults(Notebook):
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Predictions of the validated rows at `regstar`, fold by fold: the link of each group, then ``yhat``.
+        """Predictions of the validated rows at `regstar`, fold by fold: the log-odds of each group, then ``yhat``.
 
         Without a response, the log-probability of each row, ``log_prob``, or the log pseudo-likelihood, ``log_pl``.
         """
@@ -125,12 +126,13 @@ class CVResults(Notebook):
         if not self.model.design.classes:
             column = "log_pl" if self.score == "pnll" else "log_prob"  # "pnll": negative log pseudo-likelihood
             return pd.DataFrame(self._best_scores, index=index, columns=[column])
-        # `response` would name the groups of type "class" only
+        # response=None: the name of the response would be used for type "class" only
         return pd.DataFrame(prediction_frame(self._best_scores, self.model.labels.groups, "link", index, response=None))
 
     @property
     def observed(self) -> pd.DataFrame:
         """Observed group ``y`` and ``weights`` of the validated rows, in the order of `pooled`."""
+        # object: labels of mixed types, such as 1 and "a", are not cast to text; then one type again if all have it
         groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
         return pd.DataFrame({"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights})
 
@@ -140,7 +142,7 @@ class CVResults(Notebook):
         Returns
         -------
         DataFrame
-            The setting, ``calibrate``, ``accuracy``, ``AUC`` (two groups only), ``logloss``, ``brier``.
+            The setting, ``calibrate``, ``accuracy``, ``logloss``, ``brier``, and ``AUC`` (two groups only).
 
         Raises
         ------
@@ -230,7 +232,8 @@ class CVResults(Notebook):
     def evaluate(self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None) -> Evaluation:
         """Compare predictions and observed groups of the validated rows at `regstar`; see `BBLResults.evaluate`.
 
-        The intervals treat the rows as independent, and ignore that `regstar` was chosen by the same rows.
+        The intervals, of confidence `level`, treat the rows as independent, and ignore that `regstar` was chosen by the
+        same rows.
 
         Examples
         --------
@@ -250,6 +253,7 @@ class CVResults(Notebook):
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
         model = cast(ClassifierResults, self.model)  # with a response, it is a classifier
+        # a sentence, printed if the predictions are worse than the shares of the groups; empty without such advice
         advice = remedy(model.log_loss, model._advice)
         return evaluate_rows(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, advice)
 
@@ -280,7 +284,7 @@ class CVResults(Notebook):
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
             return self.evaluate().plot(cast(EvaluationFigure, kind), ax=ax)
-        # names of the option that was varied, for the figure; None for engines without a tuned option
+        # symbol and title of the tuned option on the axis, and whether that is logarithmic; None without such an option
         tuned_option = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
         if tuned_option is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
@@ -328,7 +332,11 @@ class CVResults(Notebook):
 
     @property
     def _warning(self) -> str:
-        """Warning if the log-loss is above that of the shares of the groups; else empty."""
+        """Warning if the log-loss of `model` is above that of the shares of the groups; else empty.
+
+        `log_loss` is a record of both losses: of validated rows if the fit was tuned, calibrated or averaged by its own
+        cross-validation, else of the training rows; None if it is not known.
+        """
         return verdict(cast(ClassifierResults, self.model).log_loss) if self.model.design.classes else ""
 
     def _notebook(self) -> tuple[str, list[Section]]:

@@ -26,7 +26,7 @@ from bbl.results.model import ModelResults
 __all__ = ["model_table"]
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))  # (p-value, stars of a coefficient whose p is below)
-# rows of key figures, below the coefficients
+# rows of key figures, below the coefficients; clAIC: AIC of the composite likelihood
 FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC", "Accuracy")
 
 
@@ -48,7 +48,8 @@ def model_table(
             argument="of",
         )
     for fit in fits_by_name.values():
-        # raises an OptionError if a fit has no such groups; pooled=True: a fit without a pooled one is refused later
+        # only checks `of`: an OptionError if a fit has no such groups. pooled=True: "pooled" passes here; a fit without
+        # a pooled one is refused by `_coefficients`
         resolve_of(of, list(fit.labels.groups), pooled=True)
     pairs, stars, digits = flag("pairs", pairs), flag("stars", stars), integer("digits", digits, 0, 12)
     predictors = {name for fit in fits_by_name.values() for name in fit.labels.names}
@@ -78,9 +79,9 @@ def model_table(
 def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | None, pairs: bool) -> dict[tuple, tuple]:
     """Return {(group number, order, group, levels): (estimate, standard error, p)} for all coefficients of a fit.
 
-    `levels` is a tuple of (predictor, level), `order` its length. Without `pairs`, couplings are left out; with `keep`,
-    coefficients of other predictors. Models other than Boltzmann machines have none. A machine without standard errors
-    has nan for these and p.
+    The group number is the position of the group in the fit's table; `levels` is a tuple of (predictor, level), `order`
+    its length. Without `pairs`, couplings are left out; with `keep`, coefficients of other predictors. Models other
+    than Boltzmann machines have none. A machine without standard errors has nan for these and p.
     """
     if not isinstance(fit, MachineResults):
         return {}
@@ -93,10 +94,10 @@ def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | No
     groups, coefficients = list(dict.fromkeys(table["group"])), {}
     # (rows, largest order) each: the columns predictor, predictor2, ... and the columns level, level2, ...
     predictors, predictor_levels = (
-        table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level")
+        table.filter(regex=rf"^{prefix}\d*$").to_numpy(object) for prefix in ("predictor", "level")
     )
     columns = (table[c] for c in ("group", "estimate", "se", "p"))
-    # `term` holds the predictors and the levels of a row, missing where it has fewer
+    # `term` is [predictors, levels] of a row, two arrays (largest order,), missing where the row has fewer
     for group, estimate, se, p, *term in zip(*columns, predictors, predictor_levels, strict=True):
         levels = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
         if (len(levels) == 1 or pairs) and (keep is None or all(name in keep for name, _ in levels)):
@@ -128,6 +129,7 @@ def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
     if isinstance(fit, ClassifierResults):
         with suppress(BBLError):  # a model that was loaded without training rows
             accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
-    criterion_texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]  # logLik ... clAIC
+    # in the order of `FACTS`: logLik, AIC, BIC, clAIC
+    criterion_texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]
     # `learner`: name of the method
     return [fit._traits.learner, f"{fit.nobs():g}", str(fit.n_parameters), *criterion_texts, accuracy]

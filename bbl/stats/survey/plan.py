@@ -52,7 +52,7 @@ class SamplingPlan:
     lonely : {"error", "adjust", "remove", "average"}
         What strata with a lonely unit contribute to the variance: "error", nothing, since callers of `lonely_strata`
         refuse them; "adjust", the squared deviation of the unit's total from 0; "remove", nothing; "average", the mean
-        contribution of the other strata.
+        contribution of the other strata (at the first stage; at later ones nothing).
     """
 
     weights: np.ndarray

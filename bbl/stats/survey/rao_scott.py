@@ -110,7 +110,7 @@ def rao_scott_wald(
             continue
         try:
             effects = design_effects(V, W)
-        except np.linalg.LinAlgError:  # any working covariance is valid; a diagonal one is regular
+        except np.linalg.LinAlgError:  # W is not positive definite; any working covariance is valid, so a diagonal one
             W = np.diag(V.diagonal())
             effects = design_effects(V, W)
         test = rao_scott(float(theta @ np.linalg.solve(W, theta)), effects, design_df)

@@ -29,6 +29,7 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
     """Return name, levels and kinds of a factor as plain lists, strings and numbers."""
     levels = [[kind, str(v) if kind == "other" else v] for kind, v in zip(factor.kinds, factor.levels, strict=True)]
     stored = {"name": name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
+    # left out if False: `factor_from_dict` takes absence for False, as files from before this entry lack it
     return stored | ({"declared": True} if factor.declared else {})
 
 
@@ -97,10 +98,11 @@ def terms_from_dict(stored: Mapping, m: int) -> Interactions:
         raise ValueError("terms of more predictors than there are")
     # terms_by_order[0] has the terms (T, 2) of order 2, and so on; None stands for all terms of an order
     terms_by_order = [_terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)]
-    # number of leading Nones: the orders of a cube
+    # number of leading Nones; the orders 2 to 1 + n_full are complete, so that they form a cube
     n_full = next((n for n, terms in enumerate(terms_by_order) if terms is not None), len(terms_by_order))
     cube = Cube(np.arange(m), 1 + n_full) if n_full else Cube()
     added_terms = {
+        # Interactions checks the memory before it lists the terms of a cube
         k: Interactions(Cube(np.arange(m), k)).list_terms(k) if terms is None else terms
         for k, terms in enumerate(terms_by_order[n_full:], 2 + n_full)
     }
@@ -112,7 +114,7 @@ def _terms_from_list(stored: object, k: int, m: int) -> np.ndarray | None:
     if isinstance(stored, str) and stored == "all":
         return None
     terms = np.array(stored).reshape(-1, k)
-    if len(terms) and terms.dtype.kind != "i":
+    if len(terms) and terms.dtype.kind != "i":  # an array of no terms is one of floats
         raise ValueError("terms are no integers")
     terms = terms.astype(np.intp)
     if len(terms) and (terms.min() < 0 or terms.max() >= m or (terms[:, 1:] <= terms[:, :-1]).any()):

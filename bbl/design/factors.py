@@ -1,8 +1,8 @@
 """`Factor`: the levels of a categorical column, and the coding of values as numbers of levels.
 
 A `Column` has `codes` (n,) of the rows into its distinct `values`, and the `kinds` of these values, see `Factor`;
-missing values are its last value. `used()` marks the values that occur, `declared` and `ordered` are as in `Factor`. A
-`Counted` is the same with counts of the values in place of codes.
+missing values are its last value. `used()` marks the values that occur, `n` is the number of rows, `declared` and
+`ordered` are as in `Factor`. A `Counted` is the same with counts of the values in place of codes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Factor:
         keep_order : bool, default False
             Whether declared levels keep their order in any case, as those of the response do.
         unused : bool, default False
-            Whether declared levels that do not occur are levels, too.
+            Whether declared levels that do not occur are levels, too: the declaration fixes levels and order.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Factor:
         values = list(levels)
         if any(is_missing(v) for v in values):
             raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
-        typed_levels = [plain_level(name, v, True) for v in values]  # (kind, value)
+        typed_levels = [plain_level(name, v, declared=True) for v in values]  # (kind, value)
         factor = cls(name, tuple(v for _, v in typed_levels), tuple(kind for kind, _ in typed_levels), declared=True)
         if len(factor._codes) < len(typed_levels):  # equal levels have one key
             raise LevelError(
@@ -186,10 +186,12 @@ class Factor:
         code_of_value = np.array(
             [self._code(k, v, skip_missing) for k, v in zip(column.kinds, column.values, strict=True)], dtype=np.int64
         )
-        value_is_unseen = code_of_value < 0  # of each distinct value; only those that occur matter
+        value_is_unseen = code_of_value < 0  # of each distinct value
         if skip_missing and "missing" in column.kinds:
             value_is_unseen[-1] = False  # missing values are the last value of a column
-        if value_is_unseen.any() and (value_is_unseen := value_is_unseen & column.used()).any() and unseen == "raise":
+        if value_is_unseen.any():
+            value_is_unseen &= column.used()  # a value that does not occur does no harm
+        if value_is_unseen.any() and unseen == "raise":
             values = [v for v, is_unseen in zip(column.values, value_is_unseen, strict=True) if is_unseen]
             self._raise_unseen(values, argument, remedy)
         if np.array_equal(code_of_value, np.arange(len(code_of_value))):  # values are levels in order: no lookup

@@ -182,7 +182,7 @@ def _parse(
     text, aliases = sanitise(formula)
     tree = syntax_tree(formula, text)
     # two sides; one side is allowed where a formula may be without a response
-    if symbol_of(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
+    if symbol_of(tree) != "~" or len(tree.args) not in ((1, 2) if one_sided else (2,)):
         fail(formula, f"{NO_RESPONSE}, '~', and predictors", EXAMPLE)
     numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
     if len(tree.args) == 2:
@@ -218,7 +218,7 @@ def write_formula(
     'y ~ a*b + `c d`'
     """
     term_sets = {frozenset(term) for term in terms}
-    # terms of two or more predictors that are left if a term loses one of its predictors
+    # what is left of a term without one of its predictors; smaller parts are parts of these
     sub_terms = {part for term in term_sets for part in (term - {i} for i in term) if len(part) > 1}
     # a*b*c implies all parts of the term, a:b:c only its predictors
     operator, written_sets = ("*", term_sets - sub_terms) if sub_terms <= term_sets else (":", term_sets)
@@ -247,7 +247,7 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
         text = "the response must be the name of one column"
         fail(columns.formula, text, "Put an unusual name in backticks, as in `1`")
     response = columns.find(left.token)
-    if response is None:
+    if response is None:  # the name of a column may be None, which stands for "no response" elsewhere
         fail(columns.formula, "the response is a column without a name", "Rename it")
     if response in columns.exclude:
         fail(
@@ -326,7 +326,7 @@ class _Columns:
     def spend(self, terms: int) -> None:
         """Count `terms` more terms that are made; refuse a formula that makes too many, for memory and time."""
         self.n_terms = min(self.n_terms + terms, 10**15)  # so that messages have no long numbers
-        if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
+        if self.n_terms > max(MAX_TERMS, 2 * self.width**2):  # `.^2` makes about width^2, and passes at any width
             fail(self.formula, f"it repeats itself: over {self.n_terms:,} terms", "Write it shorter")
 
     def make_set(self, singles: np.ndarray | None = None) -> TermSet:

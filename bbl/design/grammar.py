@@ -86,8 +86,9 @@ def syntax_tree(formula: str, text: str) -> ASTNode | Token:
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
     """Refuse tokens that formulaic accepts and formulas do not: missing operators, odd exponents, deep nesting.
 
-    `previous` is the last operand, ")" or power operator; "exponent" after an exponent; "" after any other operator or
-    an opening parenthesis, where an operand may start.
+    `previous` is "" where an operand may start: at first, and after an operator or "(". After a power sign it is that
+    sign, and an exponent must follow. Else an operand has ended, and an operator must follow: `previous` is the
+    operand, ")", or the word "exponent".
     """
     depth, previous = 0, ""
     for token in tokens:
@@ -111,7 +112,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             fail(formula, f"parentheses are nested deeper than {MAX_DEPTH}", "Write it with fewer")
         if word in (")", "^", "**") or (starts_operand and word != "("):
             previous = word
-        else:  # "(" or an operator; formulas have no tokens of other kinds
+        else:  # "(" or an operator; the last `else` is never taken: formulas have no tokens of other kinds
             previous = "" if starts_operand or kind == "operator" else word
 
 

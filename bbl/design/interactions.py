@@ -156,7 +156,7 @@ class _Step(NamedTuple):
     sign: int  # 1 to add, -1 to drop
     singles: np.ndarray  # predictors by themselves (terms of order 1), rising
     cube: Cube
-    added: TermsByOrder
+    added: TermsByOrder  # terms beside the cube; with sign -1 the terms to drop
     removed: TermsByOrder  # empty in all but the first step of a set
     used: np.ndarray = NO_PREDICTORS  # predictors of added terms; they remain if all their terms are dropped again
 
@@ -228,8 +228,8 @@ class TermSet:
     def _replay(self) -> _Step:
         """Return the result of all steps as one step.
 
-        The last step that names a term decides whether it is in, unless a later step drops one of its predictors.
-        Step number s has the time 2 s; the terms that its cube lacks are dropped at time 2 s + 1.
+        The last event that names a term decides whether it is in, unless a later step drops one of its predictors.
+        Times order the events: step number s adds or drops at 2 s, and takes `removed` out of its cube at 2 s + 1.
         """
         # of each predictor: whether it is in the set by itself, and whether by added terms (`_Step.used`)
         is_single, is_used = np.zeros((2, self.width), dtype=bool)
@@ -271,7 +271,8 @@ class TermSet:
     def _keep_largest_cube(self, drop_time: np.ndarray, changes: dict[int, list]) -> tuple[int, Cube]:
         """Return the time and the cube of the step with the most terms; add the terms of other cubes to `changes`.
 
-        Arguments are as in `_replay`; cubes lose the predictors that later steps drop.
+        A step has one cube: the largest stays unlisted, as that saves most. Cubes lose the predictors that later steps
+        drop. Arguments are as in `_replay`.
         """
         cubes = []
         for time, step in zip(range(0, 2 * len(self.steps), 2), self.steps, strict=True):
@@ -309,7 +310,8 @@ class TermSet:
         terms_by_size: dict[int, list[np.ndarray]] = {}
         for k, left in terms_a.items():
             for q, right in terms_b.items():
-                self.spend(len(left) * len(right) * max(1, (k + q) // 2))  # larger terms count as several
+                # in units of pairs: a term of up to k + q predictors takes the memory of (k + q) / 2 pairs
+                self.spend(len(left) * len(right) * max(1, (k + q) // 2))
                 # each term of `left` beside each of `right`; they may share predictors
                 rows = np.column_stack([np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1))])
                 for terms in _drop_repeats(rows, self.width):
@@ -337,7 +339,7 @@ class TermSet:
 
     def _from_predictors(self, columns: np.ndarray, order: int) -> TermSet:
         """Return the set of predictors `columns` and all their terms of up to `order`."""
-        self.spend(len(columns) ** 2 // 2)
+        self.spend(len(columns) ** 2 // 2)  # refuse them before the cube is made; `_from_step` counts pairs again
         cube = Cube(columns, min(order, len(columns))) if len(columns) > 1 else Cube()
         return self._from_step(_Step(1, columns, cube, {}, {}))
 

@@ -52,7 +52,8 @@ def interval_ends(level: object) -> Ends | None:
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
     """Return (ends, code) of each level by rising lower end; [] unless all levels (but "missing") are intervals.
 
-    `kinds` has the kind of each level; an interval, or its text that was stored, has the kind "other".
+    `kinds` has the kind of each level; an interval, or its text that was stored, has the kind "other". A level of
+    another kind beside intervals, `RARE_LEVEL` too, gives [].
     """
     candidates = [
         (interval_ends(level), code)
@@ -60,7 +61,7 @@ def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple
         if kind == "other"
     ]
     intervals = [(ends, code) for ends, code in candidates if ends is not None]
-    n_plain_levels = sum(kind not in ("other", "missing") for kind in kinds)
-    if n_plain_levels or len(intervals) < len(candidates):
+    n_other_kinds = sum(kind not in ("other", "missing") for kind in kinds)
+    if n_other_kinds or len(intervals) < len(candidates):
         return []
     return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))  # a text may have nan as an end

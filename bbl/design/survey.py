@@ -65,8 +65,10 @@ class SurveyDesign:
         """
         weights = self._read_positive(frame, self.weights, "weights")
         strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
-        # outer_codes (N, k): equal names in rows with different codes are different clusters; (N, 0): no such codes
-        clusters, outer_codes = [], strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
+        clusters: list[np.ndarray] = []
+        # outer_codes (N, k): equal names in rows with different codes are different clusters; (N, 0): no such codes.
+        # `nested` is about the first stage; names of later units always start anew in each outer cluster
+        outer_codes = strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
             stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
             outer_codes = np.column_stack([outer_codes, stage_codes])
@@ -75,7 +77,7 @@ class SurveyDesign:
             self._check_nested(frame, strata, clusters[0])
         population = tuple(self._read_positive(frame, name, "populations") for name in self.fpc) or None
         # without clusters each row is one
-        plan = SamplingPlan(weights, strata, tuple(clusters) or (np.arange(frame.n),), population, self.lonely)
+        plan = SamplingPlan(weights, strata, tuple(clusters) or (np.arange(frame.n),), population, lonely=self.lonely)
         self._check_plan(plan, labels)
         rows = np.arange(frame.n)
         if self.domain is not None:
@@ -133,9 +135,7 @@ class SurveyDesign:
             combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[0]
         combined_codes = pd.factorize(combined_codes)[0]
         first_rows = np.unique(combined_codes, return_index=True)[1]  # position of the first row of each number
-        texts = (
-            [":".join(str(self._find(frame, name).iloc[k]) for name in names) for k in first_rows] if names else [""]
-        )
+        texts = [":".join(str(self._find(frame, name).iloc[k]) for name in names) for k in first_rows]
         return combined_codes.astype(np.intp), texts
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
@@ -196,14 +196,15 @@ class SurveyDesign:
             raise DataError(f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster")
         choices = "'adjust' (the distance from the mean of all counts), 'average' (the variance of others) or "
         is_one = len(sampled_once) == 1
-        units, similar = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}", "strata"
-        units += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
+        subject, plural = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}", "strata"
+        subject += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
             count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
-            units, similar, choices = f"{count} of column {self.cluster[stage - 1]!r}", "clusters", ""
+            # no choices: 'average' counts no variance in later stages
+            subject, plural, choices = f"{count} of column {self.cluster[stage - 1]!r}", "clusters", ""
         predicate = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
-            f"{units} {predicate}, from which no variance can be told. Merge with similar {similar}, or give "
+            f"{subject} {predicate}, from which no variance can be told. Merge with similar {plural}, or give "
             f"lonely={choices}'remove' (no variance).",
             argument="lonely",
         )
@@ -242,7 +243,8 @@ class SurveyDesign:
                 rscales = tuple(default_rscales) if rscales is None else rscales
             # None only for JKn in a design that was not made by `survey`
             rscales = (1.0,) * len(columns) if rscales is None else rscales
-            return Replicates(np.column_stack(columns), 1.0 if scale is None else scale, np.array(rscales), self.mse)
+            scale = 1.0 if scale is None else scale
+            return Replicates(np.column_stack(columns), scale, np.array(rscales), mse=self.mse)
         # number of clusters that were drawn from each stratum; [1] are the positions of a row of each cluster
         n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
         if self.type == "JK1" and len(n_drawn) > 1:
@@ -261,7 +263,7 @@ class SurveyDesign:
                 argument="type",
             )
         replicates = make_replicates(plan, self.type, self.n_replicates or N_BOOTSTRAP, self.rho, generator(self.seed))
-        return Replicates(replicates.weights, replicates.scale, replicates.rscales, self.mse)
+        return Replicates(replicates.weights, replicates.scale, replicates.rscales, mse=self.mse)
 
 
 @verb  # unknown keywords are errors
@@ -309,7 +311,7 @@ def survey(
     mse : bool, default False
         Whether deviations are from the estimate of the full sample, not from the mean of the replicates.
     rho : float, default 0.0
-        Share of the weights that ``type="Fay"`` keeps in the smaller half, in 0..1.
+        Share of the weights that ``type="Fay"`` keeps in the smaller half, in 0..0.999.
     lonely : {"error", "adjust", "remove", "average"}, default "error"
         Variance of a stratum with one cluster: an error that names it; by its distance from the mean of all; none; or
         the mean of the other strata. Where one unit of a later stage was drawn, "average" counts no variance either.
@@ -362,7 +364,7 @@ def survey(
         scale=None if scale is None else real("scale", scale, 0.0, open_low=True),
         rscales=factors,
         mse=flag("mse", mse),
-        rho=real("rho", rho, 0.0, 0.999),
+        rho=real("rho", rho, 0.0, 0.999),  # below 1, as squared deviations are divided by (1 - rho)^2
         lonely=choice("lonely", lonely, LONELY),
         nested=flag("nested", nested),
         domain=None if domain is None else column_name("domain", domain),

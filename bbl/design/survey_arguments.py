@@ -43,7 +43,9 @@ def check_replicates(
 ) -> None:
     """Raise an OptionError if arguments of replicates do not go together.
 
-    `n_given` is the number of columns of replicate weights, `kind` the argument `type`; others are as in `bbl.survey`.
+    `n_given` is the number of columns of replicate weights, `kind` the argument `type` of `bbl.survey`. The variance is
+    ``scale * sum_r rscales[r] (theta_r - centre)^2``, where the centre is the estimate of the full sample with `mse`,
+    else the mean of the replicates. Fay's replicates multiply the weights of one half by `rho`.
     """
     if n_given and kind is None:
         raise OptionError(f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type")

@@ -128,20 +128,20 @@ class TwoWay:
         are nan where missing, and None if no row is new or the new data lack the column of the response.
         """
         frame = to_frame(newdata, "newdata")
-        column_names = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), missing="keep"))
-        column_codes = self.columns.encode(column_names, argument="newdata")[0].astype(np.int64)
-        row_names = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), missing="keep"))
-        row_codes, is_new = self.rows.encode(row_names, "ignore", "newdata")
-        newdata_factor = Factor.collect(row_names)
+        column_of_cell = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), missing="keep"))
+        column_codes = self.columns.encode(column_of_cell, argument="newdata")[0].astype(np.int64)
+        row_of_cell = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), missing="keep"))
+        row_codes, is_new = self.rows.encode(row_of_cell, unseen="ignore", argument="newdata")
+        newdata_factor = Factor.collect(row_of_cell)
         row_codes = row_codes.astype(np.int64)
         new_rows = Factor(self.rows.name, (), ())
         if is_new is not None and is_new.any():
             # distinct new names, in the order of their levels, are numbered after the rows of the table
-            codes_of_new = newdata_factor.encode(row_names)[0][is_new]
-            new_codes, row_codes[is_new] = np.unique(codes_of_new, return_inverse=True)
+            new_row_of_cell = newdata_factor.encode(row_of_cell)[0][is_new]
+            new_levels, row_codes[is_new] = np.unique(new_row_of_cell, return_inverse=True)
             row_codes[is_new] += self.shape[0]
             names, kinds = newdata_factor.levels, newdata_factor.kinds
-            new_rows = Factor(self.rows.name, tuple(names[k] for k in new_codes), tuple(kinds[k] for k in new_codes))
+            new_rows = Factor(self.rows.name, tuple(names[k] for k in new_levels), tuple(kinds[k] for k in new_levels))
         value = None
         if len(new_rows.levels) and self.response != PRESENT and frame.has(self.response):
             value = _read_values(self.response, frame.column(self.response), self.holds, self.levels)[0]
@@ -167,7 +167,7 @@ class TwoWay:
             "formula": self.formula,
             "rows": factor_to_dict(self.rows),
             "columns": factor_to_dict(self.columns),
-            "response": str(self.response),
+            "response": str(self.response),  # a name that is no string is stored by its text
             "holds": self.holds,
             "levels": None if self.levels is None else factor_to_dict(self.levels),
             "repeats": self.repeats,
@@ -221,13 +221,14 @@ def _read_values(
     """Return a column of cells as floats (n,), nan where missing, and the levels of categorical or ordered cells.
 
     With ``holds="levels"`` floats are codes. The levels of ordered cells are numbers, or else are counted 1, 2, ...
-    The argument `levels` is None for training data; for new data it is `TwoWay.levels`, where None says: plain numbers.
+    `levels` are None for training data, which tell their own; for new data `TwoWay.levels`, None for plain numbers.
     """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
         column = factorise(name, series, missing="keep")
         factor = Factor.collect(column, keep_order=True) if levels is None else levels
-        codes = factor.encode(column, argument="newdata" if levels else "data", skip_missing=True)[0].astype(float)
+        argument = "data" if levels is None else "newdata"
+        codes = factor.encode(column, argument=argument, skip_missing=True)[0].astype(float)
         if column.missing() is not None:
             codes[column.missing()] = np.nan
         if holds == "levels":
@@ -294,7 +295,7 @@ def _read_cells(
     share_categories = len({column.dtype for column in columns}) == 1 and isinstance(
         columns[0].dtype, pd.CategoricalDtype
     )
-    are_ordered = share_categories and columns[0].cat.ordered
+    are_ordered = share_categories and columns[0].cat.ordered  # one dtype: all columns have the same categories
     are_numbers = holds != "levels" and levels is None and not are_ordered
     if are_numbers:
         values = np.column_stack(

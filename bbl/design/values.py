@@ -158,12 +158,13 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         codes, values, dtype = find_distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
-    is_missing_value = np.array([is_missing(v) for v in values] + [True])  # the last is that of code -1
+    is_missing_value = np.array([is_missing(v) for v in values] + [True])  # the last is for rows of code -1
     is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
     n_missing, declared = int(is_missing_row.sum()), dtype is not None
     if n_missing and missing == "raise":
         refuse_missing_training(name, n_missing)
-    # a missing value among `values` stays as a placeholder, which no row has: missing rows get the last code
+    # missing rows get the last code; a missing value among `values` stays, of kind "other", though no row has it any
+    # more: so the codes of the other values stay
     kind_value_pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values]
     if n_missing:
         codes = np.where(is_missing_row, len(values), codes)
@@ -174,8 +175,9 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
     """Return a column of a table as codes and distinct values; missing values are the last value."""
+    # columns of a Table are in chunks, each with its own dictionary; an absent column is refused by `frame.column`
     if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
-        column = _read_arrow_column(name, frame.arrow.column(name), name in frame.declared.categories)
+        column = _read_arrow_column(name, frame.arrow.column(name), declared=name in frame.declared.categories)
     else:
         column = factorise(name, frame.column(name), missing="keep")
     return with_order(frame, column)
@@ -205,8 +207,8 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
         dictionary_values = pd.Series(
             pd.Categorical(dictionary_values, dictionary_values.dropna().unique(), ordered=encoded.type.ordered)
         )
-    column = factorise(name, dictionary_values, missing="keep")
-    arrow_codes = encoded.indices.cast("int64")
+    column = factorise(name, dictionary_values, missing="keep")  # its codes lead from dictionary entries to values
+    arrow_codes = encoded.indices.cast("int64")  # of each row: its dictionary entry
     if not arrow_codes.null_count:
         return column._replace(codes=column.codes[arrow_codes.to_numpy()])
     if "missing" not in column.kinds:

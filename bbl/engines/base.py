@@ -288,7 +288,8 @@ class Engine:
         sites : ndarray of int
             Predictors with enough rows to be regressed on the others; parameters of the other ones have no meaning.
         """
-        # `to_sites` gives each site (predictor as the response) its parameters: (layout.D, 1 + D), as `determined` is
+        # `to_sites` gives each site (predictor as the response) its parameters, as `EngineFit.site_theta` does;
+        # `determined` has that shape (layout.D, 1 + D): a row for each level, columns for the field and D regressors
         site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
         influence = Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
         # `from_sites` averages over the sites of a term: the mean is 1 if the parameter is determined at all of them

@@ -66,6 +66,7 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
         return _stream_source(data)
     if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):  # relations have a length, too
         return _stream_source(data)
+    # no reader: a class, or a table in memory that may be called (``__dataframe__``: the interchange protocol)
     if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
         return _callable_source(data)
     return None

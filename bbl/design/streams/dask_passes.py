@@ -1,12 +1,15 @@
 """The two passes over a `Source` on the workers of a Dask cluster: each reads *parts* of it and keeps their rows.
 
-A *future* is Dask's handle of a value on a worker. A *sink* stores encoded rows; a *dealer* assigns rows to folds. K is
-the number of groups, m that of predictors.
+A *future* is Dask's handle of a value on a worker. ``calls(client, f, *lists)`` submits f to the workers for each
+position of the lists, and returns the futures; ``remote_value(client, value)`` is the future of a value that is sent
+once. A *sink* stores encoded rows; a *dealer* assigns rows to folds. A `TableSink` has the `counts` of all states,
+combinations of codes, by group and fold; few states fit. K is the number of groups, m that of predictors.
 
 A `Reader` has the `source`, the `terms` of the formula with the names `columns`, the name of the column `weights` or
 None, the `cached_batches` of an earlier pass, and ``step(1.0, text)`` or None, which reports progress. A
 `SourceSummary` has the number `n` of used rows, the sum `total` of their weights, and for each name in `columns` the
 values and counts of a column; ``by_level(factor, ...)`` returns the rows (L,) and the weight (L,) of each level.
+`Design.classes` says whether there is a response.
 """
 
 from __future__ import annotations
@@ -86,18 +89,20 @@ class OnCluster:
 
     def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: TableSink | ClusterSink) -> int:
         """Make the second pass over each part; store the rows in the sink, and return their number."""
+        # a dealer for each part; together they deal the rows as `dealer` would
         dealers = [None] * len(self.summaries) if dealer is None else dealer.split_by_part(*self._group_sizes(design))
         table_sink = sink if isinstance(sink, TableSink) else None  # each part then fills a table of its own
         arguments = remote_value(self.client, (_without_source(reader), design, table_sink))
-        parts = calls(self.client, _encode_part, [arguments] * len(self.first_passes), dealers, self.first_passes)
+        # futures of a `Part`, or with a `TableSink` of (number of rows, counts of states)
+        results = calls(self.client, _encode_part, [arguments] * len(self.first_passes), dealers, self.first_passes)
         self.first_passes = []  # the workers may forget the batches
         if isinstance(sink, TableSink):
-            part_tables = self.client.gather(parts)  # of each part: number of rows, counts of states
+            part_tables = self.client.gather(results)
             for _, counts in part_tables:
                 sink.counts += counts
             return sum(n for n, _ in part_tables)
-        sink.parts = parts
-        sink.sizes = self.client.gather(calls(self.client, _bucket_sizes, parts))
+        sink.parts = results
+        sink.sizes = self.client.gather(calls(self.client, _bucket_sizes, results))
         return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())  # see `_bucket_sizes`
 
     def _group_sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -124,8 +129,8 @@ class ClusterSink:
     def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
         dtype = code_dtype(self.n_levels)
-        file = CodeParts(self.client, self.parts, self.sizes, self.n_levels, dtype, self.weighted, self.masked)
-        return file.finish(), StoredFolds(nfold) if nfold else None
+        code_parts = CodeParts(self.client, self.parts, self.sizes, self.n_levels, dtype, self.weighted, self.masked)
+        return code_parts.finish(), StoredFolds(nfold) if nfold else None
 
     def close(self) -> None:
         """Release the rows on the workers."""
@@ -177,7 +182,7 @@ def _encode_part(
     `arguments` are (reader, design, the `TableSink` or None).
     """
     reader, design, table_sink = arguments
-    sink = _PartSink() if table_sink is None else replace(table_sink)  # `replace` makes an empty table
+    sink = _PartSink() if table_sink is None else replace(table_sink)  # with its `counts` anew, all 0
     n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
@@ -189,7 +194,7 @@ def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
 
 def _copy(summary: SourceSummary) -> SourceSummary:
     """Return a copy of a summary to which others can be joined."""
-    # joined to an empty summary, whose columns are made by their class from their name
+    # joined to an empty summary: ``type(column)(name)`` is a `Merged` of no values
     return _join(SourceSummary({name: type(column)(name) for name, column in summary.columns.items()}), summary)
 
 

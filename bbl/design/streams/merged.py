@@ -86,7 +86,8 @@ class Merged:
     def _check(self) -> None:
         """Refuse continuous columns and identifiers early, before their values fill the memory."""
         self._next_check_at = 2 * len(self.values)
-        n_rows = 2**62  # more rows may come, so that only the number of values can be too many
+        # more rows may come: so many that check_discrete judges by the number of values, not by their share of rows
+        n_rows = 2**62
         check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), n_rows)
         if len(self.values) > MAX_DISTINCT:
             refuse_identifier(self.name, len(self.values), float(self.totals.sum()))

@@ -128,7 +128,8 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
         texts = [name for name, type_ in types.items() if _kind(type_) == "text" and not is_dictionary(type_)]
         declared = declared_order(file_schema, partition_keys)
         if isinstance(fragment, ds.ParquetFileFragment):
-            # a file that has no dictionary of a column does not tell the order of its categories
+            # a file that has no dictionary of a column does not tell the order of its categories; where the order
+            # matters, columns that are `lost` are refused
             lost = _stored_without_dictionary(fragment, declared.categories | declared.ordered)
             declared = declared._replace(categories=declared.categories - lost, lost=declared.lost | lost)
             # the same fragment with options: texts become dictionaries, and the file is read piece by piece
@@ -137,7 +138,8 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
             file_format = ds.ParquetFileFormat(read_options=options, default_fragment_scan_options=scan)
             row_groups = [row_group.id for row_group in fragment.row_groups]  # the fragment may have a part of them
             fragment = file_format.make_fragment(fragment.path, fragment.filesystem, row_groups=row_groups)
-        row_filter = getattr(data, "_scan_options", {}).get("filter")  # None, or that of Dataset.filter()
+        # None, or that of Dataset.filter(), which its fragments do not know; there is no public attribute
+        row_filter = getattr(data, "_scan_options", {}).get("filter")
         one_at_a_time = {"batch_size": BATCH_ROWS, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
         for batch in fragment.to_batches(columns=file_columns, filter=row_filter, **one_at_a_time):
             for name in names:

@@ -9,6 +9,10 @@ weight (L,) of each level. K: number of groups.
 
 ``Reader.batches(title)`` yields `UsedRows`: of a batch, the number `n` of used rows and `rows` of all, the `columns` by
 name and the `weights` (n,) (None for ones) of the used ones, the weight `dropped`, and the file or partition `place`.
+
+`Design.classes` says whether there is a response. `EncodingRules` are what the engine accepts: ``check_pairs(n, K,
+n_levels)`` refuses all pairs of too many predictors, `sums_out` lets the error of missing values advise
+``missing="marginal"``. `Sample.rows` selects rows by a mask.
 """
 
 from __future__ import annotations
@@ -143,9 +147,9 @@ def encode_source(
     )  # fmt: skip
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
-    reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step, workers=workers)
+    reader = Reader(source, terms, weights_name, missing, whole=rules.whole_weights, step=step, workers=workers)
     summary = _check_summary(summarise(reader) if cluster is None else cluster.summarise(reader), reader)
-    # rows, totals (K,): number of rows and weight of each group
+    # rows, totals (K,): number of rows and weight of each group; rows with a missing response are in none
     response, factors, rows, totals = _make_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)
     if not (novarOk or declared):
         check_variable(factors)
@@ -158,12 +162,12 @@ def encode_source(
     if rules.check_pairs is not None and m > MAX_UNCHECKED and has_all_pairs:
         rules.check_pairs(summary.n, K, n_levels)
     check_size(terms, factors, K)
-    design = Design(terms, response, predictors, missing, round(summary.incomplete), declared)
+    design = Design(terms, response, predictors, missing, incomplete=round(summary.incomplete), declared=declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
     nfold = 0 if deal is None else deal.nfold
     masked = missing == "marginal" and summary.has_missing  # whether the sink stores marks of missing values
     make_empty_sink = make_sink if cluster is None else cluster.make_sink  # with the same arguments
-    sink = make_empty_sink(summary.n, n_levels, K, nfold, not summary.unit, masked)
+    sink = make_empty_sink(summary.n, n_levels, K, nfold, weighted=not summary.unit, masked=masked)
     try:
         n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
         sample, folds = sink.finish(nfold)
@@ -251,7 +255,8 @@ def _make_factors(
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each group.
 
-    Other arguments as in `column_factor`.
+    `levels_by_name` are the factors of `xlevels`; `sums_out` says whether the error of missing values may advise
+    ``missing="marginal"``. Other arguments as in `column_factor`.
     """
 
     def make_factor(name: Hashable, is_response: bool) -> tuple[Factor, np.ndarray, np.ndarray]:
@@ -270,7 +275,10 @@ def _make_factors(
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
-    """Make the second pass: encode the used rows, store them in the sink by group and fold, and return their number."""
+    """Make the second pass: encode the used rows, store them in the sink by group and fold, and return their number.
+
+    Rows with a missing response are group -1, and with a dealer fold -1: every fold trains on them.
+    """
     n = 0
     dtype = code_dtype(design.n_levels)
     for batch in reader.batches("pass 2"):
@@ -299,6 +307,7 @@ def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sam
     for i, factor in enumerate(design.predictors):
         column = batch.columns[factor.name]
         codes[:, i] = factor.encode(column, skip_missing=skip_missing)[0]
+        # `missing` (n, m) marks missing values; None until there is one
         missing = mark_rows(missing, codes.shape, i, column.missing() if skip_missing else None)
     y = np.zeros(batch.n, dtype=np.intp)
     if design.classes:
@@ -314,7 +323,7 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
     # sums of the two passes differ by rounding where weights are not whole numbers
     if n != summary.n or not np.isclose(sample.total, summary.total, rtol=1e-12):
         raise DataError(CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data")
-    pooled = sample.pooled
+    pooled = sample.pooled  # the rows of all groups as one
     for factor, counts in zip(design.predictors, level_counts(pooled, design.n_levels), strict=True):
         merged = summary.columns[factor.name]
         expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]  # weights

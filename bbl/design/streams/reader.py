@@ -84,7 +84,8 @@ class Reader:
         if self.cached_batches is not None:
             yield from self.cached_batches
             return
-        n_read, columns = 0, [*self.terms.columns, *([] if self.weights is None else [self.weights])]
+        n_read = 0  # rows so far
+        columns = [*self.terms.columns, *([] if self.weights is None else [self.weights])]
         batches = (batch for batch in self.source.batches(columns) if batch.frame.n)  # without empty ones
         n_threads = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
         for used_rows in read_ahead(self._code_batch, batches, n_threads):

@@ -39,9 +39,9 @@ def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> B
 
     def get(k: int) -> pd.Series:
         """Return column k."""
-        return decode_arrow(batch.column(k), names[k] in declared.categories)
+        return decode_arrow(batch.column(k), declared=names[k] in declared.categories)
 
-    return Batch(Frame(names, pd.RangeIndex(batch.num_rows), get, "data", batch, declared), place)
+    return Batch(Frame(names, pd.RangeIndex(batch.num_rows), get, "data", arrow=batch, declared=declared), place)
 
 
 @dataclass(frozen=True)

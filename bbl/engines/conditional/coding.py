@@ -61,7 +61,7 @@ class Coding:
         """Return the layout of fields of contrasts and of couplings of contrasts, with the terms of `layout`.
 
         A nominal predictor has L_i - 1 contrasts, another one for each feature. They take the place of non-reference
-        levels.
+        levels, of which a layout has one less than levels.
         """
         pairs = zip(self.widths, self.features, strict=True)
         return Layout(np.array([d if features is None else d + 1 for d, features in pairs]), layout.terms)
@@ -106,15 +106,17 @@ class Coding:
         """Return contrasts of predictor i's levels that span its features, and their variances (r,) over the rows.
 
         The r contrasts, an array (L_i - 1, r), are values at the non-reference levels less that at the reference level.
-        They are uncorrelated over the rows, and orthonormal in the kernel. `shares` (L_i,) are the shares of the rows
-        with each level.
+        They are uncorrelated over the rows, and orthonormal in the kernel: their values V (L_i, r) at all levels have
+        ``V V' = F F'``, with F (L_i, d_i) the centred features. `shares` (L_i,) are the shares of the rows with each
+        level.
         """
         features, L = self.features[i], len(shares)
         if features is None:
             spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)  # (L_i, r): simplex contrasts with columns of unit norm
         else:
             left, singular_values, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
-            spanning = left * singular_values  # (L_i, d_i): centred features are linearly independent
+            # (L_i, d_i), as centred features are linearly independent; without the right factor, a rotation
+            spanning = left * singular_values
         mean = shares @ spanning
         # rotated to the eigenvectors of their covariance over the rows
         variance, rotation = np.linalg.eigh((spanning * shares[:, None]).T @ spanning - np.outer(mean, mean))

@@ -226,8 +226,8 @@ def fit_minibatches(
     rate = RATE / max(float(largest_eigenvalue), 2.0 * ridge if np.isfinite(ridge) else 0.0)
     means = np.concatenate([shares[1:] for shares in level_shares])  # of the indicators of non-reference levels, (D,)
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)  # (2, pairs): the two predictors of each
-    # holds the state of the fit: fields h (D, K), couplings J (D, D, K), and offsets b and shift, each (K,), whose sum
-    # is the score of the row of reference levels
+    # holds the state of the fit: fields h (D, K), couplings J (D, D, K), and two offsets (K,): b, the score where all
+    # indicators are at their means, and shift, from there to the row of reference levels, whose score is b + shift
     climber = Climber(layout.start.astype(np.intp), pairs, means, K, kernel_factors)
     fixed_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
     momentum = 1.0 - 1.0 / _velocity_decay_steps(fixed_scores, y, row_shares, K)

@@ -129,7 +129,7 @@ class Conditional(Engine):
                 )
 
     def _check_unpenalised(self) -> None:
-        """Raise an OptionError for options that a fit without a penalty cannot have."""
+        """Raise an OptionError for options that act through the penalty (``scale=0`` leaves couplings out by it)."""
         for name, is_given, advice in (
             ("start", self.start is not None, "start=None"),
             ("early_stopping", self.early_stopping, "early_stopping=False"),
@@ -186,9 +186,9 @@ class Conditional(Engine):
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of a fit to n distinct rows; for over `ROWS` of them, those of a single group."""
         rank = min(n, RANK)  # of the basis
-        if n <= ROWS:  # basis functions and features at the rows
+        if n <= ROWS:  # of 8 bytes: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
-        # tables of couplings, three in single precision for minibatches, and what L-BFGS needs
+        # three tables (D, D) of 4 bytes for minibatches; for L-BFGS six of 8 bytes; about ten vectors of parameters
         return (12.0 if self.early_stopping else 60.0) * layout.D**2 + 80.0 * layout.size
 
     @classmethod
@@ -325,7 +325,7 @@ class Conditional(Engine):
         penalised = [ridge for ridge in grid if ridge > 0.0]
         fits: list[JointFit] = []
         with serial_blas():
-            if len(penalised) < len(grid):
+            if len(penalised) < len(grid):  # `replace` refuses options that need a penalty
                 unpenalised = replace(self, ridge=0.0)._fit_unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
                 tolerance = None if self.early_stopping else FINAL if values is None else COMPARED  # None: end early
@@ -343,9 +343,9 @@ class Conditional(Engine):
         return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]
 
     def maximum(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None) -> ConditionalInfluence:
-        """Return the maximum of the likelihood without a penalty, whatever the ridge, with the influence of rows.
+        """Return the influence of rows on the maximum of the likelihood without a penalty, whatever the ridge.
 
-        The iteration begins at the coefficients `start` (K, 1 + size) if they are given.
+        Its `maximum` is the estimate. The iteration begins at the coefficients `start` (K, 1 + size) if given.
         """
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)

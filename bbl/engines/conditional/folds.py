@@ -77,7 +77,8 @@ class HeldOut:
     bases : dict of tuple to Basis
         By the kernel's options: the scale, and the coding of predictors in order.
     fits : dict of tuple to list of Solution
-        Those of all folds, by the kernel's options and the ridge.
+        Those of all folds, by the kernel's options and the ridge. With early stopping, which all engines that are
+        compared share, they are used again; without, they are starts of later fits.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:

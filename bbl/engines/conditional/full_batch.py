@@ -140,8 +140,9 @@ class FullBatch:
 
     def _change_basis(self, tables: np.ndarray, basis: csr_array) -> np.ndarray:
         """Return ``basis @ table @ basis.T`` for each of K tables (D, D, K) or (R, R, K)."""
-        for _ in range(2):  # each turn multiplies from the left, and swaps the axes
-            tables = (basis @ tables.reshape(len(tables), -1)).reshape(basis.shape[0], -1, self.K).swapaxes(0, 1)
+        for _ in range(2):  # the second turn multiplies the other axis, and restores the order of axes
+            product = (basis @ tables.reshape(len(tables), -1)).reshape(basis.shape[0], -1, self.K)
+            tables = product.swapaxes(0, 1)
         return tables
 
     def _scatter(self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int) -> np.ndarray:
@@ -159,14 +160,15 @@ class FullBatch:
         h, J = theta[:, :D].T, np.empty((0, self.K))
         centred_h, J_at_means = h.copy(), np.zeros(self.K)  # fields where all other indicators are at their means
         if len(self.level_cells[0]):
-            tables = self._scatter(theta[:, D:].T, self.level_cells, D)
+            tables = self._scatter(theta[:, D:].T, self.level_cells, D)  # (D, D, K): J, zero below the diagonal
             # what couplings add to the fields of first and of second levels if the other is at its mean, (D, K)
             first_means, second_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
             centred_h, J_at_means = h + first_means + second_means, m @ first_means
             # or 1.0: a factor of 0 leaves couplings out of f, whatever J is
             J = self._change_basis(tables, self.inverse)[self.contrast_cells] / np.sqrt(self.kernel_factors[1] or 1.0)
         fields = self.inverse @ centred_h / np.sqrt(self.kernel_factors[0])
-        b = constant + m @ centred_h - J_at_means  # the score where all indicators are at their means
+        # the score where all indicators are at their means: constant + m'h + m'Jm; m'centred_h has m'Jm twice
+        b = constant + m @ centred_h - J_at_means
         x = np.concatenate([fields.ravel(), J.ravel(), b, [np.log(temperature)]])
         return x / self.scale
 

@@ -55,7 +55,7 @@ class Kernel:
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Return k(x, x_p) as an array (n, r), from the features (n, F) of x and the centred features (r, F) of x_p."""
         layout, coding = self.layout, self.coding
-        if coding.is_nominal:  # as the indicators of a predictor sum to one, factors can be centred in place of rows
+        if coding.is_nominal:  # (x - mean)'p = x'(p - mean'p), as the indicators x of a predictor sum to one
             factors = points.T.copy()  # (F, r): g is rows @ factors
             for columns in coding.columns:
                 factors[columns] -= self.means[columns] @ factors[columns]
@@ -224,6 +224,8 @@ def make_basis(
     r = len(pivots)
     # rotate the functions, rows of the factor, so that they are orthogonal over the rows
     spectrum, rotation = np.linalg.eigh((factor[:r] * share) @ factor[:r].T)
+    # C = factor[:r, pivots]' is lower triangular, and k at the pivots is C C': the factor at x is k(x, x_p) C'^-1, so
+    # that mix is C'^-1 rotation
     mix = solve_triangular(factor[:r, pivots].T, rotation, lower=True, trans="T")
     return Basis(kernel, centred[pivots], mix, np.maximum(spectrum, 0.0), np.asfortranarray(factor[:r].T @ rotation))
 
@@ -245,23 +247,23 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         fields = coding.values_at_levels(i, slopes) - (slopes @ means[columns])[:, None]  # (K, L_i)
         theta[:, layout.start[i] : layout.start[i + 1]] += fields[:, 1:] - fields[:, :1]
         constant += fields[:, 0]
-    for (i, j), start in zip(layout.pairs, layout.pair_start, strict=False):  # pair_start has one more entry, the end
+    for (i, j), first in zip(layout.pairs, layout.pair_start, strict=False):  # pair_start has one more entry, the end
         # P and Q: centred features of i and j at the points, (r, d_i) and (r, d_j)
-        # M: coefficients of products of centred features of i and j (K, d_i, d_j), then the table at pairs of levels
         P = basis.points[:, coding.columns[i]]
         Q = basis.points[:, coding.columns[j]]
         products = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
-        M = (alpha @ products).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
-        M = coding.values_at_levels(j, M) - (M @ means[coding.columns[j]])[:, :, None]  # (K, d_i, L_j)
-        M_at_means = np.einsum("a,kab->kb", means[coding.columns[i]], M)[:, None, :]
-        M = coding.values_at_levels(i, M.swapaxes(1, 2)).swapaxes(1, 2) - M_at_means  # (K, L_i, L_j)
+        # slopes of products of features (K, d_i, d_j), of i's features at levels of j (K, d_i, L_j), at pairs of levels
+        pair_slopes = (alpha @ products).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
+        half_table = coding.values_at_levels(j, pair_slopes) - (pair_slopes @ means[coding.columns[j]])[:, :, None]
+        at_means = np.einsum("a,kab->kb", means[coding.columns[i]], half_table)[:, None, :]
+        table = coding.values_at_levels(i, half_table.swapaxes(1, 2)).swapaxes(1, 2) - at_means  # (K, L_i, L_j)
         # to the reference gauge: row and column of the reference levels become fields, their corner a constant
-        corner = M[:, 0, 0]
-        theta[:, start : start + (M.shape[1] - 1) * (M.shape[2] - 1)] = (
-            M[:, 1:, 1:] - M[:, 1:, :1] - M[:, :1, 1:] + corner[:, None, None]
+        corner = table[:, 0, 0]
+        theta[:, first : first + (table.shape[1] - 1) * (table.shape[2] - 1)] = (
+            table[:, 1:, 1:] - table[:, 1:, :1] - table[:, :1, 1:] + corner[:, None, None]
         ).reshape(K, -1)
-        theta[:, layout.start[i] : layout.start[i + 1]] += M[:, 1:, 0] - corner[:, None]
-        theta[:, layout.start[j] : layout.start[j + 1]] += M[:, 0, 1:] - corner[:, None]
+        theta[:, layout.start[i] : layout.start[i + 1]] += table[:, 1:, 0] - corner[:, None]
+        theta[:, layout.start[j] : layout.start[j + 1]] += table[:, 0, 1:] - corner[:, None]
         constant += corner
     return theta, constant
 
@@ -305,8 +307,9 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm
     has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)  # functions that are not rounding errors
     mean = weights / weights.sum() @ basis.functions
-    # weights (r,) of the functions by which they are closest to the constant 1
-    constant = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
-    if 1.0 - mean @ constant < UNDETERMINED:  # the functions do combine to 1
-        is_determined &= np.abs(constant @ tables) <= np.sqrt(UNDETERMINED * spanned_norm * (constant @ constant))
+    # c (r,): the weights by which the functions come closest to the constant 1, in mean square
+    c = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
+    if 1.0 - mean @ c < UNDETERMINED:  # the functions do combine to 1
+        # determined if c is orthogonal to the column of tables: their squared cosine is at most UNDETERMINED
+        is_determined &= np.abs(c @ tables) <= np.sqrt(UNDETERMINED * spanned_norm * (c @ c))
     return is_determined

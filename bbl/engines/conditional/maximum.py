@@ -234,7 +234,7 @@ class _Table:
         likelihood = _Likelihood(self.Z, self.shares, support, free)
         start = self.start[1:] - self.start[0]
         # the same probabilities on the face, with coefficients of zero where they are not free: flat direction l has a
-        # one at the l-th coefficient that is not free, and zeros at the others
+        # one at the l-th of the d coefficients of independent columns that are not free, and zeros at the others
         start = start - flat @ start[self.columns & ~free]
         maximum = maximise(likelihood, start[free], TOLERANCE, ITMAX)
         likelihood.value(maximum.theta)  # so that `gradient` and `curvatures` are those at the maximum
@@ -287,10 +287,10 @@ class _Face:
 
     def is_certain(self, layout: Layout) -> bool:
         """Return whether the point proves that this likelihood has a finite maximum; see `existence.is_certain`."""
-        # a row has at most a one for the intercept and for each table of parameters (`scopes`) in its design: the root
-        # of twice their number bounds the norm of the difference of the statistics of two groups
-        n_terms = 2 * (1 + len(layout.scopes))
-        return is_certain(self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms)
+        # that holds if 2 R |gradient| is below the least eigenvalue of the information. R bounds the norm of the
+        # difference of two groups' statistics, which have a one each for the intercept and each table (`scopes`)
+        squared_R = 2 * (1 + len(layout.scopes))
+        return is_certain(self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms=squared_R)
 
     def flat_and_uninformed(self) -> np.ndarray:
         """Return the flat directions (k - 1, p, d), with one for each coefficient that has next to no information."""

@@ -25,6 +25,7 @@ def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np
     out = np.empty((C.shape[1], r, C.shape[1], r))
     for k in range(C.shape[1]):
         for j in range(k + 1):
+            # weights of the rows times the covariances of two contrasts of the class indicators
             block_weights = weights * (p @ (C[:, k] * C[:, j]) - contrast_means[:, k] * contrast_means[:, j])
             out[k, :, j] = (functions * block_weights[:, None]).T @ functions
             out[j, :, k] = out[k, :, j]

@@ -66,7 +66,7 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
             step = step_down(layout, scope, is_empty.reshape(shape))
             if step is not None:
                 support[:, g] &= ~is_empty[combination]
-                # the intercept is that constant: the score of the reference levels, combination 0, where step adds 0
+                # combination 0, of reference levels, has no parameters: the intercept is its score, -1 if it is empty
                 direction[g] += np.append(-float(is_empty[0]), step)
     return Separation(support, direction)
 

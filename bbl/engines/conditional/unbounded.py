@@ -36,7 +36,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     layout : Layout
     """
     counts = level_counts(sample.pooled, layout.n_levels)  # weights (L_i,) of the levels of each predictor
-    # masks (size,) of parameters, without the intercept
+    # masks (size,) of parameters; [1:] leaves the intercept out
     has_absent_level, aliased = holds_absent_level(layout, counts), maximum.aliased[1:]
     notes = absent_levels(counts, ABSENT)  # one for each level without rows
     if maximum.is_separated:

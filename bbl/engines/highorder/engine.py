@@ -195,7 +195,8 @@ class HighOrder(Engine):
         tasks = [(varying_sample, n_levels, i, self, task_rng) for i, task_rng in enumerate(rngs[:-1])]
         report_regression = None if progress is None else (lambda: progress(REGRESSIONS_SHARE / len(tasks)))
         regressions = run_tasks(_regress, tasks, workers, report_regression)
-        terms, votes = _merge_terms([regression.terms for regression in regressions], 2 if self.combine == "and" else 1)
+        min_votes = 2 if self.combine == "and" else 1
+        terms, votes = _merge_terms([regression.terms for regression in regressions], min_votes)
         varying_layout = Layout(n_levels, terms)
         site_weights = _site_weights(varying_layout, regressions)
         start = _largest_magnitude(site_weights)
@@ -310,11 +311,13 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     weights, intercept = chosen.weights, chosen.intercept
     if engine.lambda_ == "ebic":
         # a point of the path has a stage for each order; the last one has the chosen products of all orders
+        # ([-1:]: the last one, or none)
         candidates = {term for point in chosen.path for stage in point.stages[-1:] for term in stage.weights}
         selected = choose_stepwise(problem, order, candidates, engine.screen)
         start = {term: np.zeros((problem.size(term), K - 1)) for term in selected}
         weights, intercept = refit(problem, start, intercept)[:2]  # the first two fields of a `Refit`
-    # tables of links in the zero-sum gauge, then in the reference gauge; from links to log odds of the levels of i
+    # tables of links in the zero-sum gauge, then in the reference gauge; from links to log odds of the levels of i.
+    # A table has an axis for each predictor of its term, then the K - 1 links; that of () is the intercept's
     zero_sum_tables = {term: zero_sum_table(term, levels, w) for term, w in weights.items()}
     zero_sum_tables[()] = intercept[None] + zero_sum_tables.get((), 0.0)
     tables, level_contrasts = {}, contrasts(K).T
@@ -354,7 +357,7 @@ def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarr
         for term in terms.tolist():
             for axis, i in enumerate(term):
                 others = tuple(j for j in term if j != i)
-                if others in regressions[i].tables:  # whose axes are the others, then i
+                if others in regressions[i].tables:  # whose axes are the others, then i, as asked of `table`
                     layout.table(out[axis], *others, i)[...] = regressions[i].tables[others]
     return out
 

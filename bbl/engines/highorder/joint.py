@@ -158,7 +158,7 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
     """Return the minimum from `theta` (size,) by Newton's method, with conjugate gradients and step halving.
 
     `tolerance` is the norm of the gradient at which it ends. If no step lowers the objective any more, or after `itmax`
-    steps, a norm of up to 100 times the tolerance counts as converged.
+    steps, a norm of up to 100 times the tolerance counts as converged, and `n_iter` is `itmax` in both cases.
     """
     value, gradient = objective(theta)
     for step_number in range(itmax):
@@ -220,7 +220,8 @@ def fit_jointly(
     """Fit all parameters to complete rows by `method`, one of `REFITS`, starting from `theta` (layout.size,).
 
     `ridge` is the L2 penalty per observation of all terms; that of fields is at most 1e-6. `tolerance` is the norm of
-    the gradient at which "pseudo" and "exact" end; `rng` serves "pcd" and "cd". `progress` is not used.
+    the gradient at which "pseudo" and "exact" end; `rng` serves "pcd" and "cd". `progress` is not used: callers
+    report the fit as a whole.
     """
     with serial_blas():
         if method == "pseudo":
@@ -256,21 +257,23 @@ def _ascend(
         moments, pseudo = _mean_field_moments(layout, monomials, sample), PseudoObjective(layout, sample, ridge)
     else:
         moments, pseudo = _chain_moments(layout, monomials, sample, theta, method, rng), None
-    # the averaged or best parameters, the step and the objective of the best ones, the mean gradient
-    result, best_step, best_value, mean_gradient = theta, 0, math.inf, np.zeros(len(theta))
+    # of sampled moments: averages over the second half of the steps; of mean field: the point of the best evaluation
+    average, mean_gradient = theta, np.zeros(len(theta))
+    best, best_step, best_value = theta, 0, math.inf
     for step in range(STEPS):
         gradient = means - moments(theta) - ridges * theta
         theta = theta + RATE / (1.0 + step / DECAY_STEPS) * gradient / scale
         if pseudo is None and 2 * step >= STEPS:
-            share = 1.0 / (step - (STEPS - 1) // 2)  # of this step in the average so far
-            result = result + (theta - result) * share
+            share = 1.0 / (step - (STEPS - 1) // 2)  # of this step in the average so far: 1, 1/2, 1/3, ...
+            average = average + (theta - average) * share
             mean_gradient = mean_gradient + (gradient - mean_gradient) * share
         elif pseudo is not None and step % EVALUATE_EVERY == 0 and (value := pseudo(theta)[0]) < best_value:
-            best_value, result, best_step = value, theta, step
+            best_value, best, best_step = value, theta, step
     if pseudo is not None:
-        return Fitted(result, -best_value, float(np.linalg.norm(gradient)), STEPS, best_step + EVALUATE_EVERY < STEPS)
+        is_last = best_step + EVALUATE_EVERY >= STEPS  # of the evaluations
+        return Fitted(best, -best_value, float(np.linalg.norm(gradient)), STEPS, converged=not is_last)
     norm = float(np.abs(mean_gradient / np.sqrt(scale)).max(initial=0.0))
-    return Fitted(result, float("nan"), norm, STEPS, norm <= SETTLED)
+    return Fitted(average, float("nan"), norm, STEPS, converged=norm <= SETTLED)
 
 
 def _mean_field_moments(layout: Layout, monomials: Monomials, sample: Sample) -> Callable[[np.ndarray], np.ndarray]:
@@ -297,9 +300,10 @@ def _chain_moments(
     """Return a function from parameters to moments (size,), the means of monomials over Gibbs chains.
 
     Chains start at random, and go on from call to call; with `method` "cd" they restart from random rows at each call.
-    `theta` (size,) are parameters of the model, which the first call replaces.
+    `theta` (size,) gives the chains their shapes; its values are replaced before the first sweep.
     """
-    h, J, higher_terms = split(layout, theta)  # fields (D,), couplings (D, D), tables of terms of 3 and more, or None
+    # fields (D,), couplings (D, D), and a `Tables` of the terms of 3 and more (`values`: their parameters), or None
+    h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=higher_terms)
     share = sample.weights / sample.total
 

@@ -25,7 +25,8 @@ def main(argv: list[str] | None = None) -> int:
     def print_message(severity: str, text: object, argument: str | None = None, column: object = "") -> None:
         """Print a message on standard error, with options in place of Python's argument names.
 
-        `severity` is "error" or "warning"; `argument` and `column` are those at fault, if the error names them.
+        `severity` is "error" or "warning". `argument` and `column` name the argument and the data column at fault, from
+        which `replace_arguments` makes its advice; their defaults are for messages that have neither.
         """
         print(f"{severity}: {replace_arguments(str(text), options, files, argument, column)}", file=sys.stderr)
 

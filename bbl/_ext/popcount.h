@@ -7,7 +7,8 @@
 
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__linux__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* the attribute of a function that is compiled once for each of these instruction sets */
+/* the attribute of a function that is compiled once for each of these instruction sets; icelake-server has vectors of
+   population counts */
 #define POPCOUNT_CLONES __attribute__((target_clones("arch=icelake-server", "popcnt", "default")))
 #else
 #define POPCOUNT_CLONES

@@ -19,7 +19,7 @@ cdef int check_table(const Py_ssize_t[::1] start, const int32_t[::1] column, con
 def group_sums(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
                const double[::1] weight, const int32_t[::1] column_group, double[:, ::1] counts_out,
                double[:, ::1] sums_out):
-    """Write, for each row and column group, the sum of the weights and the sum of weight * value of the cells.
+    """Write, for each row i and each column group, the sum of weight and that of weight * value over the row's cells.
 
     Shapes: column_group (J,), counts_out (sums of weights) and sums_out (I, b).
     """
@@ -50,7 +50,7 @@ def residual_squares(const Py_ssize_t[::1] start, const int32_t[::1] column, con
     cdef double total = 0.0, row_total, residual
     with nogil:
         for i in range(rows):
-            row_total = 0.0
+            row_total = 0.0  # summed row by row, which loses fewer digits
             for k in range(start[i], start[i + 1]):
                 residual = value[k] - mean[row_group[i], column_group[column[k]]]
                 row_total += weight[k] * residual * residual
@@ -116,9 +116,9 @@ def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[:
     Shapes: counts and sums (I, b) as `group_sums` writes them, row_group (I,), size (a,) the number of rows in each
     group, block_counts and block_sums (a, b) the same sums by block, order (I,) the rows in the order of visits.
     row_group, size, block_counts and block_sums are updated in place after every move. The residual sum of squares is
-    a constant less the explained one, the sum over blocks of block_sums^2 / block_counts, of which only the source and
-    target groups' share changes. A move must lower the sum of
-    squares by more than `min_gain`, and never empties a group.
+    a constant less the explained one, the sum over blocks of block_sums^2 / block_counts, of which a move changes the
+    blocks of its source and target groups alone. A move must lower the sum of squares by more than `min_gain`, and
+    never empties a group.
     """
     cdef Py_ssize_t n_groups = block_counts.shape[0], n_column_groups = counts.shape[1], t, i, j
     cdef int32_t g, source, target

@@ -26,7 +26,8 @@ cdef extern from "random.h" nogil:
     int32_t random_below(uint64_t *s, int32_t n)
     int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k, int32_t *to)
 
-cdef int32_t CACHE = 32768  # number of cached block deviances; a power of two, so that a bit mask selects the row
+# number of cached block deviances, 1.5 MB with five levels; a power of two, so that a bit mask selects the row
+cdef int32_t CACHE = 32768
 cdef double MIN_GAIN = 1e-9  # relative decrease of the fitness that `refine` demands of a move
 
 # Ratings, model and scratch memory of one call
@@ -41,9 +42,10 @@ cdef struct model:
     int mle                # whether centres are those of largest likelihood
     double *counts         # (item groups * user groups, levels) weight of each rating in each block
     double *deviance       # (item groups * user groups) of each block of the individual that was evaluated last
-    int32_t *map           # (items + users) scratch: new number of each label
+    int32_t *map           # (items + users) scratch: new number of each label; in `cross`, overlaps
     int32_t *size          # (items + users) scratch: members of each group
-    double *cache          # (CACHE, levels + 1) row of a hash: counts of a block, then its deviance; counts 0 if unused
+    double *cache          # (CACHE, levels + 1) row of a hash: counts of a block, then its deviance; 0 if unused.
+                           # A block takes over the row of another one with the same hash
 
 
 cdef double block_deviance(model *m, const double *counts) noexcept nogil:
@@ -57,7 +59,7 @@ cdef double block_deviance(model *m, const double *counts) noexcept nogil:
         has_ratings = has_ratings or counts[r] > 0.0
         memcpy(&word, counts + r, sizeof(word))  # the bits of the count enter the hash
         hash = (hash ^ word) * <uint64_t> 0x9E3779B97F4A7C15  # 2^64 / golden ratio, which mixes the bits
-        hash ^= hash >> 29
+        hash ^= hash >> 29  # mixes high bits into the low ones, which select the row
     if not has_ratings:
         return 0.0
     cached = m.cache + <Py_ssize_t> (hash & <uint64_t> (CACHE - 1)) * (m.levels + 1)
@@ -74,6 +76,7 @@ cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
     """Return the fitness of an individual; its labels are renumbered in place, m.counts and m.deviance written."""
     cdef int32_t n_item_groups = partition_renumber(labels, m.items, m.map, labels)
     cdef int32_t n_user_groups = partition_renumber(labels + m.items, m.users, m.map, labels + m.items)
+    # c: an entry of counts, then a rating, then a block
     cdef Py_ssize_t c, blocks = <Py_ssize_t> n_item_groups * n_user_groups
     cdef double fitness = m.penalty * blocks
     cdef double *counts
@@ -92,7 +95,8 @@ cdef void cross(const int32_t *first_parent, const int32_t *second_parent, int32
                 uint64_t *s) noexcept nogil:
     """Write a child: the first parent, with a random group enlarged by the second parent's group that overlaps it most.
 
-    Shapes: labels first_parent, second_parent and child (n,), of items or of users; overlap (n,) is scratch.
+    Shapes: labels first_parent, second_parent and child (n,), of items or of users; overlap (n,) is scratch: for each
+    group of second_parent, how many of its members are in the enlarged group.
     """
     cdef int32_t i, n_groups = 0, enlarged_group, added_group = 0
     for i in range(n):
@@ -102,7 +106,7 @@ cdef void cross(const int32_t *first_parent, const int32_t *second_parent, int32
     for i in range(n):
         if first_parent[i] == enlarged_group:
             overlap[second_parent[i]] += 1
-    for i in range(n):
+    for i in range(n):  # i is a group of second_parent here, else an item or user
         if overlap[i] > overlap[added_group]:
             added_group = i
     for i in range(n):
@@ -189,7 +193,7 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
     i is an item if i < items, else user i - items. `labels` are those of the individual that was evaluated last. `cell`
     (2 n,) lists indices 0..n-1 of ratings: those of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only
     blocks of the old and new group that have ratings of i change: the change is the sum of their new deviances less
-    the old ones, plus penalty times the change of the number of blocks, n_other for each group of the side of i.
+    the old ones, plus penalty times the change of the number of blocks (n_other come or go with a group of i's side).
     Scratch memory: moved_counts (groups of the other side, levels), the weight of the ratings of i by group of the
     other side (users if i is an item); new_counts (levels,), for a block after the move.
     """
@@ -213,7 +217,8 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
         moved_counts[k * m.levels + m.rating[cell[c]]] += m.weight[cell[c]]
     for k in range(members):
         source_size += labels[k if is_item else m.items + k] == source
-    # -1: removal of i; n_groups: a new group, unless every member is in a group of its own
+    # -1: first the removal of i, whose change is part of that of every target; n_groups: a new group, unless every
+    # member is in a group of its own
     for target in range(-1, min(n_groups + 1, members)):
         if target == source:
             continue
@@ -315,6 +320,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
     the next generation unchanged.
     """
     cdef model m
+    # c: a member, one of two children of a pair, or a child in `children`
     cdef int32_t members = <int32_t> population.shape[0], n_labels = items + users, n_children, parent, mate, c
     cdef Py_ssize_t generation
     cdef int32_t *children = NULL

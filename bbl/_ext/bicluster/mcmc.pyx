@@ -94,8 +94,8 @@ cdef class Chain:
         self.log_w, self.log_v = np.array(log_w), np.zeros(items)
         self.log_e, self.new_log_e = np.zeros((2, self.raters + 1, self.top + 1))
         count = np.bincount(np.asarray(item), minlength=items)
-        # 2.4 sds of the log of a gamma variable of shape alpha + count, roughly; 1e-9 avoids a division by 0
-        self.step_w = 2.4 / np.sqrt(alpha + count + 1e-9)
+        # about 2.4 sds (the best random-walk step in one dimension) of ln of a gamma variable of shape alpha + count
+        self.step_w = 2.4 / np.sqrt(alpha + count + 1e-9)  # 1e-9 avoids a division by 0
 
     def set(self, const int32_t[::1] P, const int32_t[::1] Q, gamma=None, rank=None):
         """Set the partitions P and Q; gamma (KQ,) and rank (KQ, KP) are set too, or if None drawn from their prior."""
@@ -164,8 +164,8 @@ cdef class Chain:
     cdef bint propose(self, int32_t[::1] P, int32_t[:, ::1] rank, double log_prior_ratio) noexcept nogil:
         """Accept or reject P and rank, which concern all groups of raters; return whether they are accepted.
 
-        log_prior_ratio is the log ratio, new to old, of prior times proposal density. If accepted, loglik and log_e are
-        updated, and the caller has to update P and rank.
+        log_prior_ratio is ln [prior(new) q(old | new) / (prior(old) q(new | old))], q being the proposal density. If
+        accepted, loglik and log_e are updated, and the caller has to update P and rank.
         """
         cdef int32_t T
         cdef double log_ratio = log_prior_ratio
@@ -214,7 +214,7 @@ cdef class Chain:
                 for k in range(n_groups):
                     self.new_rank[T, k] += self.new_rank[T, k] >= group_rank
                 self.new_rank[T, n_groups] = group_rank
-            elif self.sizeP[from_group] == 1:
+            elif self.sizeP[from_group] == 1:  # i goes to another group: a lone item never opens a new one
                 group_rank = self.new_rank[T, from_group]
                 for k in range(n_groups):
                     self.new_rank[T, k] -= self.new_rank[T, k] > group_rank
@@ -267,7 +267,7 @@ cdef class Chain:
             self.sizeQ[from_group] = self.sizeQ[self.KQ]  # the last group takes the number of the empty one
             self.gamma[from_group], self.log_lambda[from_group] = self.gamma[self.KQ], self.log_lambda[self.KQ]
             self.rank[from_group, :] = self.rank[self.KQ, :]
-            self.log_e[from_group, :] = self.log_e[self.KQ, :]
+            self.log_e[from_group, :] = self.log_e[self.KQ, :]  # loglik follows below
             for k in range(<int32_t> self.raters):
                 if self.Q[k] == self.KQ:
                     self.Q[k] = from_group
@@ -319,7 +319,7 @@ cdef class Chain:
             self.move_item()
             if self.stopped():
                 return 1
-        for _each in range(self.raters):
+        for _each in range(self.raters):  # mostly cheap steps, without checks of the flag
             self.move_rater()
         if self.free_w:
             for k in range(self.items):

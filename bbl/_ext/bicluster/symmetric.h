@@ -20,7 +20,7 @@ static void symmetric_elementary(const double *log_v, ptrdiff_t n, ptrdiff_t top
             largest = log_v[i] > largest ? log_v[i] : largest;
         for (i = 0; i < n; i++)
             total += exp(log_v[i] - largest);
-        /* the ratio e_k / e_(k-1) of n equal numbers with the mean of v, near k = top / 2 */
+        /* e_k / e_(k-1) = v (n - k + 1) / k of n equal numbers v, the mean; at k = (top + 1) / 2 */
         log_scale = largest + log(total / (double)n) - log(((double)top + 1.0) / (2.0 * (double)n - (double)top + 1.0));
         for (k = 1; k <= top; k++)
             log_e_out[k] = 0.0;

@@ -74,7 +74,7 @@ static void conditional_sort(const conditional_model *c, const conditional_batch
 /* Define a function NAME_ that visits the pairs of columns d < *other of every row of a batch, with the statements
    PAIR_ for each pair and AFTER_ after the pairs of d. `other` points to the columns of the row that follow d. The
    statements use `sums`, copies in registers of the row's K `values`, and `cell`, the K numbers ARRAY_[d][*other] of
-   the model's (D, D, K) array ARRAY_. */
+   the model's (D, D, K) array ARRAY_. K_ is K, as in CONDITIONAL_EACH_GROUP. */
 #define CONDITIONAL_PAIRS(NAME_, ARRAY_, PAIR_, AFTER_)                                             \
     CPU_INLINE void NAME_(const conditional_model *c, const conditional_batch *batch, ptrdiff_t K_) \
     {                                                                                               \
@@ -101,7 +101,8 @@ static void conditional_sort(const conditional_model *c, const conditional_batch
     float new_cell[CONDITIONAL_MAX_UNROLLED];                   \
     CONDITIONAL_EACH_GROUP(K_) new_cell[g] = cell[g] + sums[g]; \
     CONDITIONAL_EACH_GROUP(K_) cell[g] = new_cell[g];
-/* lookup: add the couplings of each row to its values; collect: add its values to pair_sums */
+/* lookup: add the couplings of each row to its values, by way of `sums`, which AFTER_ writes back; collect: add its
+   values, by then residuals, which stay as they are, to pair_sums */
 CONDITIONAL_PAIRS(conditional_lookup_few, J, CONDITIONAL_EACH_GROUP(K_) sums[g] += cell[g];,
                   CONDITIONAL_EACH_GROUP(K_) values[g] = sums[g];)
 CONDITIONAL_PAIRS(conditional_collect_few, pair_sums, CONDITIONAL_ADD(K_), )
@@ -160,8 +161,8 @@ CPU_INLINE double conditional_residuals_of(const conditional_model *c, const con
         const ptrdiff_t row = row_index[k];
         const double weight = weights[row] * weight_factor;
         double *residual = batch->residual + k * K, largest = -INFINITY, total = 0.0, score_y;
-        float *values = batch->values + k * K;
-        CONDITIONAL_EACH_GROUP(K)
+        float *values = batch->values + k * K;  /* sums of couplings, below residuals */
+        CONDITIONAL_EACH_GROUP(K)  /* `residual` holds the scores at first */
             residual[g] = c->b[g] + c->shift[g] + values[g] + (fixed_scores ? fixed_scores[row * K + g] : 0.0);
         for (ptrdiff_t e = batch->row_start[k]; e < batch->row_start[k + 1]; e++)
             CONDITIONAL_EACH_GROUP(K) residual[g] += c->h[batch->columns[e] * K + g];
@@ -197,7 +198,7 @@ CPU_INLINE void conditional_transform_pair_sums(const conditional_model *c, ptrd
                                            double *restrict scratch)
 {
     const ptrdiff_t K = c->K, D = c->D, a0 = c->start[i], a1 = c->start[i + 1], b0 = c->start[j], b1 = c->start[j + 1];
-    const double *restrict m = c->means;
+    const double *restrict m = c->means; /* not c->m, the number of predictors */
     for (ptrdiff_t a = a0; a < a1; a++) {
         CONDITIONAL_EACH_GROUP(K) scratch[g] = 0.0;
         for (ptrdiff_t b = b0; b < b1; b++) {
@@ -224,7 +225,8 @@ CPU_INLINE void conditional_transform_pair_sums(const conditional_model *c, ptrd
 /* Step of the couplings J[a][b0 .. b1), in single precision as J is; clears their pair sums.
 
    h_a and shift are updated for the new couplings; what h_b is to be lowered by, J_ab m_a, is added to h_decrease.
-   is_binary says that both predictors have two levels: then pair sums are still to be centred, and P_i g P_j = 4 g. */
+   is_binary says that both predictors have two levels: then pair sums are still to be centred, and P_i g P_j = 4 g.
+   `centring` holds the factor of m_b in the centred sums, see conditional_transform_pair_sums; 0 if not is_binary. */
 CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, ptrdiff_t b0, ptrdiff_t b1, int is_binary,
                                      ptrdiff_t K_, double rate_, double momentum_, double ridge_)
 {
@@ -275,6 +277,7 @@ CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, pt
 CPU_INLINE void conditional_step_pairs(const conditional_model *c, ptrdiff_t K_, double rate, double momentum,
                                        double ridge, double *scratch)
 {
+    /* i[p] and j[p] are the predictors of pair p; one with a single column is binary */
     const ptrdiff_t *start = c->start, *i = c->first_predictor, *j = c->second_predictor;
     for (ptrdiff_t k = 0; k < c->D * K_; k++) {
         c->rounded_sums[k] = (float)c->level_sums[k];
@@ -324,7 +327,7 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
                 c->shift[g] -= c->u[index] * c->means[a];
             }
         }
-    switch (K) { /* with a constant K the compiler unrolls loops over groups */
+    switch (K) { /* with a constant K, here the commonest alone, the compiler unrolls loops over groups */
     case 2: conditional_step_pairs(c, 2, rate, momentum, ridge, scratch); break;
     case 3: conditional_step_pairs(c, 3, rate, momentum, ridge, scratch); break;
     case 10: conditional_step_pairs(c, 10, rate, momentum, ridge, scratch); break;
@@ -354,7 +357,8 @@ CONDITIONAL_WIDTH(plain, )
 CONDITIONAL_WIDTH(32_bytes, CPU_32_BYTES)
 #endif
 
-/* Do as conditional_residuals_of, by the widest vectors of this processor, and return the weighted log-loss. */
+/* Do as conditional_residuals_of, by vectors of 32 bytes (the widest compiled here) if this processor has them; return
+   the weighted log-loss. */
 static double conditional_residuals(const conditional_model *c, const conditional_batch *batch,
                                     const ptrdiff_t *row_index, const double *fixed_scores, const ptrdiff_t *y,
                                     const double *weights, double weight_factor)
@@ -366,7 +370,7 @@ static double conditional_residuals(const conditional_model *c, const conditiona
     return conditional_residuals_plain(c, batch, row_index, fixed_scores, y, weights, weight_factor);
 }
 
-/* Do as conditional_step_of, by the widest vectors of this processor. */
+/* Do as conditional_step_of, by vectors of 32 bytes if this processor has them. */
 static void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *scratch)
 {
 #ifdef CPU_X86

@@ -49,5 +49,6 @@ TARGET static double NAME(to_residuals)(ptrdiff_t n, ptrdiff_t K, const double *
     return sum;
 }
 
+/* included again, the two headers undefine their names, for the next width */
 #include "vector_math.h"
 #include "vector.h"

@@ -72,7 +72,8 @@ static gibbs_sweep gibbs_choose_sweep(int lanes, int by_levels)
    couplings of the levels r..r + R - 1 to all D levels are stored from table_out + D r on, as an array (D, R).
    If lanes are levels, each site has a table (D + m, A), A = L - 1 padded to a multiple of `lanes`; the tables follow
    each other. A row holds the couplings of one level of a site j to the levels 1..L - 1 of the site of the table. Each
-   level of each site has a row, also level 0, whose row stays 0: level b of site j has row start[j] + j + b. */
+   level of each site has a row, also level 0, whose row stays 0: level b of site j has row start[j] + j + b, after the
+   start[j] + j levels of the sites before. In the code a and b are levels less 1, as indices of J. */
 static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
                                  int by_levels, int lanes, float *table_out)
 {
@@ -133,7 +134,8 @@ static float *gibbs_allocate_floats(char **free_memory, size_t floats)
     return p;
 }
 
-/* Return the height of sum_before and sum_after: no block of sites has more non-reference levels. */
+/* Return the height of sum_before and sum_after: at least the number of non-reference levels of every block of sites,
+   of which one with more than GIBBS_BLOCK is a single site. */
 static ptrdiff_t gibbs_height(const gibbs_model *g)
 {
     ptrdiff_t i, height = GIBBS_BLOCK;
@@ -183,6 +185,7 @@ static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n_
 static void gibbs_set_bits(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
 {
     ptrdiff_t i, c;
+    /* this sweep's words: in row 0 of `bits`; below (level) in the row of level 1 of site i; rows have p->words each */
     uint64_t *words = p->bits + p->first_word + t * ((p->chains + 63) / 64);
     for (i = 0; i < g->m; i++) {
         const int32_t *codes = p->codes + i * g->width;
@@ -234,7 +237,7 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
                 s.x[(g->start[i] + code - 1) * width + c] = 1.0f;
         }
     for (t = 0; t < n_sweeps; t++) {
-        memset(p->energy, 0, 4 * (size_t)width);
+        memset(p->energy, 0, 4 * (size_t)width);  /* a sweep adds up the energy site by site */
         sweep(g, p, &s);
         gibbs_keep_best(g, p);
         if (p->bits)

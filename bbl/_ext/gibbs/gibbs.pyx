@@ -13,7 +13,7 @@ from libc.stddef cimport ptrdiff_t
 
 cdef extern from "gibbs.h" nogil:
     int GIBBS_PACK
-    ctypedef struct gibbs_terms:
+    ctypedef struct gibbs_terms:  # the terms of site i are site_term[site_first[i]:site_first[i + 1]]
         ptrdiff_t max_order
         const ptrdiff_t *site_first
         const int32_t *site_term
@@ -107,7 +107,8 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
     energy after every `thin` sweeps are written, from draw `first_draw` on; `sweeps_since_draw` sweeps have passed
     since the last draw. With `bits` (D, words), the bit of each of the first `chains` chains is set after each sweep in
     the rows of its levels; a sweep takes ``ceil(chains / 64)`` words of a row, the first one those from `first_word`
-    on. `terms`, of three predictors and more: a `bbl.model.higher.Higher`, and the couplings of its cells as float32.
+    on. `terms`, of three predictors and more: a `bbl.model.higher.Higher`, whose arrays are those of gibbs_terms in
+    gibbs_model.h (`first` is first_cell, `size` the number of cells), and the couplings of its cells as float32.
     """
     cdef gibbs_model g
     cdef gibbs_terms higher
@@ -143,7 +144,7 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
     g.n_levels, g.start, g.h, g.table = &n_levels[0], &start[0], &h[0], &table[0]
     g.beta, g.by_levels, g.terms = beta, by_levels, NULL
     if terms is not None and len(terms[0]):
-        structure, values = terms  # structure: which sites each term has, and where its table is, see gibbs_terms
+        structure, values = terms  # structure: which sites each term has, and where its table is
         site_first, site_term, members = structure.site_first, structure.site_term, structure.members
         stride, first_cell = structure.stride, structure.first
         if site_first.shape[0] != m + 1 or values.shape[0] != structure.size:

@@ -24,7 +24,7 @@ TARGET static inline vec NAME(expf)(vec x)
     x = -NAME(larger)(-x, vec_fill(-87.0f));
     t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power of two in the low bits */
     n = t - 12582912.0f;
-    r = x - n * 0.693359375f;
+    r = x - n * 0.693359375f; /* less n ln 2, ln 2 in two parts: this one has few bits, so that n times it is exact */
     r = r + n * 2.12194440e-4f;
     p = r * 1.9875691500e-4f + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -181,7 +181,8 @@ TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs
         }
         for (i = first_site; i < end_site; i++) {
             const ptrdiff_t start = g->start[i], end = g->start[i + 1];
-            /* group_start: first level of the group of level r */
+            /* group_start: first level of the group of level r, whose table (D, R) has column r - group_start for it. A
+               block of one site has no couplings within it */
             for (group_start = lo, r = start; r < end && end_site - first_site > 1; r++) {
                 while (group_start + gibbs_rows_at_once(hi - group_start) <= r)
                     group_start += gibbs_rows_at_once(hi - group_start);
@@ -259,4 +260,4 @@ TARGET static void NAME(sweep_levels)(const gibbs_model *g, gibbs_pack *p, gibbs
 }
 
 #undef PAIR
-#include "vector.h"
+#include "vector.h" /* undefine the names of this width */

@@ -54,8 +54,8 @@ typedef struct {
 } gibbs_scratch;
 
 /* Add the couplings of site i in terms of three and more sites to sum_before or sum_after (A, width), A = L_i - 1: to
-   sum_before if i is the last member, else to sum_after. All other members are new when the last one is drawn, so that
-   the energy of the sweep counts every term once. */
+   sum_before if i is the last member, else to sum_after. The energy of a sweep adds up sum_before alone, and so counts
+   every term once, with all members new, as they are when the last one is drawn. */
 static void gibbs_add_terms(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t i, float *sum_before, float *sum_after)
 {
     const gibbs_terms *t = g->terms;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* Body of energy_row for a constant number K_ of models, so that the compiler unrolls the loops over models g and keeps
-   the sums in registers; ARRAY_K, the length of the array of sums, is always the same number as K_ */
+   the sums in registers. ARRAY_K, the length of the array of sums, is a second name of K_, without other meaning */
 #define ENERGY_ROW(K_, ARRAY_K)                                                         \
     do {                                                                                \
         double energy[ARRAY_K];                                                         \

@@ -43,6 +43,7 @@ def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1
         for k in range(n):
             for i in range(m):
                 if start[i] < start[i + 1]:  # else one level, which has no column
+                    # at level 0 this writes a 0 to the first column
                     out[k, column_of(start[i], codes[k, i])] = <real_t> is_positive(codes[k, i])
 
 

@@ -157,8 +157,9 @@ def add_forest_sums(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, c
     parents (belief propagation). A family without a missing variable adds nothing here: `add_from_cells` has added the
     log of its probability. order (m,) lists the features i, every child before its parent p = parent[i], -1 at a root;
     x and z are levels of i and of p. table (cells, K) holds probabilities: the cell of feature i is ``start[i] +
-    stride[i] * its code + parent_stride[i] * code of p + first_cell[k]``. Where rows have different contexts, each with
-    its own tables of all families, first_cell (n,) is the start of those for row k; else it is 0. The first half of
+    stride[i] * its code + parent_stride[i] * code of p + first_cell[k]``, with arrays (m,) by feature. A context is a
+    level of one more variable; if each has its own tables of all families, first_cell (n,) is the start of those for
+    row k, else it is 0. The first half of
     scratch holds, at message_start[i], the product of the messages (n_levels[i], K) of the children of i; the second
     half holds the message that is being sent. has_message (m,) is scratch: whether i has received one in this row.
     """
@@ -219,8 +220,8 @@ def add_correct(const double[:, ::1] unchanged, const double[:, ::1] changed, co
     """Add to out (folds,) the weight of the rows of each fold whose class y is predicted from their class scores.
 
     The scores are ``unchanged + changed``, (n, K) each: the sums of the terms that a change of the network keeps, and
-    of those that it brings in; y, weights and fold are (n,). The first class with the largest
-    score is predicted; scores within `tie` of the largest, absolutely or relative to its size, count as equal to it.
+    of those that it brings in; y, weights and fold are (n,). The first class with the largest score is predicted;
+    scores within `tie` of the largest, absolutely or relative to its size, count as equal to it.
     """
     cdef Py_ssize_t n = unchanged.shape[0], K = unchanged.shape[1], k, c, predicted
     cdef double threshold  # first the largest score, then the least that counts as equal to it

@@ -204,7 +204,8 @@ static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, d
    coefficients with it.
 
    Where rows say little about coefficients, their scales hardly move while coefficients are fixed, but move with them.
-   The ratio coefficient / scale does not change, nor u - v of the groups of a family, so that their priors cancel. */
+   The ratios coefficient / scale do not change, so that the normal densities change by scale^-size, which the Jacobian
+   of the move cancels; nor do u - v of the groups of a family. So log_ratio has the prior of the one scale alone. */
 static void exchange_rescale(exchange_chain *c, ptrdiff_t g, int family)
 {
     const posterior_target *t = c->t;

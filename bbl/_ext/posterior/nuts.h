@@ -160,7 +160,8 @@ static double nuts_transition(nuts_sampler *s, nuts_state *state)
         if (log(random_uniform(s->stream)) < log_weight_added - log_weight) nuts_copy_state(state, &drawn, n);
         log_weight = nuts_log_add(log_weight, log_weight_added);
         nuts_copy_state(&ends[forward], &s->current, n); /* current and s->p are at the new end */
-        /* no U-turn between the old trajectory and the first added momentum, nor the reverse */
+        /* no U-turn between the old trajectory and the first added momentum, nor the reverse: momenta[forward] is still
+           that of the old end, next to the extension */
         const double *p_far_end = momenta[!forward];
         const int is_open = nuts_is_open_with(p_far_end, p_added_begin, rho, p_added_begin, n)
                           && nuts_is_open_with(momenta[forward], p_added_end, rho_added, momenta[forward], n);

@@ -100,7 +100,7 @@ cdef extern from "exchange.h" nogil:
     double exchange_step(exchange_chain *c)
     void exchange_scales(exchange_chain *c)
 
-cdef double EXCHANGE_ACCEPTANCE = 0.25  # mean acceptance to which proposals of the exchange algorithm are tuned
+cdef double EXCHANGE_ACCEPTANCE = 0.25  # mean acceptance of tuned proposals: about the best of random walks
 cdef double CHECK_INTERVAL = 3e7  # operations between two checks for signals
 
 
@@ -139,7 +139,8 @@ cdef class Target:
     ----------
     n_levels : int32, shape (m,)
     start, pairs, pair_start : intp, shapes (m + 1,), (n_pairs, 2) and (n_pairs + 1,)
-        Positions of the coefficients, as in `bbl.model.layout.Layout`.
+        First coefficient of each predictor, and of the pairs; predictors i < j of each pair; first coefficient of each
+        pair, and d.
     V : shape (sum L_i^2,)
         The matrix [1 | C_i] of each predictor in C order: a row for each level, a one and the level's contrasts.
     group : int32, shape (d,)
@@ -149,7 +150,7 @@ cdef class Target:
     n : float
         Number of observations.
     sums : shape (d,)
-        Sums of the contrasts and their products over the observations.
+        Sum over the observations of each coefficient's contrast, or of the product of two for those of a pair.
     tau : float
         Standard deviation of the normal prior, or slab of the horseshoe.
     horseshoe : bool
@@ -160,7 +161,7 @@ cdef class Target:
         Distinct rows; with them the density uses the pseudo-likelihood, else the likelihood.
     centre, adjust, tilt : (d,), (d, d) and (d,), optional
         The log pseudo-likelihood is replaced by its value at ``centre + adjust (phi - centre)`` plus
-        ``tilt' (phi - centre)``.
+        ``tilt' (phi - centre)``, which gives it the curvature of a likelihood; see posterior_target.h.
     """
 
     cdef posterior_target t  # all zero to begin with
@@ -363,7 +364,9 @@ cdef class Target:
                     c.scale = exp(tuner[0])
                     accepted = exchange_step(&c)
                     sum_accepted += accepted
-                    if tune:  # Robbins-Monro steps, which become smaller: the scale rises if too many are accepted
+                    # Robbins-Monro steps: the scale rises if too many are accepted. They begin large (3) and become
+                    # smaller, with an exponent in (1/2, 1] as convergence asks
+                    if tune:
                         tuner[1] += 1.0
                         tuner[0] += 3.0 * (accepted - EXCHANGE_ACCEPTANCE) * pow(tuner[1], -0.6)
                     work += cost
@@ -386,7 +389,7 @@ def coefficient_cells(levels, start, pairs, d):
     """Return the flat index (d,) of each coefficient in a tensor of shape `levels`, see simplex.h.
 
     A coefficient has index 0 along the axes of predictors that it does not concern. levels (m,) and pairs (n_pairs, 2)
-    are those of the layout; its `start` and the number d of coefficients are passed, but not used.
+    are those of the layout. `start` and the number d of coefficients are not used: the order of the cells gives both.
     """
     stride = np.concatenate([np.cumprod(levels[::-1])[::-1][1:], [1]]).astype(np.intp)
     cells = [np.empty(0, dtype=np.intp)] + [np.arange(1, L) * step for L, step in zip(levels, stride, strict=True)]

@@ -25,12 +25,13 @@ typedef struct {
     const int32_t *group;   /* (d) group of each coefficient */
     const int32_t *family;  /* (n_groups) 0 for fields, 1 for couplings */
     double n;               /* number of observations */
-    const double *sums;     /* (d) sums of the contrasts, and their products, over the observations */
+    const double *sums;     /* (d) of each contrast, or product of two of a pair, over the observations */
     ptrdiff_t rows;         /* distinct rows of the pseudo-likelihood; 0 for the likelihood by enumeration */
     const int32_t *codes;   /* (rows, m) */
     const double *weights;  /* (rows) */
     /* adjustment of the pseudo-likelihood, or NULL: its value at centre + adjust (phi - centre), plus tilt' (phi -
-       centre), which restores the slope at the centre */
+       centre). `adjust` is such that the curvature at the centre becomes Godambe's information (Ribatet, Cooley &
+       Davison 2012), as a likelihood would have it; the tilt restores the slope there */
     const double *centre, *adjust, *tilt; /* (d), (d, d), (d) */
     /* working arrays: */
     double *tensor, *scratch;              /* (s.n_states) each */
@@ -78,7 +79,8 @@ static double posterior_likelihood(posterior_target *t, const double *phi, doubl
 }
 
 /* Return the log pseudo-likelihood at coefficients phi (d), the sum over rows r and predictors i of weights[r] times
-   ln P(x_i | the other predictors of the row), and write its gradient (d). t->J is 0 within a predictor. */
+   ln P(x_i | the other predictors of the row), and write its gradient (d). t->J is 0 within a predictor; entries of
+   t->J_gradient within one are written, but never read. */
 static double posterior_pseudo(posterior_target *t, const double *phi, double *gradient_out)
 {
     const simplex_model *s = &t->s;

@@ -10,8 +10,9 @@
 
 /* Coefficients phi (d): those of the contrasts of each predictor, L - 1 each, then those of the pairs (i, j) of
    predictors, (L_i - 1, L_j - 1) each in C order. V_i (L_i, L_i) = [1 | C_i] has a row for each level: a one, then the
-   level's contrasts. A tensor is an array over all states, shape (L_1, ..., L_m) in C order. Energies of all states are
-   the tensor of coefficients, with 0 where there are none, multiplied by V_i along every axis i. */
+   level's contrasts: the rows of C_i (L_i, L_i - 1) are the corners of a regular simplex around 0. A tensor is an array
+   over all states, shape (L_1, ..., L_m) in C order. Energies of all states are the tensor of coefficients, with 0
+   where there are none, multiplied by V_i along every axis i. */
 typedef struct {
     ptrdiff_t m, d, n_pairs;        /* predictors, coefficients, pairs of predictors that interact */
     ptrdiff_t n_levels;             /* number of levels of all predictors together */
@@ -52,6 +53,7 @@ static void simplex_transform(const simplex_model *s, double *tensor, double *sc
             const double *factor = scratch + block * L * inner;
             for (ptrdiff_t a = 0; a < L; a++) {
                 double V_ak = transposed ? V[a] : V[a * L];
+                /* k = 0 overwrites the product, the others add to it */
                 for (ptrdiff_t x = 0; x < inner; x++) product[a * inner + x] = V_ak * factor[x];
                 for (ptrdiff_t k = 1; k < L; k++) {
                     V_ak = transposed ? V[k * L + a] : V[a * L + k];
@@ -80,8 +82,8 @@ static double simplex_probabilities(const simplex_model *s, const double *phi, d
     return largest + log(total);
 }
 
-/* Write the sums of the contrasts, and their products, over states weighted by `tensor` to sums_out (d); tensor and
-   scratch are overwritten. */
+/* Write, for each coefficient, the sum of its contrast (or, of a pair, of the product of its two contrasts) over states
+   weighted by `tensor` to sums_out (d); tensor and scratch are overwritten. */
 static void simplex_sums(const simplex_model *s, double *tensor, double *scratch, double *sums_out)
 {
     simplex_transform(s, tensor, scratch, 1);
@@ -151,8 +153,8 @@ static void simplex_tables_transposed(const simplex_model *s, const double *h_gr
     }
 }
 
-/* Write the sums of the contrasts, and their products, over n rows, codes (n, m), to sums_out (d); level_counts
-   (n_levels) and pair_counts (n_levels, n_levels) are scratch for the counts of rows. */
+/* Write the sums of simplex_sums over n rows, codes (n, m), to sums_out (d); level_counts (n_levels) and pair_counts
+   (n_levels, n_levels) are scratch for the counts of rows. */
 static void simplex_row_sums(const simplex_model *s, const int32_t *codes, ptrdiff_t n, double *level_counts,
                              double *pair_counts, double *sums_out)
 {

@@ -1,5 +1,6 @@
-/* Sums of influence.pyx over the columns of a sparse design that are 1 in a row. This file chooses the widest vectors
-   that the processor runs; the loops are in influence_lanes.h, which is included once for each width.
+/* Sums of influence.pyx over the columns of a sparse design that are 1 in a row. This file chooses vectors of 32
+   bytes, the widest compiled here, if the processor runs them; the loops are in influence_lanes.h, which is included
+   once for each width.
 
    A *site* is the predictor whose conditional distribution given the others is fitted, by q logits of its non-reference
    levels. The *influence* of a row of data is its effect on the estimates of the site's p parameters. */

@@ -66,9 +66,9 @@ def add_influences(const double[:, ::1] design, const Py_ssize_t[::1] columns, c
     """Add the influence of n rows of data on the q c parameters of one site to `out` (any number of rows, n).
 
     With the `residuals` (n, q) of its levels, the `weights` (n,) of the rows, and the `inverse` (q c, q c) of its
-    Hessian, the influence of a row is ``weight * (inverse (residual x design) - offset)``, where `offset` (q c,) is the
-    same for all rows and ``residual x design`` is a Kronecker product, column by column within each level. Element j,
-    times ``factors[j]``, is added to row ``out_rows[j]`` of `out`.
+    Hessian, the influence of a row is ``weight * (inverse (residual x design) - offset)``. `offset` (q c,), the inverse
+    times the gradient of the penalty, is the same for all rows; ``residual x design`` is a Kronecker product, column by
+    column within each level. Element j, times ``factors[j]``, is added to row ``out_rows[j]`` of `out`.
     """
     cdef Py_ssize_t n = design.shape[0], c = columns.shape[0], q = residuals.shape[1], p = inverse.shape[0]
     cdef Py_ssize_t block, first_row, n_rows, k

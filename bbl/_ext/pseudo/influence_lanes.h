@@ -4,8 +4,9 @@
    width. The design has c columns, a site q logits and p = q c parameters: a c + t is that of logit a and column t. */
 #include "vector.h"
 
-/* Add the curvatures (size,) of a row of data to `sums` (c (c + 1) / 2, size) at all pairs t >= u of its `active`
-   (n_active,) columns, those that are 1, in rising order; pair (t, u) is row t (t + 1) / 2 + u of `sums`. */
+/* Add the curvatures (size,) of a row of data to `sums` (c (c + 1) / 2, size) at all pairs of its `active`
+   (n_active,) columns, those that are 1, in rising order; columns c >= d are row c (c + 1) / 2 + d of `sums`. In the
+   code t and u are positions in `active`. */
 TARGET static void NAME(add_to_pairs)(const ptrdiff_t *active, ptrdiff_t n_active, const double *curvature,
                                       ptrdiff_t size, double *sums)
 {

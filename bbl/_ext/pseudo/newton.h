@@ -212,7 +212,8 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         int accepted = 0;
         for (ptrdiff_t i = 0; i < p; i++)
             trace += H[i * p + i];
-        /* 1e-300: so that the ridge is positive, and tenfold larger each time, even for H = 0 */
+        /* 1e-300: so that the ridge is positive, and tenfold larger each time, even for H = 0. An H that is
+           not finite has no factor, and d is of no use: nor is f finite, so that no trial point is accepted */
         while (!newton_cholesky(H, ridge, g, U, d, p) && isfinite(ridge) && isfinite(trace))
             ridge = ridge == 0.0 ? NEWTON_RIDGE * trace / (double)p + 1e-300 : 10.0 * ridge;
         for (ptrdiff_t i = 0; i < p; i++)

@@ -222,7 +222,9 @@ def wide_metric(covariance, lambda_, penalty_ridge, D_s, start, levels, D_padded
     lowest = max(0.0, 1.0 / largest_eigenvalue(M) - ridge)
     # the ridge that lambda_ amounts to at the median variance of a column given all others, which is 1 / diagonal of M
     conditional_ridge = lambda_ * np.median(M.diagonal())
-    if conditional_ridge > 2.0 * max(ridge, 0.1 * lowest):  # M was inverted with too small a ridge for most
+    # where M was inverted with too small a ridge for most columns, a second time: if the ridge at least doubles, and is
+    # not small beside the least eigenvalue, to which it is added
+    if conditional_ridge > 2.0 * max(ridge, 0.1 * lowest):
         ridge, M = conditional_ridge, ridged_inverse(covariance(), conditional_ridge)
     site_correction = np.empty((D_s, D), dtype=np.float32)
     for size in np.unique(levels):

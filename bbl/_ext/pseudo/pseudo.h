@@ -63,7 +63,8 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
         code_entries = fmax(code_entries, (double)(composites->n_blocks * (composites->block_rows / PSEUDO_SUBSET_ROWS)
                                                    * p->metric.D_padded));
     D = (double)p->D;
-    /* 2048: a margin; of each site 8 numbers and its rotation; below 4 arrays (D,) and sorted_start */
+    /* 2048: a margin; of each site its rotation and 8 numbers, for the 7 arrays (m,) of pseudo_prepare; below 4
+       arrays (D,), for mean, sigma and independent_field, and sorted_start */
     for (i = 0, n_small = 2048.0; i < p->n_sites; i++)
         n_small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
     n_small += 4.0 * D + (double)(composites->n_blocks * composites->n_composites);
@@ -72,8 +73,8 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + composites->n_composites) + code_entries);
     *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + n_small + 2.0 * (double)p->m);
     *task_out = (double)p->number_bytes * (double)pseudo_task_numbers(p, A);
-    /* a block in double precision too, twice as large, but its S and Y (2 numbers of 8 bytes, 4 number_bytes) are never
-       touched; and anchor_prob */
+    /* 3: a block in double precision too, twice as large, but its S and Y (2 numbers of 8 bytes, 4 number_bytes) are
+       never touched; and anchor_prob */
     if (p->mixed) {
         *task_out *= 3.0;
         *task_out -= 4.0 * (double)p->number_bytes * (double)(pseudo_max_pairs(p, A) * A * (1 + p->D) * p->lanes);

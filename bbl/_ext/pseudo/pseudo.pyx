@@ -25,8 +25,7 @@ cdef extern from "Python.h":
     int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
 
 cdef enum:
-    # columns per predictor, on average, up to which pairs are counted by bits (`benchmarks.run --suite fit`: W1, W3)
-    FEW_LEVELS = 8
+    FEW_LEVELS = 8  # mean columns per predictor up to which pairs are counted by bits (`benchmarks.run`: W1, W3)
 
 CONVERGED, ITMAX, STUCK = SOLVER_CONVERGED, SOLVER_ITMAX, SOLVER_STUCK
 
@@ -105,9 +104,8 @@ cdef class PseudoProblem:
     width : {"avx512", "avx2", "sse2", "plain"}, optional
         Vector instructions; by default the best of this processor. Results differ by rounding.
     precision : {"double", "mixed", "single"}, default "double"
-        In single precision vectors hold twice the sites; gradient norms end near 1e-5. In mixed precision steps are
-        taken in single, and deciding gradients computed in double precision, so norms end as in double precision. Wide
-        problems in double precision are solved in mixed precision.
+        In single precision vectors hold twice the sites; gradient norms end near 1e-5. In mixed precision steps are in
+        single and deciding gradients in double precision, as are final norms; wide problems in "double" are solved so.
     prior_count : float, default 0.0
         Pseudocount c: the target of a row is 1 - c/(W + c) for the observed level, and all levels share the rest.
     counted : bool, default True
@@ -180,6 +178,7 @@ cdef class PseudoProblem:
         set_precision(&self.p, precision, has_covariance)
         self.p.metric.leading = counted and n_sites == m and leading_pays(levels, self.p.D, density)
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.number_bytes)
+        # n_counted predictors have moments: the covariance needs those of all, the gradient those of the sites
         self.p.n_sites, self.p.n_counted = n_sites, m if has_covariance else n_sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], max_states, table_bytes)
@@ -206,7 +205,7 @@ cdef class PseudoProblem:
     cdef tuple second_and_mean(self):
         """Return views of the second moments (D, D) of all columns, which must be counted, and of their means (D,)."""
         return (np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second),
-                np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1)))
+                np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1)))  # mean[1 + c] is that of column c
 
     cdef covariance(self):
         """Return the covariance of the predictors' columns, shape (D, D)."""
@@ -219,7 +218,8 @@ cdef class PseudoProblem:
         start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.owners[0])
         with self.lock:  # the first thread computes, the others wait
             if self.wide_metric_for[0] != lambda_:  # it is made from the penalty, which has changed
-                ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)  # sigma: eigenvalues, by site
+                # sigma: at the columns of each site, the eigenvalues of the covariance of these columns
+                ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)
                 self.wide_metric_for = (lambda_, *wide_metric(self.covariance, lambda_, ridge, self.D_s, start,
                                                               levels[:self.p.n_sites], self.p.metric.D_padded))
             return self.wide_metric_for
@@ -345,7 +345,7 @@ cdef class PseudoProblem:
             lane[i].status = SOLVER_RUNNING  # and stays so at the sites of other tasks
         try:
             with nogil:
-                code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)  # raises the KeyboardInterrupt of check_signals
+                code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)  # raises at -1 (interrupted): see pseudo.pxd
             if code:
                 raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
             for i in range(m):

@@ -84,13 +84,13 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
     const ptrdiff_t A = t->A, logit_stride = (1 + p->D) * LANES;
     const REAL *has_level = t->has_level, unscale = (REAL)(1.0 / p->rows.scale);
     REAL *mean_b = w->scratch,                  /* (A, V) means over b of J_ij(a, b), for one predictor j at a time */
-        *field = w->sums + (2 + A) * LANES;     /* (A, V) h~ before its mean is subtracted; behind the sums in use */
+        *field = w->sums + (2 + A) * LANES;     /* (A, V) h + sum_j mean_b, h~ plus its mean; behind the sums in use */
     vec n_levels = vec_fill(1.0), penalty = vec_fill(0.0), mean_field = vec_fill(0.0);  /* levels of each lane's site */
     for (ptrdiff_t a = 0; a < A; a++) {
         n_levels += vec_load(has_level + a * LANES);
         vec_store(field + a * LANES, vec_load(w->h + a * LANES));
     }
-    for (ptrdiff_t j = 0; j < p->m; j++) {  /* entry c of x is column c - 1; own J are 0 */
+    for (ptrdiff_t j = 0; j < p->m; j++) {  /* entry c of x is column c - 1; j may be the site, whose own J are 0 */
         const REAL inverse_L = 1 / (REAL)p->n_levels[j];
         for (ptrdiff_t a = 0; a < A; a++) {
             vec sum = vec_fill(0.0);
@@ -140,7 +140,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
                                   const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, evaluation *out)
 {
     const ptrdiff_t P = 1 + p->D, logit_stride = P * LANES;
-    vec subtracted = vec_fill(0.0),  /* <(h, J), moment> less column and zero-sum penalties; subtracted from f */
+    vec subtracted = vec_fill(0.0),  /* from f: <(h, J), moment>, less column and zero-sum penalties, so added to f */
         ridge = vec_fill(0.0), ridge_h = vec_fill(0.0);  /* |J|^2, |h|^2 */
     vec norm = vec_fill(0.0), slope = vec_fill(0.0), kappa;
     int shift;

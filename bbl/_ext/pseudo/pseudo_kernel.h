@@ -43,5 +43,6 @@
 #undef SUMS
 #undef ANCHOR
 #undef EXACT
+/* included again, these two undefine their names, for the next kernel */
 #include "vector_math.h"
 #include "vector.h"

@@ -268,10 +268,12 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
 {
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t table_stride = LANES << PSEUDO_SUBSET_ROWS;
-    /* tables that the first-level cache holds: an anchor has larger numbers than the kernel that the codes are for */
+    /* tables that the first-level cache holds; 4 for an anchor, whose numbers are larger than what tables_at_once,
+       a multiple of 4, is for */
     const ptrdiff_t tables_in_cache = sizeof *tables > p->number_bytes ? 4 : composites->tables_at_once;
-    /* codes are stored for `width` tables from table `first` of the row block on; a group of these, as many as the
-       cache holds, begins at number `group`. Table k, from `first` on; row u of its rows; subset s of rows before u */
+    /* codes are stored for `width` tables at a time, from table `first` of the row block on. Of these a group, as many
+       as the cache holds, from number `group` on, is built and used at once. Table k, from `first` on; row u of its
+       rows; subset s of the rows before u */
     ptrdiff_t b, k, u, s, first, width, group;
     for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES) {
         const ptrdiff_t rows = pseudo_block_size(p, b);

@@ -186,7 +186,9 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
         const vec alpha = largest[b] * ((ridge + lowest) * (ridge + highest)) / scale, beta = (c - ridge) / scale;
         for (ptrdiff_t a = 0; a < t->A; a++) {
             const float *correction = blocks[b]->w.site_correction + a * p->D * LANES;
-            float site_product[LANES];  /* (M q) at column a of each lane's site */
+            /* (M q) at column a of each lane's site, which the corrections of smaller a have left as it was: row a of
+               site_correction is 1 at column a and 0 at the site's others, since inv(M_BB) M_BB = I */
+            float site_product[LANES];
             for (int v = 0; v < LANES; v++)
                 site_product[v] = t->site[v] < 0 || a > p->n_levels[t->site[v]] - 2  /* no such column */
                     ? 0 : right[b][(p->first_column[t->site[v]] + a) * LANES + v];

@@ -38,7 +38,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     const ptrdiff_t P = 1 + p->D, size = block->t.A * P * LANES;
     const lane_memory *w = &block->w;
     search_state *s = &block->s;
-    EXACT(evaluation) exact;
+    EXACT(evaluation) exact;  /* results of the lanes; block->exact has the arrays */
     int v, is_worse[LANES], any_worse = 0;  /* whether the objective of each lane, of any, has risen */
     /* x_trial keeps the last anchor */
     memcpy(block->exact.x_trial, block->exact.x, (size_t)size * sizeof *block->exact.x);
@@ -309,7 +309,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
             stopped = 1;
     }
     for (b = 0; b < n_blocks; b++) {
-        for (v = 0; v < LANES; v++)
+        for (v = 0; v < LANES; v++)  /* lanes that wait for an anchor keep the status of their last step */
             if (blocks[b].lane[v].status == SOLVER_RUNNING)
                 blocks[b].lane[v].status = SOLVER_STOPPED;
         NAME(write_lanes)(p, &blocks[b], theta, lane_out);

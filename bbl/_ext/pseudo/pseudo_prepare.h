@@ -86,7 +86,8 @@ static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrd
     ptrdiff_t *first_predictor = composites->first_predictor, *first_state = composites->first_state, i, c,
               n_states = 1;
     const ptrdiff_t chunk_states = table_bytes / (ptrdiff_t)(p->number_bytes * (size_t)p->lanes);
-    /* subset tables, see pseudo_encode_subsets, that table_bytes hold: a multiple of four, and at least four */
+    /* subset tables, see pseudo_encode_subsets, that table_bytes hold: a multiple of four, and at least four. One has
+       2^PSEUDO_SUBSET_ROWS entries, each as large as that of a joint state */
     const ptrdiff_t n_tables = (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4;
     composites->tables_at_once = n_tables > 4 ? n_tables : 4;
     for (i = 0; i < p->m; i++) {
@@ -291,7 +292,7 @@ static void pseudo_set_sizes(pseudo_problem *p, ptrdiff_t n)
     composites->n_padded = (n + 7) / 8 * 8;
     composites->block_rows =
         pseudo_min(PSEUDO_BLOCK_BYTES / (ptrdiff_t)p->number_bytes / p->lanes, composites->n_padded);
-    if (p->metric.wide)  /* whole subset tables, four at a time */
+    if (p->metric.wide)  /* whole subset tables, four at a time; a wide problem has over 100 rows (kronecker_pays) */
         composites->block_rows -= composites->block_rows % (4 * PSEUDO_SUBSET_ROWS);
     composites->block_rows = composites->block_rows > 0 ? composites->block_rows : 1;  /* a divisor even without rows */
     composites->n_blocks = (n + composites->block_rows - 1) / composites->block_rows;

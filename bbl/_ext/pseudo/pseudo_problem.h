@@ -221,7 +221,8 @@ static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
     }
     if (p->metric.wide && chunk_states < (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS)
         chunk_states = (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS;
-    /* 6: x, g, d, x_trial, g_trial, moment; 8: bounds h, sums, sigma, scratch, has_level, trace */
+    /* 6: x, g, d, x_trial, g_trial, moment; 8 A + 8 bounds h, sigma, scratch, has_level (A each), sums (3 A + 6) and
+       trace (1), times V */
     return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_max_pairs(p, A)) + P * V  /* these, S and Y; mask */
         + (size_t)(A * pseudo_plane_blocks(p, A) * (composites->block_rows + 1)) * V + n_states * V  /* state_table */
         + PSEUDO_LOGITS_AT_ONCE * chunk_states * V  /* chunk_tables */

@@ -309,7 +309,8 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
     } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == RESTART_AFTER) {
         for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)  /* in this lane alone, so the pairs stay in the ring */
             s->history.rho[k][v] = 0.0;
-        /* beyond RESTART_AFTER, so that refused points cause no second restart here */
+        /* beyond RESTART_AFTER, so that refused points cause no second restart here; a direction that does not descend
+           counts as one refused point, so that MAX_REFUSED ends repeated ones */
         s->n_refused[v] = s->n_refused[v] < RESTART_AFTER ? RESTART_AFTER + 1 : s->n_refused[v] + 1;
         s->step[v] = 1.0;
         s->wants_direction[v] = (WORD)~(WORD)0;
@@ -377,6 +378,7 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
         } else
             s->n_stepping++;
     }
-    if (s->any_wants_direction)  /* it is set if a lane has accepted, even one that is done by now */
+    /* set if a lane has accepted, even one that is done by now, or restarts; if they only restart, no pair is usable */
+    if (s->any_wants_direction)
         NAME(store_pair)(p, &block->t, w, &s->history, s->accepted);
 }

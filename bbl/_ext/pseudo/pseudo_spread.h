@@ -111,7 +111,7 @@ static void pseudo_set_site_metrics(pseudo_problem *p)
         }
         if (A <= PSEUDO_MAX_ROTATED)  /* 1e-6: a metric needs few digits */
             pseudo_diagonalise(S, A, p->metric.rotation + p->metric.rotation_start[i], sigma, 1e-6);
-        for (a = 0; a < A; a++)  /* rounding must leave them positive */
+        for (a = 0; a < A; a++)  /* kept above 0 and rounding, at a floor that only shapes the metric */
             sigma[a] = sigma[a] > 0.25 * least ? sigma[a] : 0.25 * least;
     }
     free(f);

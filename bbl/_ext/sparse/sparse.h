@@ -1,5 +1,6 @@
 /* Inner loops of the sparse solver over n rows, for each vector width. on (n) is 1 in rows in state 1 of a term of two
-   states, else 0; z (n) is the slope of a quadratic model of the loss by the link (see sparse.pyx).
+   states, else 0; z (n) is the slope of a quadratic model of the loss by the link, a row's linear predictor (see
+   sparse.pyx).
 
    Sums run in SPARSE_LANES partial sums at every vector width, so that results do not depend on the processor. From
    cpu.h: CPU_32_BYTES and CPU_64_BYTES are function attributes that select an instruction set of this vector width,

@@ -115,7 +115,7 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
         raise ValueError("it is too short")
     file.seek(size - _END.size)
     end = _END.unpack(file.read(_END.size))
-    directory_size, offset = end[8], end[9]  # fields of the zip64 end
+    directory_size, offset = end[8], end[9]  # the last two Q of `_END`, of the zip64 end
     if offset + directory_size + _END.size != size or directory_size > _MAX_DIRECTORY:
         raise ValueError("its end is missing")
     file.seek(offset)
@@ -123,7 +123,7 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
     entries: list[Entry] = []
     position = 0  # in the directory
     while position < directory_size:
-        fields = _ENTRY.unpack_from(directory_and_end, position)  # fields[7]: crc32, fields[10]: length of the name
+        fields = _ENTRY.unpack_from(directory_and_end, position)  # see `_ENTRY`: [7] crc32, [10] length of the name
         position += _ENTRY.size
         name = directory_and_end[position : position + fields[10]].decode("ascii")
         position += len(name)

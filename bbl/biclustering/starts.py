@@ -1,9 +1,10 @@
 """Starts of two-way clustering: k-means of the I rows over observed cells.
 
 Centres are arrays (J, centres), with a value for each of the J columns; `is_observed`, of the same shape, is 1 where a
-centre has a value and 0 elsewhere. `Cells` are n observed cells sorted by row, with `row`, `column`, `value` and
-`weight`, (n,) each; `start` (I + 1,) is the first cell of each row, `arrays` (start, column, value, weight). Its `sums`
-adds up weights, and weights times values, of each row by group of columns.
+centre has a value and 0 elsewhere. `Cells` are n observed cells sorted by row, then column, with `row`, `column`,
+`value` and `weight`, (n,) each; `start` (I + 1,) is the first cell of each row, `arrays` (start, column, value,
+weight), `T` the cells of the transposed table. Its `sums` adds up weights, and weights times values, of each row by
+group of columns.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class _Distances:
             cost += (centres * centres).sum(axis=0) if self.w is None else self.w @ (centres * centres)
             cost += self.wxx
             return np.maximum(cost, 0.0, out=cost)
+        # the kernel fills (I, centres): weighted sums of squares over jointly observed columns, and sums of weights
         cost, joint_weight = np.empty((2, self.cells.shape[0], centres.shape[1]))
         kernel.centre_costs(*self.cells.arrays, centres, is_observed, cost, joint_weight)
         # without a jointly observed column the distance is the variance of all cells
@@ -86,7 +88,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]  # distance of each row from its nearest seed
     n_candidates = 2 + int(np.log(groups))  # for the next seed
     while len(seeds) < groups:
-        if stop[0]:  # interrupted: the labels are not used
+        if stop[0]:  # set by an interrupt: the labels are not used
             return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
         candidates = (
@@ -103,8 +105,8 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
         labels = cost.argmin(axis=1).astype(np.int32)
         labels = refill_empty_groups(labels, groups, cost.min(axis=1), least=-1.0)  # -1: every empty group is refilled
         if step < STEPS:  # the last pass only assigns rows
-            counts, sums = cells.T.sums(labels, groups)  # (J, groups): weights and weighted values of each column
-            centres, is_observed = sums / np.maximum(counts, 1e-300), (counts > 0.0).astype(float)
+            weight_sums, value_sums = cells.T.sums(labels, groups)  # (J, groups), of each column
+            centres, is_observed = value_sums / np.maximum(weight_sums, 1e-300), (weight_sums > 0.0).astype(float)
     return labels
 
 

@@ -79,16 +79,17 @@ class Candidate:
 
     def narrow_task(self, task: Task) -> Task:
         """Return the task with the terms and the choice of predictors of this candidate."""
-        layout = task.layout  # no terms below: fields alone
-        if self.fields_only:
+        layout = task.layout
+        if self.fields_only:  # no terms; n_ordered: how many levels of each predictor are declared to be in order
             layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered)
         return replace(task, layout=layout, relevance=self.relevance)
 
     def takes_part(self, task: Task, has_others: bool) -> bool:
         """Return whether the engines can be fitted to the rows of a task, and would differ from other candidates.
 
-        `has_others` says whether the choice of predictors leaves out any.
+        `has_others` says whether the choice of predictors leaves out any: if not, a candidate with a twin equals it.
         """
+        # order 1: the formula has no interactions that `fields_only` could leave out
         is_distinct = not (self.fields_only and task.layout.order == 1) and (has_others or not self.has_twin)
         return is_distinct and (task.sample.complete or not self.variants[0].joint)
 
@@ -187,7 +188,8 @@ def hide_rows(missing: np.ndarray | None, silent: np.ndarray | None) -> np.ndarr
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     """Return the log-probability (N,) of the observed group of each validated row.
 
-    The scores of a fold are calibrated on the other folds, by the calibration `calibrate`.
+    `scored` has the scores of one setting, the chosen one. Those of a fold are calibrated on the other folds, by the
+    calibration `calibrate`.
     """
     scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
@@ -195,7 +197,7 @@ def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
 
 def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run: Run) -> Member:
     """Return a tuned engine with its fit to all rows, calibrated as in `tuning`."""
-    fitted = estimate(task, engine, run.reporting(None))
+    fitted = estimate(task, engine, run.reporting(None))  # None: without progress, which tuning reports
     return Member(engine, replace(fitted, calibration=tuning.calibration), replace(tuning, engine=engine), equality)
 
 
@@ -207,6 +209,7 @@ def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candida
     out.
     """
     sample, layout = cast(Sample, task.sample), task.layout
+    # number of rows that the choice can use, against all rows or the upper end of (least, largest) numbers
     if selection_rows(sample.n, layout, task.K) < min(sample.n, SELECTION_ROWS[1]):
         return [
             candidate
@@ -233,6 +236,7 @@ def _tune_members(task: Task, folds: Folds, run: Run) -> list[Member]:
             folds=folds,
             among=search_space,
         )
+        # `tuning.engine` is the variant at the chosen setting; None only in a tuning from a model file
         members.append(_fit_member(member_task, tuning.engine or first_variant, tuning, candidate.equality, run))
     return members
 
@@ -254,6 +258,7 @@ def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Membe
     member_run = run.reporting(scaled_progress(run.progress, 1.0 / (len(candidates) + sum(is_refined_flags))))
     for candidate, is_refined in zip(candidates, is_refined_flags, strict=True):
         member_task = candidate.narrow_task(task)
+        # at the best penalty; at the weakest that was tried; solutions of the first fold at the weakest
         tuning, weakest_tuning, warm_starts = tune_many(
             member_task, candidate.variants[0], first_fold, sample_folds, CALIBRATION_OF_MANY_ROWS, member_run
         )
@@ -266,7 +271,7 @@ def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Membe
             calibrated_fit = replace(refined_fit, calibration=tuning.calibration)
             members.append(Member(cast(Engine, tuning.engine), calibrated_fit, tuning))
             if member_run.progress is not None:
-                member_run.progress(float(NFOLD))  # the steps of a member
+                member_run.progress(float(NFOLD))  # a member counts as many steps as a tuning on NFOLD folds
     return members
 
 
@@ -285,6 +290,7 @@ def fit_average(task: Task, run: Run) -> Averaged:
     are compared on a sample of rows first. The result depends neither on the order of rows nor on whether rows are
     repeated or weighted.
     """
+    # one row for each state and group, in a fixed order
     sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
     task, folds = task.with_sample(sample), shuffled_folds(sample, NFOLD, run.rng)
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
@@ -317,6 +323,7 @@ def weigh(
         Strength with which weights are drawn towards equality: `a` of `convex_weights`, which maximises
         ``sum_rows v ln sum_k w_k P_k + sum_k a_k ln w_k`` over the weights w of members k; v is the weight of a row.
     """
+    # `convex_weights` leaves out rows to which every member gives the log-probability -inf
     row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)
     is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
     if not is_scored.any():

@@ -1,7 +1,8 @@
 """One warning for all fits of groups and predictors that did not converge.
 
 An `EngineFit` lists its problems as `notes`, and in `unbounded` parameters that grow without end: tuples of a predictor
-and a level code, then a predictor and a level code for each further predictor of a coupling.
+and a level code, then a predictor and a level code for each further predictor of a coupling. `remedy` is the text of
+the option that makes these finite.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
     for g, fit in enumerate(fits):
         for note in fit.notes:
             # -1: no single predictor, or level; text and detail are `Problem.what` and `Problem.detail`
+            # Note(*note): a plain tuple without the detail, "" by default, serves too
             predictor, level_code, text, detail = Note(*note)
             level_text = f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
             predictor_text = f"predictor {labels.names[predictor]!r}" if predictor >= 0 else ""

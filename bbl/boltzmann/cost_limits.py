@@ -82,8 +82,8 @@ def announce_terms(
 ) -> None:
     """Raise a MemoryError if a model of all pairs of predictors does not fit into memory, before pairs are listed.
 
-    `models` is the number of settings times folds, `stored` says whether rows are read in batches; the other arguments
-    are those of `guard_memory`.
+    `models` is the number of settings times folds, whose results are kept; `stored` says whether rows are read in
+    batches; the other arguments are those of `guard_memory`.
     """
     if engine.order == 1:
         return
@@ -92,6 +92,7 @@ def announce_terms(
     n_couplings = (D**2 - float((n_fields**2).sum())) / 2.0
     result_bytes = 8.0 * (D + n_couplings) * (2 * K + extra) * models  # as in `guard_memory`
     working_memory = engine.stored_memory if stored else engine.memory
+    # working memory of a model without pairs, a lower bound, in which the number of settings makes no difference
     needed_bytes = result_bytes + workers * working_memory(n, Layout(n_levels, NO_PAIRS), models)
     check_memory(
         needed_bytes,
@@ -116,6 +117,7 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
     if sample.complete:
         return
     remedy = "Leave it out of the formula, or give missing values a level of their own (missing='level')."
+    # pooled: without the response, so that counts of levels are (L_i,) for each predictor
     never_known = np.flatnonzero([not counts.any() for counts in level_counts(sample.pooled, layout.n_levels)])
     if len(never_known):
         name = names[never_known[0]]

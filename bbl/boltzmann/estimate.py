@@ -7,7 +7,9 @@ attributes what it does: `joint` (not None: it fits all groups together, to P(gr
 terms of each group), `samples` (it draws random numbers), `takes_start`, `collapses` (it takes equal rows merged), and
 `log_z`, how ln Z is computed where the exact one is too costly. An `EngineFit` has parameters `theta` (size,), the
 maximised objective `lkh` per observation, and a site solution `site_theta` or None. `WarmStarts` are site solutions of
-a group by setting, at which fits of other settings begin. A setting is a value of the option that is tuned.
+a group by setting, at which fits of other settings begin. A setting is a value of the option that is tuned. A `Layout`
+lists the parameters; ``engine.layout(sample, layout)`` lists those that the engine fits of them, ``layout.of_group(g)``
+and ``layout.of_pooled`` have the structural zeros of a group, or of all rows.
 """
 
 from __future__ import annotations
@@ -83,12 +85,14 @@ def fit_group(
         if run.progress is not None:
             run.progress()
         empty = EngineFit(np.zeros(layout.size), lkh=0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
+        # this ln Z is not used: the share of the group is 0
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
     def prepare_rows() -> Sample:
         """Return the rows as the engine takes them.
 
-        Equal rows are merged, unless the engine and ln Z do not need that and sums of weights have no rounding errors.
+        Equal rows are merged if the engine or ln Z needs that, or if sums of weights are rounded (not `exact`): those
+        of merged rows, which are sorted, do not depend on the order of the rows.
         """
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
@@ -162,7 +166,7 @@ def estimate_path(
         workers = 1
     n_parallel_fits = min(workers, len(group_samples))
     guard_memory(sample, layout, K, engine, values, n_parallel_fits, extra=int(has_pooled))
-    rngs = engine.generator(run.rng).spawn(len(group_samples))
+    rngs = engine.generator(run.rng).spawn(len(group_samples))  # of the engine's seed if it has one, else of the run
     workers_of_fit = max(1, workers // n_parallel_fits)
     kinds = [log_z_kind] * K + ["exact"] * has_pooled  # the pooled fit is never asked for its ln Z
     warm_starts = [None] * len(group_samples) if warm_start_sets is None else warm_start_sets
@@ -209,6 +213,7 @@ def _assemble(
     ln_z = log_sum(layout.factors(theta), order) if log_z_kind == "exact" else np.array(values[:K])
     lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
     parameters = Parameters(layout, theta, fits[K].theta if len(fits) > K else None)
+    # fields (D,) from which annealing begins, for the ln Z of each posterior draw
     annealing_starts = (
         [annealing_start(rows, layout) for rows in group_rows] if log_z_kind == "ais" and engine.samples else [None] * K
     )
@@ -250,7 +255,10 @@ def _without_predictors(task: Task, engine: Engine) -> Estimate:
     fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (task.K + task.pooled)
     parameters = Parameters(task.layout, np.zeros((task.K, 0)), np.zeros(0) if task.pooled else None)
     shares, zeros = task.sample.group_totals(task.K) / task.sample.total, np.zeros(task.K)
-    return Estimate(parameters, zeros, "none" if engine.joint else "exact", shares, 0.0, fits, zeros)
+    return Estimate(
+        parameters, log_z=zeros, log_z_kind="none" if engine.joint else "exact", class_prior=shares, lkh=0.0, fits=fits,
+        log_z_error=zeros,
+    )  # fmt: skip
 
 
 def _fit_groups(
@@ -267,6 +275,7 @@ def _fit_groups(
     largest_first = sorted(range(len(fit_arguments)), key=lambda position: -fit_arguments[position][0].n)
     try:
         tasks = [fit_arguments[position] for position in largest_first]
+        # shared: rows in a file cannot be pickled, so their fits stay in threads of this process
         fits = run_tasks(fit_group, tasks, workers, progress, shared=not sample.in_memory)
         # back in the order of `fit_arguments`
         return [fits[largest_first.index(position)] for position in range(len(largest_first))]
@@ -293,6 +302,7 @@ def _estimate_of_chosen(
     ln_z, kind, errors = compute_log_z(fits, layout, groups, engine, log_z, rngs, workers)
     union, fits = merge_layouts(layout, fits)
     totals = np.array([group_rows.total for group_rows in groups])
+    # `if total`: a group without rows adds nothing
     lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits, strict=True) if total))
     parameters = Parameters(union, np.array([fit.theta for fit in fits]))
     return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), errors)
@@ -308,11 +318,13 @@ def estimate_jointly(
     """Fit all groups at once, to P(group | row), at each of `values`; `Estimate.log_z_kind` is "none".
 
     `start` holds the out-of-fold scores of the generative fit that the joint fit starts from, and that fit to all rows,
-    if the caller has them.
+    if the caller has them; else `fit_start` makes them. `run.start` are coefficients at which the iteration of a fit
+    without a penalty begins.
     """
 
     def fit_start(rows: Sample, start_engine: Engine, start_values: Sequence[float] | None, rng: np.random.Generator):
         """Return the generative fits to `rows` at each of `start_values`; see `joint_path`."""
+        # labels=None: names are for errors that complete rows in memory do not raise
         return estimate_path(
             replace(task.with_sample(rows), labels=None), start_engine, start_values, Run(run.workers, rng)
         )

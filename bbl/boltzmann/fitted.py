@@ -146,7 +146,8 @@ class Estimate:
     def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
         """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models.
 
-        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), -1 if unknown, and `weights` (n,).
+        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), -1 if unknown, and `weights` (n,). Rows of
+        unknown group add 0 to the sum, but their weights to its divisor.
         """
         layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
         for g, group_theta in enumerate(theta):
@@ -160,10 +161,11 @@ class Estimate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups, of those that a group chose and that its rows determine."""
+        """Number of parameters, summed over groups: of each those that it chose and that its rows determine."""
         K, size = self.parameters.theta.shape
         # `free` (size,): parameters of terms that the group chose; `rank`: number of those determined, None for all
         n_free = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
+        # not strict: the pooled fit, which does not count, may follow those of the groups
         return sum(n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False))
 
     @property

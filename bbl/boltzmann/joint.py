@@ -65,9 +65,10 @@ def joint_path(
     fit_start : callable
         ``fit_start(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
     start : (OutOfFoldScores, Estimate), optional
-        Out-of-fold scores of the start and its fit to all rows, if they are known already.
+        Out-of-fold scores of the start and its fit to all rows, if they are known already; the scores name rows by
+        their positions in `sample`, which then keeps its order.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
-        Of a fit to other weights, at which the iteration of a fit without a penalty begins.
+        Of a fit to other weights, at which the iteration of a fit without a penalty begins; not those of `start`.
     """
     oof_scores, start_theta, start_constant = None, np.zeros((K, layout.size)), np.zeros(K)
     if start is None:  # merged and sorted rows, so that neither their order nor their repetition matters

@@ -4,7 +4,8 @@ The *shares* are the relative frequencies of the groups: what a model without pr
 rows that are scored, N of validated rows, K of groups, F of folds; predictor i has L_i levels. A *record* holds a
 log-loss and the loss of a baseline that it is compared with. A `Scored` holds for the N validated rows their group `y`,
 `weights`, `fold`, and position `rows` in the sample, each (N,), and the name `judge` of the method that scored them.
-``result.predictive.theta`` (K, T, size) are T posterior draws; `predictive` is None for methods without draws.
+``result.predictive.theta`` (K, T, size) are T posterior draws; `predictive` is None for methods without draws. Rows of
+a file or of a cluster (`remote`) are read for each use; ``sample.draw(size, rng)`` returns random ones in memory.
 """
 
 from __future__ import annotations
@@ -100,9 +101,10 @@ def check_training(
     scores = _class_scores(result, rows)
     training = None if K == 1 else training_record(rows, is_complete, scores, result.class_prior, advice)
     record = held_out or training
+    # both may exist; the held-out one comes first
     worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
     if worse is not None:
-        warn_record(worse, stacklevel + 1)
+        warn_record(worse, stacklevel + 1)  # 1: the frame of this function; `_warn_of_losses` adds it itself
     elif layout.order > 1:
         naive = naive_scores(level_counts(sample, layout.n_levels, K), log_share(result.class_prior), rows)
         text = _describe_excess(scores, naive, rows)
@@ -150,6 +152,7 @@ def training_rows(
     rows = sample.draw(sample.n if has_all_rows else max_rows, np.random.default_rng(0))  # all rows of a `Sample`
     is_used = rows.response >= 0
     if rows.missing is not None:
+        # joint levels of a row's missing predictors, over which its score is a sum
         is_scored = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (
             1 if no_missing else MAX_SUMMED_CELLS
         )
@@ -224,8 +227,8 @@ def check_validation(
 ) -> LossRecord | None:
     """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or of naive Bayes.
 
-    `scores` are those of the chosen setting, calibrated; `scored` tells which rows they are of. `advice` is a sentence
-    on how to lower the loss.
+    `scores` are those of the chosen setting, calibrated; `scored` tells which rows they are of, fold after fold.
+    `advice` is a sentence on how to lower the loss.
     """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
@@ -238,7 +241,7 @@ def check_validation(
             held_out_rows = [sample.rows(scored.rows[scored.fold == fold]) for fold in range(len(folds))]
             training_samples = [folds.one(fold).training(sample) for fold in range(len(folds))]
             by_fold = zip(training_samples, log_shares, held_out_rows, strict=True)
-            naive = np.concatenate(
+            naive = np.concatenate(  # fold after fold, as `scores`
                 [
                     naive_scores(level_counts(rows, layout.n_levels, K), shares, validation_rows)
                     for rows, shares, validation_rows in by_fold
@@ -291,6 +294,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         # counts (predictors, K, folds, levels); then tables of a level against all others, levels as axis 1
         stacked = np.stack([tables[i] for i in predictors])
         by_level = np.moveaxis(stacked, -1, 1)
+        # log_p_bound: upper bound of ln p, that levels and folds are independent in each group, over the last 3 axes
         level_log_p = log_p_bound(np.stack([by_level, stacked.sum(axis=-1)[:, None] - by_level], axis=-1))
         log_p[predictors] = np.minimum(log_p_bound(stacked), level_log_p.min(axis=1))
     # of each predictor, of each level, and of the missing values of each predictor
@@ -302,6 +306,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         names = ", ".join(repr(labels.names[i]) for i in ordered_by_p[:3]) + (
             f" and {len(ordered_by_p) - 3} more" if len(ordered_by_p) > 3 else ""
         )
+        # whole weights are numbers of copies, which are dealt to folds one by one
         copies = ", or the copies of weighted rows lie together" if sample.whole and not sample.unweighted else ""
         warnings.warn(
             f"Levels of {names} are not spread over the consecutive folds as by chance (p < {MAX_FALSE_ALARMS}): the "

@@ -50,7 +50,11 @@ class Predictive:
     hidden: int = 0
 
     def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the mean over draws of the energies of rows, shape (n, K), hidden units summed out."""
+        """Return the mean over draws of the energies of rows, shape (n, K), hidden units summed out.
+
+        It stands for the energy at the mean of the draws, which models with hidden units do not have. Predictions
+        average probabilities, not energies; see `energy`.
+        """
         return np.column_stack(
             [
                 np.concatenate(list(self._energies(g, codes, unknown)), axis=1).mean(axis=1)
@@ -142,8 +146,8 @@ def build_predictive(
         log_z = np.array(
             [
                 [
-                    annealed_log_z(layout, draws, np.append(start, np.zeros(hidden)), *annealing, rng, workers).log_z
-                    for draws in group_theta
+                    annealed_log_z(layout, draw, np.append(start, np.zeros(hidden)), *annealing, rng, workers).log_z
+                    for draw in group_theta
                 ]
                 for group_theta, start, rng in zip(theta, starts, rngs, strict=True)
             ]

@@ -54,8 +54,8 @@ def refine(
 
     Settings are fitted to the training rows of the first of `folds`, and compared by the log-loss of its held-out rows.
     A fit starts from nothing or from out-of-fold scores of pseudo-likelihood: those of held-out rows come from the
-    tuning, those of training rows from fits to the other folds. The fits to other folds use the held-out rows, which
-    the refinement sees only through these scores.
+    tuning, those of training rows from fits to the other folds. These fits use the held-out rows, which so influence
+    the scores of training rows, but nothing else of the refinement.
 
     Parameters
     ----------
@@ -105,6 +105,7 @@ def refine(
         scores += refined.temperature * oof_scores.scores[scored] if engine.start else 0.0
         # groups without training rows keep the score -inf
         scores = np.where(np.isneginf(oof_scores.scores[scored]), -np.inf, scores)
+        # the record of the held-out scores with other rows and scores, all in fold 0
         scored_fit = replace(
             held_out_scores, scores=scores[None], fits=[], found=[], y=sample.response[oof_scores.rows[scored]]
         )
@@ -116,8 +117,8 @@ def refine(
         """Return the engine at a position of the grid (start, scale, ridge), for rows with a `total` weight."""
         ridge = RIDGES[position[2]] / total
         return Conditional(
-            ridge, SCALES[position[1]], STARTS[position[0]], lambda_=start_engine.setting, epochs=epochs,
-            early_stopping=True,
+            ridge=ridge, scale=SCALES[position[1]], start=STARTS[position[0]], lambda_=start_engine.setting,
+            epochs=epochs, early_stopping=True,
         )  # fmt: skip
 
     sampled_rows = [  # of the training rows, then of the held-out rows

@@ -66,7 +66,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     if rows.missing is not None:
         for i, shares in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
             columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = shares[1:]
-    # weights that are no counts are scaled to the number of rows
+    # weights that are no counts are scaled: those of all rows would sum to their number
     weights = rows.weights if sample.whole else rows.weights * (sample.n / sample.total)
     groups, y = np.unique(rows.response, return_inverse=True)
     if len(groups) < 2:
@@ -101,35 +101,38 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
     """
     chosen, layout = relevance.chosen, small.parameters.layout
     n_levels, n_ordered = task.layout.n_levels, task.layout.n_ordered
-    # the terms of the chosen predictors, renumbered; `positions` in its vector of the parameters of `small`
-    union = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
-    positions = np.concatenate([union.columns(chosen), np.arange(union.D, union.size)])
-    others = np.setdiff1d(np.arange(union.m), chosen)
-    shared_theta, shared_log_z, shared_lkh = np.zeros(union.size), 0.0, 0.0
+    # of all predictors, with the terms of the chosen ones: layout.terms has an array (terms, k) for each order k
+    full_layout = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
+    # of the parameters of `small` in the vector of all
+    positions = np.concatenate([full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)])
+    others = np.setdiff1d(np.arange(full_layout.m), chosen)
+    shared_theta, shared_log_z, shared_lkh = np.zeros(full_layout.size), 0.0, 0.0
     models_predictors = small.log_z_kind != "none"
     if models_predictors:
         sample = cast(Sample, task.sample)
         shares = frequencies(sample.pooled, task.layout, SHARED_PRIOR_COUNT)
         for i in others:
-            union.table(shared_theta, int(i))[:] = log_ratio(shares[i])  # table: the fields of predictor i, a view
+            full_layout.table(shared_theta, int(i))[:] = log_ratio(shares[i])  # table: a view of the fields of i
             shared_log_z -= float(np.log(shares[i][0]))  # Z = 1 / share of the reference level, whose weight is 1
             shared_lkh += _log_share(sample, int(i), shares[i])
 
-    n_shared_fields = len(union.columns(others)) if models_predictors else 0
+    n_shared_fields = len(full_layout.columns(others)) if models_predictors else 0
 
     def embed_theta(theta: np.ndarray) -> np.ndarray:
-        """Return parameters (..., size) of the chosen predictors as parameters (..., union.size) of all."""
-        out = np.broadcast_to(shared_theta, (*theta.shape[:-1], union.size)).copy()
+        """Return parameters (..., size) of the chosen predictors as parameters (..., full_layout.size) of all."""
+        out = np.broadcast_to(shared_theta, (*theta.shape[:-1], full_layout.size)).copy()
         out[..., positions] = theta
         return out
 
     fits = tuple(
         # shared fields count once, in the first group
-        _embed_fit(fit, embed_theta(fit.theta), chosen, union.m, extra=n_shared_fields * (g == 0))
+        _embed_fit(fit, embed_theta(fit.theta), chosen, full_layout.m, extra=n_shared_fields * (g == 0))
         for g, fit in enumerate(small.fits)
     )
     pooled = small.parameters.pooled
-    parameters = Parameters(union, embed_theta(small.parameters.theta), None if pooled is None else embed_theta(pooled))
+    parameters = Parameters(
+        full_layout, embed_theta(small.parameters.theta), None if pooled is None else embed_theta(pooled)
+    )
     return replace(
         small,
         parameters=parameters,

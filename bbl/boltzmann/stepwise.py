@@ -109,7 +109,7 @@ class StepScorer:
         layout = Layout(self.layout.n_levels, sorted(model), self.layout.support)
         total, n_parameters = 0.0, 0
         for g, rows in enumerate(self.groups):
-            if not rows.n:  # as in fits of one fold: the parameters of a group without rows are zero
+            if not rows.n:  # all parameters of a group without rows count, as in `Estimate.n_parameters`
                 n_parameters += layout.size
                 continue
             self.engine.layout(rows, layout)  # only to raise, if the engine refuses the tables

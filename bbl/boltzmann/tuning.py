@@ -5,9 +5,8 @@ in it. *Variants* are engines that differ in other options; each is tuned over t
 variant. K is the number of groups, D of non-reference levels. An engine with costly fits (`Engine.stepwise`) does not
 fit the whole grid: it fits every second setting from the strongest penalty on, until the log-loss has clearly risen,
 then the neighbours of the best settings. ``engine.tuned`` describes the tuned option (name `option`, `grid`, and
-whether "larger" or "smaller" values are `simpler`); it is None without one. ``engine.joint`` is not None for engines
-that fit all groups together. A `Validated` has out-of-fold scores (settings, N, K), groups `y` (N,) and problems
-`found`.
+whether "larger" or "smaller" values are `simpler`); it is None without one. ``engine.joint`` is None unless all groups
+are fitted together. A `Validated` has out-of-fold scores (settings, N, K), groups `y` (N,) and problems `found`.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is assumed be
 REFIT_CHANGES = 3.0  # settings within this multiple of the largest relative change by a refit are fitted again
 MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits up to this size
 RELEVANCE_LEVELS = (0.05, 0.5, None)  # significance levels that are compared, from few predictors to all (None)
-LOSS_TIE = 1e-4  # difference of log-loss without interest: no refits where NEIGHBOUR_RATIO allows no larger one
+LOSS_TIE = 1e-4  # a difference of log-loss without interest; near a loss of 0, NEIGHBOUR_RATIO allows no larger one
 
 
 def tune(
@@ -82,9 +81,9 @@ def tune(
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
     if isinstance(folds, Folds) and task.relevance is None:  # of rows in memory, with the same predictors in each fold
         sample = cast(Sample, task.sample)
-        held_out = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)  # None: fold by fold
-        if held_out is not None:
-            return _tune_together(sample, engine, variants, settings, rule, folds, held_out, calibrate, run)
+        score_folds = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)  # None: fold by fold
+        if score_folds is not None:
+            return _tune_together(sample, engine, variants, settings, rule, folds, score_folds, calibrate, run)
     sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
     tunings = [_tune_one(task, variant, settings, rule, folds, calibrate, sub_run) for variant in variants]
     return min(tunings, key=lambda tuning: tuning.loss[tuning.chosen])
@@ -95,8 +94,8 @@ def tune_relevance(
 ) -> tuple[float | None, Tuning]:
     """Return the significance level at which predictors are chosen, and the tuning at that level.
 
-    `relevance_rule` is for the level what `rule` of `tune` is for the setting; the simplest level has the fewest
-    predictors. Predictors are chosen anew in each fold.
+    `relevance_rule` is for the level what `rule` of `tune` is for the setting; the simplest level, the first, has the
+    fewest predictors. Predictors are chosen anew in each fold.
     """
     rows = cast(Sample, task.sample)
     rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
@@ -111,7 +110,7 @@ def tune_relevance(
     if relevance_rule == "cv-1se":
         scored = [cast(Validated, tuning.scored) for tuning in tunings]
         compared = replace(scored[0], scores=np.concatenate([validated.scores for validated in scored]))
-        best = one_standard_error(compared, np.arange(len(tunings)), best, calibrate, "smaller")
+        best = one_standard_error(compared, np.arange(len(tunings)), best, calibrate, "smaller")  # by position
     return RELEVANCE_LEVELS[best], tunings[best]
 
 
@@ -139,7 +138,7 @@ def tune_many(
     tuned, fitted_layout = engine.tuned, engine.layout(sample, task.layout)
     assert tuned is not None  # noqa: S101  # callers pass engines with such an option
     stepwise = engine.stepwise(sample, fitted_layout)
-    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
+    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1  # sign: step to a weaker penalty
 
     def losses_of(
         used_folds: Folds, warm_starts: list[WarmStarts], settings: np.ndarray
@@ -152,7 +151,7 @@ def tune_many(
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
     k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
     if progress is not None:
-        progress(0.5 * NFOLD)
+        progress(0.5 * NFOLD)  # half of the steps of a tuning on NFOLD folds
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
     tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
     # go on as long as the setting before k was the best so far
@@ -181,7 +180,7 @@ def tune_many(
 
 def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
     """Return empty warm starts for each of `nfold` folds, then each of `K` groups; they keep small prepared rows."""
-    bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
+    bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))  # matrices (D, D), and rows; rounded up
     return [[WarmStarts(keeps=bytes_kept < MAX_PREPARED_BYTES) for _ in range(K)] for _ in range(nfold)]
 
 
@@ -250,7 +249,7 @@ def _tune_one(
         values, scored, losses = _search(compare, values, calibrate, rule, run.progress)
     else:
         scored = validate(task, engine, values, folds, run, judge=judge)
-        losses = score_settings(scored, "logloss", calibrate)[0][:, 0]
+        losses = score_settings(scored, "logloss", calibrate)[0][:, 0]  # column 0: the log-loss
     chosen = int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
     if rule == "cv-1se" and tuned is not None and values is not None:
         chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
@@ -270,14 +269,14 @@ def _tune_together(
     settings: Sequence[float],
     rule: str | None,
     folds: Folds,
-    held_out: Callable[..., np.ndarray],
+    score_folds: Callable[..., np.ndarray],
     calibrate: str,
     run: Run,
 ) -> Tuning:
     """Tune an engine that fits all folds together; arguments as in `tune`.
 
-    ``held_out(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the scores (N, K) of the
-    held-out rows, whose positions `rows` lists by fold.
+    ``score_folds(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the scores (N, K) of the
+    held-out rows, whose positions `rows` lists by fold; `exactly` asks for fits that do not end early.
     """
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
@@ -287,14 +286,16 @@ def _tune_together(
     positions_by_fold, weights = [data[2] for data in fold_data], np.concatenate([data[1] for data in fold_data])
     positions = np.concatenate(positions_by_fold)
     fold = np.repeat(np.arange(len(positions_by_fold)), [len(fold_positions) for fold_positions in positions_by_fold])
-    # the validated rows without scores
-    base = Validated(np.empty((0, 0, 0)), sample.response[positions], weights, fold, positions, [], "class_scores", [])
+    base = Validated(  # the validated rows without scores
+        scores=np.empty((0, 0, 0)), y=sample.response[positions], weights=weights, fold=fold, rows=positions, fits=[],
+        judge="class_scores", found=[],
+    )  # fmt: skip
     scores_of: dict[tuple[int, int], np.ndarray] = {}
     loss_of: dict[tuple[int, int], float] = {}
 
     def fit(v: int, k: int, exactly: bool = False) -> float:
         """Fit variant v at setting k of the grid, record its scores and loss, and return the loss."""
-        scores = held_out(variants[v], float(grid[k]), positions_by_fold, exactly, run.workers)
+        scores = score_folds(variants[v], float(grid[k]), positions_by_fold, exactly, run.workers)
         scores_of[v, k], loss_of[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss_of[v, k]
 
@@ -389,7 +390,7 @@ def _search(
         fit([k])
         refitted.append(k)
         largest_change = max(largest_change, abs(loss_of[k] / candidates[k] - 1.0))
-    if progress is not None:  # the share of the fits that were not needed
+    if progress is not None:  # the share of the fits that were not needed; each fold is a step
         progress((1.0 - len(scored) / max_calls) * len(np.unique(scored[0].fold)))
     tried_ks = sorted(scores_of)
     scores, problems = (

@@ -72,7 +72,7 @@ class Tuning(Notebook):
         return self._title(), [first_rows(self._shown(), "", ".frame")]  # no heading; .frame has all rows
 
     def _title(self) -> str:
-        """Return the chosen setting and its log-loss as text."""
+        """Return the chosen setting and the least log-loss of all settings as text."""
         loss = f"least out-of-fold loss {self.loss.min():.4g}"
         if self.option is None:
             return f"Calibration alone, {loss}"

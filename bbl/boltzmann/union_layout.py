@@ -55,7 +55,7 @@ def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
         state = {"free": is_free}
         state["votes"], state["nodes"] = (
             np.zeros(union_layout.size),
-            np.full((max(union_layout.order, 2), union_layout.size), np.nan),  # fits have two rows at least, too
+            np.full((max(union_layout.order, 2), union_layout.size), np.nan),  # 2: as "nodes" of fits without terms
         )
         if fit.state:  # empty for a group without rows
             state["votes"][positions] = fit.state["votes"]

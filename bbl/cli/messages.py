@@ -46,7 +46,7 @@ def replace_arguments(
     text : str
         Message of an error or warning.
     options : mapping of argument to option
-        Such as ``{"lambda_": "--lambda"}``.
+        Such as ``{"lambda_": "--lambda"}``; at least one that is no English word.
     files : mapping of argument to file
         Such as ``{"data": "people.csv"}``.
     argument, column : optional

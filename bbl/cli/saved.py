@@ -3,7 +3,7 @@
 `args` are the parsed arguments, under the names of options: ``args.newdata`` is the path of the new table,
 ``args.keep`` the names of columns that are copied to the result, or None. A model `fit` has a `design`, whose factors
 `predictors` (and `response`) have the `name` and the `levels` of a column, and `labels`, with the `names` of predictors
-and the `groups`.
+and the `groups`. Errors name arguments (``keep=``); `bbl.__main__`, which prints them, puts options in their place.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ def _print_beside(copied: pd.DataFrame, result: pd.DataFrame | pd.Series) -> Non
     """Print a result as CSV, with the `copied` columns of its rows before it; later equal names get an underscore."""
     frame = result.to_frame() if isinstance(result, pd.Series) else result
     names = distinct_names([*copied.columns, *frame.columns])
+    # a result may have fewer rows, under their labels
     joined = pd.concat([copied.loc[frame.index], frame], axis=1) if len(copied.columns) else frame
     joined.columns = pd.Index(names, dtype=object)
     joined.to_csv(sys.stdout, index=False, lineterminator="\n")

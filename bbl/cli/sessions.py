@@ -130,6 +130,7 @@ def _report(args: argparse.Namespace, fit: ClassifierResults | DensityResults, t
     """Write the page of a fit; its evaluation is of the new `table` where that has the response."""
     if table is not None and isinstance(fit, ClassifierResults):
         rows = drop_unknown_groups(table.rows, fit.design.response.name)
+        # notna: rows of unknown group are left out, unless all are
         if fit.design.response.name in rows.columns and rows[fit.design.response.name].notna().all():
             # the new table need not have the column of weights
             weights = args.weights if args.weights in rows.columns else None

@@ -44,6 +44,7 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
     if args.weights is not None:
         types.setdefault(args.weights, "number")
     table = read_table(args.data, list_missing_texts(args.na), types, sep=args.sep)
+    # columns that `.` in a formula leaves out, with what they hold
     exclude = {} if args.weights is None else {args.weights: "the weights"}
     response: Hashable = None
     if table.columns.is_unique:  # else the fit says which name occurs twice
@@ -53,7 +54,8 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
         table = drop_unknown_groups(table, response)
     table, ordered_names = _order_levels(table, args.levels or [])
     file_order = read_parquet_order(args.data)
-    # declared: columns of categories in a Parquet file, `lost` those whose order is unknown unless --levels tells it
+    # declared: columns of categories in a Parquet file, of which those in `lost` have no known order;
+    # --levels gives the order of `ordered_names`
     frame = replace(to_frame(table), declared=file_order._replace(lost=file_order.lost - ordered_names))
     return _bin_and_lump(args, frame, response)
 
@@ -174,7 +176,7 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
         numbers = pd.to_numeric(cells[~is_marker], errors="coerce").to_numpy(float)
         if is_marker.any() and len(numbers) and np.isfinite(numbers).all():
             markers_by_column[str(name)] = cells[is_marker].tolist()
-    if markers_by_column:
+    if markers_by_column:  # --na replaces the default texts of missing values, so that NA has to be given again
         name, markers = next(iter(markers_by_column.items()))
         count_text = f" (as in {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
         options = " ".join(f"--na {mark}" for mark in markers)

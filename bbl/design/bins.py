@@ -206,6 +206,7 @@ def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Se
 
 def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFrame:
     """Return a DataFrame of columns by name, with the column names and row labels of `frame`."""
+    # tuples stay names, not levels of a MultiIndex; names that are all numbers get the dtype of numbers back
     names = pd.Index(frame.columns, dtype=object, tupleize_cols=False).infer_objects()
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
@@ -230,7 +231,8 @@ def _to_numbers(series: pd.Series) -> np.ndarray | None:
     """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse infinite numbers."""
     if pd.api.types.is_bool_dtype(series.dtype) or not pd.api.types.is_numeric_dtype(series.dtype):
         return None
-    if isinstance(series.dtype, pd.CategoricalDtype) or getattr(series.dtype, "kind", "") == "c":  # "c": complex
+    # no numbers to cut: categories, even of numbers, and complex numbers ("c")
+    if isinstance(series.dtype, pd.CategoricalDtype) or getattr(series.dtype, "kind", "") == "c":
         return None
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if np.isinf(numbers).any():

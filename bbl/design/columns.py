@@ -210,6 +210,7 @@ def read_response(
     response, codes, is_missing = read_column(
         frame, terms.response, keep, levels_by_name, missing, declared, is_response=True
     )
+    # missing responses, here of code 0, are allowed only with `declared`, which allows groups without rows too
     check_groups(response, np.bincount(codes, minlength=len(response.levels)), declared)
     y = codes.astype(np.intp)
     if is_missing is not None:
@@ -266,7 +267,8 @@ def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
         # 8 bytes for each number: five lists of the terms of order k, k numbers each; and three lists with each term
         # under each of its k predictors
         term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(term_counts, 2))
-        # and for each coupling its values in K groups and once more, and the positions of its predictors
+        # and for each coupling, rounded up: 16 bytes for its value in K groups and once more, 12 for the position at
+        # each of its predictors
         check_memory(
             term_bytes + (16.0 * (K + 1) + 12.0 * terms.order) * n_couplings,
             f"A model of {sum(term_counts):,} terms with {n_couplings:,} couplings in each of {K} groups",

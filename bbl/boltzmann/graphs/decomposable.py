@@ -44,22 +44,23 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
     has_edge = np.zeros(len(pairs), dtype=bool)
     # which edges a graph had, the edge that a step changes (-1 for none), and the two scores after the step
     visited = [(has_edge.copy(), -1, log_likelihood, n_parameters)]
-    least = -2.0 * log_likelihood + k * n_parameters
+    least_criterion = -2.0 * log_likelihood + k * n_parameters
     while True:
         steps = _possible_steps(margins, pairs, neighbours)
+        # the edge that is changed, log-likelihood and number of parameters after the step
         candidates = [(edge, log_likelihood + gain, n_parameters + change) for edge, gain, change in steps]
         visited += [(has_edge, *candidate) for candidate in candidates]
         best = min(candidates, key=lambda candidate: -2.0 * candidate[1] + k * candidate[2], default=None)
-        if best is None or -2.0 * best[1] + k * best[2] > least - LEAST_GAIN:
-            return _make_record(np.array(pairs), visited, least, k)
+        if best is None or -2.0 * best[1] + k * best[2] > least_criterion - LEAST_GAIN:
+            return _make_record(np.array(pairs), visited, least_criterion, k)
         edge, log_likelihood, n_parameters = best
-        least = -2.0 * log_likelihood + k * n_parameters
+        least_criterion = -2.0 * log_likelihood + k * n_parameters
         has_edge = has_edge.copy()  # graphs that were visited share the old one
         has_edge[edge] ^= True
         i, j = pairs[edge]
         neighbours[i] ^= 1 << j
         neighbours[j] ^= 1 << i
-        progress(1.0, f"{int(has_edge.sum())} edges, criterion {least:.6g}")
+        progress(1.0, f"{int(has_edge.sum())} edges, criterion {least_criterion:.6g}")
 
 
 def _possible_steps(
@@ -105,15 +106,16 @@ def _separates(mask: int, i: int, j: int, neighbours: list[int]) -> bool:
     return True
 
 
-def _make_record(pairs: np.ndarray, visited: list[tuple], least: float, k: float) -> GraphScores:
+def _make_record(pairs: np.ndarray, visited: list[tuple], least_criterion: float, k: float) -> GraphScores:
     """Return the record of the visited graphs, each once, without those of negligible weight.
 
     `visited` holds for each graph the edges before a step (E,), the edge that the step changes (-1 for none), and its
-    log-likelihood and number of parameters; `least` is the least criterion. `pairs` has shape (E, 2).
+    log-likelihood and number of parameters; `least_criterion` is that of the best graph. `pairs` has shape (E, 2). The
+    record's `n_graphs` counts visits: a graph that several steps compared counts as often.
     """
     graphs: dict[bytes, tuple[np.ndarray, float, float]] = {}  # edges, log-likelihood, parameters; by edges as bytes
     for has_edge, edge, log_likelihood, n_parameters in visited:
-        if -2.0 * log_likelihood + k * n_parameters > least + NEGLIGIBLE:
+        if -2.0 * log_likelihood + k * n_parameters > least_criterion + NEGLIGIBLE:
             continue
         graph_edges = has_edge.copy()
         if edge >= 0:

@@ -138,7 +138,7 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     progress(0.2, "fitting cores")
     n_at_once = max(CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float))))
     remaining_share = 0.8  # of the progress, after 0.2 for splitting
-    bounds = _upper_bounds(log_likelihoods, len(pairs))
+    bounds = _upper_bounds(log_likelihoods, len(pairs))  # computed once: graphs that the loop fits keep theirs
     while len(candidates := _within_reach(log_likelihoods, -2.0 * bounds + k * n_parameters, n_best)):
         core_numbers = np.array(list(dict.fromkeys(core_of_graph[candidates].tolist())))
         step_share = remaining_share * min(1.0, n_at_once / len(core_numbers))
@@ -184,7 +184,7 @@ def _within_reach(log_likelihoods: np.ndarray, criterion_bounds: np.ndarray, n_b
     """Return the numbers of graphs that are not fitted, and may be among the `n_best` or have a weight.
 
     `log_likelihoods` are nan for graphs that are not fitted; `criterion_bounds` are lower bounds of the criterion,
-    exact for fitted graphs. Graphs with the least bounds come first.
+    exact for decomposable graphs. Graphs with the least bounds come first.
     """
     is_scored = ~np.isnan(log_likelihoods)
     criteria = np.sort(criterion_bounds[is_scored])
@@ -219,6 +219,8 @@ def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.nd
 def _fit_by_engine(margins: Margins, predictors: list[int], cliques: list[tuple[int, ...]], engine: Engine) -> float:
     """Return the log-likelihood of a core by `engine`; `cliques` hold positions in its `predictors`."""
     rows, n_levels = margins.rows, np.array([margins.n_levels[i] for i in predictors])
-    core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(n_levels)  # Sample
+    # type(rows) is `Sample`, here of codes and weights; collapsed: equal rows are merged
+    core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(n_levels)
     terms = {term for clique in cliques for k in range(2, len(clique) + 1) for term in combinations(clique, k)}
+    # [0]: the log-likelihood, before the number of determined parameters
     return engine.maximum_likelihood(core_rows, Layout(n_levels, sorted(terms)))[0]

@@ -56,9 +56,9 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
         for _ in range(SWEEPS_AT_ONCE):
             error = _sweep(p, observed, by_clique)  # that of the last sweep counts
         converged = error < TOLERANCE
-        # (converged models, cells with rows)
+        # (converged models, cells with rows), contiguous: numpy adds the cells of a model in one order in any chunk
         log_p = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
-        out[unconverged[converged]] = (log_p * counts[is_filled]).sum(axis=1)  # the same bits for any number of models
+        out[unconverged[converged]] = (log_p * counts[is_filled]).sum(axis=1)
         unconverged, p = unconverged[~converged], np.ascontiguousarray(p[..., ~converged])
         if not len(unconverged):
             break

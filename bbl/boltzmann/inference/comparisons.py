@@ -5,8 +5,9 @@ the exact conditional distribution of a parameter, as a function of the paramete
 
 An `Evidence` holds for one sample the unpenalised estimates `theta` (size,), the covariances `terms` of each table of
 parameters, the `kind` of test (size,) of each parameter (larger kinds are more cautious), the `influence` of rows (None
-without a fit), and under a sampling design the `survey` and `deviations` (u, size), whose cross-products are the
-covariance. A `Comparison` has the same of a difference, with a `verdict`: its kinds after exact tests were tried.
+without a fit), and under a sampling design the `survey`, `deviations` (u, size), whose cross-products are the
+covariance, and `working`, the covariances of each table as if rows were drawn one by one. A `Comparison` has the same
+of a difference, with a `verdict`: its kinds after exact tests were tried.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         terms = next(shift_covariances) if group.influence and pooled.influence else []
         kind, field_limits = np.maximum(group.kind, pooled.kind), None
         family: Family = _no_family
-        if layout.size > layout.D or has_zeros:
+        if layout.size > layout.D or has_zeros:  # with couplings or structural zeros, counts do not decide all tests
             others_evidence = _evidence_of_others(groups, g, pooled)
             kind = np.maximum(kind, others_evidence.kind)
             lacks_information = _lacks_information((group, others_evidence), pooled) & (kind == Kind.WALD)
@@ -117,6 +118,7 @@ def _compare_under_design(one: Evidence, other: Evidence, rest: Evidence | None 
         return Comparison(layout, one.theta - other.theta, terms=[], kind=kind, family=_no_family)
     deviations = one.deviations - other.deviations
     terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
+    # a group and the pooled fit share rows, but the correction of Rao & Scott is valid for any working covariance
     working = [a + b for a, b in zip(one.working, other.working, strict=True)]
     # the design, restricted to the rows of both samples: `rows` are positions in the design
     both_samples = replace(one.survey, rows=np.union1d(one.survey.rows, other.survey.rows))
@@ -129,6 +131,7 @@ def _evidence_of_others(groups: list[Evidence], g: int, pooled: Evidence) -> Evi
     if len(other_groups) == 1:
         return other_groups[0]
     rows = _merge_samples([group.rows for group in other_groups])
+    # is_effective: under a design the weights of each group's rows sum to their effective number already
     return evidence(rows, pooled.layout, pooled.theta, pooled.engine, is_effective=pooled.survey is not None)
 
 
@@ -146,7 +149,7 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np
 
     The information of a side is the smaller of two: that of its own estimate, and that of the pooled fit, scaled to the
     number of the side's rows. The first alone is large where rare levels happen to go together more often than
-    expected, so that limits would exist only where they miss. `sides` are a group, and all other groups together.
+    expected: limits given only then would miss the true value. `sides` are a group, and all other groups together.
     """
     layout = pooled.layout
     least_information = np.where(np.arange(layout.size) < layout.D, INFORMATION_OF_FIELDS, INFORMATION_OF_COUPLINGS)
@@ -195,7 +198,10 @@ class _FieldLimits:
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
-        """Return the shift of field `k`, given a confidence limit of its difference between the group and the rest."""
+        """Return the limit of the shift of field `k`, given that of its difference between the group and the rest.
+
+        `Shift.at` takes the standard error of the shift to widen limits that hold given the margins of the tables.
+        """
         if k not in self._shifts:
             group_family, rest_family = (side.family(k, finite=False) for side in (self.group, self.rest))
             self._shifts[k] = (
@@ -273,9 +279,11 @@ def _limits_of_shift(
 ) -> np.ndarray:
     """Return limits of the difference of group `g` from the pooled fit, given `limits` of the tested difference.
 
-    Both have shape (layout.size,). `counts` (K, 3, D) are `Evidence.counts` of all groups; `field_limits` is None
-    without interactions and structural zeros. Couplings with an exact test have no limits (nan).
+    Both have shape (layout.size,), and are all lower or all upper ones. `counts` (K, 3, D) are `Evidence.counts` of all
+    groups; `field_limits` is None without interactions and structural zeros. Couplings with an exact test have no
+    limits (nan).
     """
+    # from the log odds ratio against the other groups to the log odds less those of all groups together;
     # row 0 of `counts` is at the level, 1 at the reference level, 2 at any level
     field_positions, limits = shift.layout.columns(uncoupled), limits.copy()
     limits[field_positions] = shifts_from_pooled(

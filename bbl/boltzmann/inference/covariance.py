@@ -210,8 +210,10 @@ def difference_terms(
     layout = estimate.parameters.layout
     codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
     weights = np.bincount(distinct_row.ravel(), sample.weights, len(codes))
+    # fitted probabilities (rows, K)
     p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
-    # covariance (r, r) of the weights of r basis functions; tables (r, size): parameters of each function
+    # the difference of parameters is tables' w: w (r,), weights of r basis functions, has the covariance (r, r);
+    # row k of tables (r, size) holds the parameters of function k
     covariance, tables, is_estimable = traits.difference(engine, codes, weights, p, layout, pair)
     terms = [
         tables[:, begin:end].T @ covariance @ tables[:, begin:end]
@@ -225,6 +227,7 @@ def difference_terms(
 def occurring(rows: Sample, layout: Layout) -> np.ndarray:
     """Return for each parameter (layout.size,) whether all levels, or pairs of levels, that it compares occur.
 
+    `layout` has no terms of three predictors or more: fits to P(group | row), which are judged by this, have none.
     The field of a level compares it with the reference level, and where a predictor interacts with another, among rows
     in which the other is at its reference level. A coupling compares the four combinations of two levels with the
     reference levels.
@@ -258,7 +261,7 @@ def bootstrap(
     """Return refits (nboot, K, layout.size) to samples drawn from the fitted models, as large as the groups.
 
     The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own. What is
-    missing in the data is missing in the replicates too.
+    missing in the data is missing in the replicates too. The weights of `sample` are whole numbers.
     """
     layout = estimate.parameters.layout
     check_memory(  # 8 bytes for each value that is drawn

@@ -104,8 +104,9 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     mu = table.moments(p)
     with serial_blas():
         information = table.covariances(p, mu)  # V
-        basis, _ = rank(information)  # (size,): a largest set of parameters that the cells determine together
-        basis_positions = np.flatnonzero(basis)
+        # (size,): a largest set of parameters that the cells determine together; then those that they determine alone
+        is_in_basis, _ = rank(information)
+        basis_positions = np.flatnonzero(is_in_basis)
         scale = np.sqrt(information.diagonal()[basis_positions])
         inverse = np.zeros_like(information)
         scales = np.outer(scale, scale)
@@ -122,8 +123,9 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
 def simulated_statistics(
     cells: list[GroupCells], layout: Layout, engine: Engine, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return three `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits and refitted.
+    """Return `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits and refitted.
 
+    Columns are the likelihood ratio G2, Pearson's X2, and the statistic of Freeman and Tukey.
     `cells` are those of all groups, in order; groups without fitted counts contribute nothing. This is the parametric
     bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
     """

@@ -100,6 +100,7 @@ def nested_test(
         exact = exact_ratio_test(rows, layout, kept, engine)
         if isinstance(exact, SparseMargin):
             sparse = exact
+        # with df 0 there is no ratio: terms are tested one by one below
         elif exact.df and groups[0][1] is not None:  # all groups have a sampling design, or none
             return _test_ratio_under_design(groups, layout, theta, kept, engine, exact)
         elif exact.df:
@@ -117,6 +118,7 @@ def nested_test(
         p_by_term = group_tests.tables()[2][layout.m :]  # `tables` returns statistic, df, p, words of each table
         p += [p_by_term[k] for k in dropped if not np.isnan(p_by_term[k])]
         kinds = [group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
+        # a term is refused for the least cautious kind of its parameters: only if all are absent, it is absent
         refused += [  # `initial`: a term with predictors of one level has no parameters
             (g, scopes[k], Kind(int(kind.min(initial=Kind.ABSENT))))
             for k, kind in zip(dropped, kinds, strict=True)
@@ -233,7 +235,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         couplings_of_site = {int(i): is_dropped[layout.start[i]] for i in sites}
         # (q, q) each: V_dd and (H^-1)_dd of the notes
         godambe_covariance, working_covariance = influence.site_coupling_covariance(rows, couplings_of_site)
-        eigenvalues.append(design_effects(godambe_covariance, working_covariance))
+        eigenvalues.append(design_effects(godambe_covariance, working_covariance))  # lambda_k of the notes
         if survey is not None:
             working.append(working_covariance)
             deviations.append(_site_deviations(effective_rows(sample), influence, couplings_of_site, survey))
@@ -261,7 +263,8 @@ def _site_deviations(
         """Return the entries (q,) of a site solution that are the couplings in question, site after site."""
         columns = regressors(layout).columns  # of a site solution, those of each site's parameters
         by_site = [
-            site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[k] for i, k in positions.items()
+            site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[tested]
+            for i, tested in positions.items()
         ]
         return np.concatenate(by_site)
 
@@ -292,7 +295,7 @@ def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, sit
 
     That of predictor i, at the level a that a row has, is ``h_i(a) + sum_j J_ij(a, x_j) - ln Z_i(x)``, with the
     intercepts h and couplings J of the site solution `site_theta` (D, 1 + D). Both are 0 at the reference level, and J
-    within a predictor. Only predictors with two levels or more have a normaliser Z_i.
+    within a predictor. Only predictors with two levels or more have a normaliser Z_i, and `sites` are such.
     """
     varying = np.flatnonzero(layout.n_levels > 1)
     total = 0.0

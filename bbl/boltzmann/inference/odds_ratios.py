@@ -84,6 +84,7 @@ def log_odds_ratios(layout: Layout, theta: np.ndarray, covariance: np.ndarray, i
         columns = [modifiers.index(k) + 2 for k in scope if k not in (i, j)]  # of `levels`, after those of i and j
         table_positions = levels[:, [0, 1, *columns]] - 1
         rows = np.flatnonzero((table_positions >= 0).all(axis=1))  # couplings of a reference level are 0
+        # for each of these ratios the number of its parameter, then that parameter's column
         contrasts[rows, np.searchsorted(used_parameters, parameters[tuple(table_positions[rows].T)])] = 1.0
     used_covariance = covariance[np.ix_(used_parameters, used_parameters)]
     is_undetermined = np.isnan(used_covariance.diagonal())

@@ -151,7 +151,8 @@ def _covariance_of_groups(
         group_layout = layout.of_group(g)
         influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), group_layout)
         unbounded |= _unbounded_levels(influence)
-        # influences with undetermined parameters held fixed, and directions (size, d) without a change of the fit
+        # undetermined parameters are fixed, so that the others stand for functions of all that rows determine; and
+        # directions (size, d) along which the fit does not change
         influence, undetermined_directions = influence.of_combinations()
         covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
@@ -235,6 +236,7 @@ def _covariance_under_design(
         # of each group (u, 1 + size)
         deviations = [*joint_deviations(influence, fit_unpenalised, sample, survey).transpose(1, 0, 2)]
         flat, unbounded = [influence.flat.reshape(K * n_coefficients, -1)], influence.unbounded
+    # of each group: all deviations if it was fitted by itself; of a joint fit only the shares are left to put in
     for g, group_theta in enumerate(theta):
         in_group = sample.response == g
         # domain: the design, of which the rows of the group are used

@@ -218,8 +218,8 @@ def evidence(
         from_sites(layout, np.broadcast_to(is_site_fitted[:, None], (layout.D, 1 + all_regressors.D))) == 1.0
     )
     least_expected, is_absent = cell_sizes(rows, layout)  # (couplings,): least expected count; any cell empty
-    expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])  # no limit for fields
-    kind[:] = Kind.WALD
+    expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])  # fields have no rule of cells
+    kind[:] = Kind.WALD  # each of the lines below overrules those before it
     kind[~has_all_sites | (expected_counts < least_cell)] = Kind.EXACT
     if influence:
         kind[variances(terms) > 1.0 / least_information] = Kind.EXACT
@@ -359,11 +359,11 @@ class Comparison:
         statistic, p = np.full((2, len(n_wald)), np.nan)
         df = np.zeros(len(n_wald), dtype=np.intp)
         tested = np.flatnonzero(n_wald)
-        masks = [is_wald[cuts[k] : cuts[k + 1]] for k in tested]
-        estimates = [self.theta[cuts[k] : cuts[k + 1]][mask] for k, mask in zip(tested, masks, strict=True)]
-        covariances = [self.terms[k][np.ix_(mask, mask)] for k, mask in zip(tested, masks, strict=True)]
+        masks = [is_wald[cuts[t] : cuts[t + 1]] for t in tested]  # t: a table, k below: a parameter
+        estimates = [self.theta[cuts[t] : cuts[t + 1]][mask] for t, mask in zip(tested, masks, strict=True)]
+        covariances = [self.terms[t][np.ix_(mask, mask)] for t, mask in zip(tested, masks, strict=True)]
         if self.working:
-            working = [self.working[k][np.ix_(mask, mask)] for k, mask in zip(tested, masks, strict=True)]
+            working = [self.working[t][np.ix_(mask, mask)] for t, mask in zip(tested, masks, strict=True)]
             statistic[tested], df[tested], p[tested] = rao_scott_wald(estimates, covariances, working, self.df)
         else:
             statistic[tested], df[tested], p[tested] = wald(estimates, covariances)

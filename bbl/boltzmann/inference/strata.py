@@ -102,5 +102,6 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     if not 0 < n_rows < MAX_SUPPORT:
         return None
     counts = np.arange(n_rows + 1.0)
-    # logarithms of binomial coefficients, up to a constant; share=1: tails include all of P(T = t)
+    # logarithms of binomial coefficients, up to a constant; share=1: tails include all of P(T = t), not half of it
+    # (mid-p) as where margins vary from sample to sample, which those of a binomial count do not
     return PowerSeries(-gammaln(counts + 1) - gammaln(n_rows - counts + 1), round(n_at_level), share=1.0)

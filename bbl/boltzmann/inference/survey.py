@@ -60,7 +60,7 @@ def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Samp
         # adds to `totals` in place
         plan.totals(influences(chunk) * chunk.weights[:, None], survey.rows[offset : offset + chunk.n], totals)
         offset += chunk.n
-    return plan.deviations(totals, survey.rows)
+    return plan.deviations(totals, survey.rows)  # centred within strata and scaled: E'E is the covariance
 
 
 def replicated(
@@ -69,7 +69,8 @@ def replicated(
     """Return the deviations (u, size) of estimates from the rows reweighted by each of u replicates.
 
     ``estimate(rows)`` returns an estimate (size,), nan if there is none, and `full_estimate` (size,) is that from the
-    survey weights. Replicates without rows, or without an estimate, count nothing, with a DataWarning.
+    survey weights. Deviations are estimates less the full one, or less their mean (option `mse`), times the roots of
+    the replicates' scales. Those of replicates without rows, or without an estimate, are 0, with a DataWarning.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)

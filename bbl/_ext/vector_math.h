@@ -58,7 +58,7 @@ TARGET static inline vec NAME(expm1)(vec x)
 /* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf).
 
    z = 2^k (1 + f), where k is chosen so that 1 + f lies in sqrt(1/2)..sqrt(2); 0x3f3504f3 is sqrt(1/2), and the float
-   with the bits k | 0x4b000000 is 2^23 + k, so that e is k as a float. */
+   with the bits k | 0x4b000000 is 2^23 + k, so that e is k as a float. z >= 1, as unsigned k must not be negative. */
 TARGET static inline vec NAME(log)(vec z)
 {
     const words k = (NAME(bits)(z) - 0x3f3504f3u) >> 23;
@@ -75,7 +75,8 @@ TARGET static inline vec NAME(log)(vec z)
     return f + (p * f * f * f - e * 2.12194440e-4f - f * f * 0.5f) + e * 0.693359375f;
 }
 #else
-/* exp(x) for x <= 0, clipped at -708 (3e-308); relative error below 3e-16. NaN stays NaN. */
+/* exp(x) for x <= 0, clipped at -708 (3e-308); relative error below 3e-16. NaN stays NaN. The polynomial in r is summed
+   by pairs of terms, p and q, in powers of s = r^2. */
 TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, s, p, q;
@@ -101,7 +102,9 @@ TARGET static inline vec NAME(exp)(vec x)
 /* log(z) for normal z >= 1; error below 1 ulp or so (reduction and polynomial of fdlibm's e_log.c).
 
    z = 2^k (1 + f) as in single precision: 0x3fe6a09e00000000 is about sqrt(1/2), and the double with the bits
-   k | 0x4330000000000000 is 2^52 + k, so that e is k as a double. */
+   k | 0x4330000000000000 is 2^52 + k, so that e is k as a double. `shift` are the bits above those of sqrt(1/2), whose
+   exponent field is k; z >= 1, as unsigned k must not be negative. ln(1 + f) = ln((1 + s) / (1 - s)) is 2 s plus s
+   times a polynomial in t = s^2, the sum of its even and odd powers. */
 TARGET static inline vec NAME(log)(vec z)
 {
     const words shift = NAME(bits)(z) - 0x3fe6a09e00000000u, k = shift >> 52;
@@ -123,7 +126,9 @@ TARGET static inline vec NAME(split)(vec product, words *exponent)
     return NAME(real)((NAME(bits)(product) & (((WORD)1 << MANTISSA) - 1)) | ((WORD)BIAS << MANTISSA));
 }
 
-/* Return the log of a product after `factors` calls of split, whose sum of exponents is `exponent`. */
+/* Return the log of a product after `factors` calls of split, whose sum of exponents is `exponent`: ln(product) plus
+   `power`, the exponents without their biases, times ln 2. ln 2 is 22713 / 2^15 (few digits, as power may be large, so
+   that their product is exact) plus a rest. */
 TARGET static inline vec NAME(split_log)(vec product, words exponent, ptrdiff_t factors)
 {
     const REAL offset = (REAL)((WORD)1 << MANTISSA);  /* the number offset + k has the integer k in its low bits */

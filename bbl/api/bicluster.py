@@ -132,8 +132,8 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
     """Warn if chains have not mixed, or if groups still changed in the last iteration of the prototype method."""
     if fit.converged:
         return
-    if fit.posterior is not None:
-        rhat = fit.posterior.rhat
+    if fit.posterior is not None:  # of method "mcmc"; the genetic one, whose run has a fixed length, has no warning
+        rhat = fit.posterior.rhat  # Series by name of the quantity that is traced
         warnings.warn(
             f"the chains have not mixed: the split R-hat of {rhat.idxmax()} is {rhat.max():.3f}, above {MIXED}. Raise "
             "warmup, draws or thin.",

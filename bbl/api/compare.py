@@ -28,12 +28,12 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (missing if the method
-        does not have them); and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC
-        and clAIC are better. Criteria are missing if they cannot be compared with those of the first model: because the
-        number of observations differs, or the likelihood is of other variables. Most models have a likelihood of the
-        response and all predictors, which then have to be the same; `shooter` has one of the response given the
-        predictors.
+        One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC`` and ``clAIC``, the AIC of the
+        pseudo-likelihood (missing if the method does not have them); and the test against the model before: ``ratio``,
+        ``df``, ``p``, ``test``. Smaller AIC, BIC and clAIC are better. Criteria are missing if they cannot be compared
+        with those of the first model: because the number of observations differs, or the likelihood is of other
+        variables. Most models have a likelihood of the response and all predictors, which then have to be the same;
+        `shooter` has one of the response given the predictors.
 
     Notes
     -----

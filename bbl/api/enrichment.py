@@ -97,7 +97,8 @@ def enrichment(
     )
     pairs = [sorted(pair, key=position_of.__getitem__) for pair in ranked_pairs]
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
-    return EnrichmentResults(enriched, *rank_test(is_known, n_pairs, n_known), frame, n_pairs, n_known)
+    auc, rank_p = rank_test(is_known, n_pairs, n_known)  # auc: probability that a known pair ranks before another
+    return EnrichmentResults(enriched, auc, rank_p, frame, n_pairs, n_known)
 
 
 def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]]:

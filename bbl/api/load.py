@@ -24,6 +24,7 @@ def _find_kinds() -> dict[str, Any]:
     """Return the classes of results by the kind that is stored in a model file: all of `bbl.results` with a `kind`."""
     modules = [import_module(module_info.name) for module_info in walk_packages(bbl.results.__path__, "bbl.results.")]
     classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    # vars: the class's own `kind`; a subclass that inherits it would take the place of its base
     return {vars(cls)["kind"]: cls for cls in classes if isinstance(vars(cls).get("kind"), str)}
 
 

@@ -177,6 +177,8 @@ def shooter(
     call_string = call_text("shooter", _changed_arguments(formula, weights, shown_options))
     check_formula(formula)
     refuse_batches(data, "shooter()", "data")
+    # order None: any interaction is read, so that `_check_feasible` can name it
+    # sums_out: whether the error of missing values advises missing="marginal"
     rules = EncodingRules(order=None, sums_out="missing_marginal" not in ShooterResults.refusals)
     encoded = encode_data(TrainingData(formula, data, weights, xlevels, flag("novarOk", novarOk), missing), rules)
     design, sample, index = encoded.design, encoded.rows, encoded.index
@@ -329,7 +331,9 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             rows.append(
                 (path_position, order, penalty, *losses, n_terms, stage.violation, *final_losses, is_last and is_chosen)
             )
-    frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)  # PATH: types by column
+    # PATH: types by column: point, order, penalty, loss, objective, terms (their number), violation, ebic, held_raw,
+    # held_refit (losses of raw and of refitted weights), chosen
+    frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
     chosen_row = int(np.flatnonzero(frame["chosen"])[0])
     compared_rows = [row for row in range(chosen_row + 1) if is_last_stage[row] or len(selection.path) == 1]
     entry_rows = []

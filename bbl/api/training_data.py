@@ -169,6 +169,7 @@ def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:
     weights[row_positions] = encoded.rows.weights
     if not hasattr(data, "shape"):
         data = pd.DataFrame({name: frame.column(name).array for name in frame.columns})
-    folds = splitter_folds(cv, data, encoded.design.groups(frame), weights)
+    y = encoded.design.groups(frame)  # response codes of all rows, for ``cv.split(data, y)``
+    folds = splitter_folds(cv, data, y, weights)
     # train, held (folds, rows): weights in the training and in the validation of each fold
     return Folds(folds.train[:, row_positions], folds.held[:, row_positions])

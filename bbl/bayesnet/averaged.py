@@ -94,14 +94,14 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 
 
 def naive_average(
-    features: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float, prior: float
+    dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float, prior: float
 ) -> tuple[Network, np.ndarray]:
     """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of each arc.
 
-    `features` is a naive Bayes structure, `smooth` > 0 the prior count of every cell, `prior` in [0, 1] the prior
+    `dag` is a naive Bayes structure, `smooth` > 0 the prior count of every cell, `prior` in [0, 1] the prior
     probability of each arc. (Wei, Visweswaran & Cooper 2011. J Am Med Inform Assoc 18(4), 370-375, online appendix.)
     """
-    families = Families(features.families, list(n_levels), K)
+    families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)
     tables = [families.table(counts, f) for f in range(len(families.families))]  # (r, K) of each feature
     posterior = np.array([arc_posterior(table, smooth, prior) for table in tables])
@@ -110,7 +110,7 @@ def naive_average(
     pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)  # all classes have the same table
     without_arc = dirichlet(pooled, families.sum_over_levels(pooled), families.cell_widths, smooth)
     theta = arc_probability * with_arc + (1.0 - arc_probability) * without_arc
-    return Network(features, families, class_probabilities(sample, K, smooth), theta), posterior
+    return Network(dag, families, class_probabilities(sample, K, smooth), theta), posterior
 
 
 @dataclass(frozen=True)

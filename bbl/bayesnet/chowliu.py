@@ -25,7 +25,8 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
 
     I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n`` (``"bic"``), where I is the
     conditional mutual information given the class, ``d = (r_i - 1)(r_j - 1) K`` the free parameters, N the weight of
-    the rows in which both features are known, and n the weight of all rows. The last two are -inf if ``N = 0``.
+    the rows in which both features are known, and n the weight of all rows, by which all pairs have the same unit:
+    that of I, if no value is missing (N = n). The last two are -inf if ``N = 0``.
     """
     information, weight = pair_information(sample, n_levels, K)
     if score == "loglik":

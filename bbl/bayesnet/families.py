@@ -63,6 +63,7 @@ class Families:
     ):
         self.families, self.K, self.context = tuple(families), K, context
         self.n_levels = [int(L) for L in n_levels]
+        # variables of all families, and how many cells lie between two successive levels of each, see `_cell_index`
         scope: list[int] = []
         stride: list[int] = []
         scope_start, start, cells = [0], [0], 0  # where each family starts in `scope` and in the cells
@@ -147,9 +148,10 @@ class Families:
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return weighted counts (cells, K); each family counts the rows in which none of its variables is missing.
+        """Return weighted counts (cells, K), each family's of the rows in which none of its variables is missing.
 
-        `weights` (n,) replace those of the sample. Rows of unknown class (``y < 0``) do not count.
+        With a context the shape is (copies * cells, K), as of `zeros`. `weights` (n,) replace those of the sample. Rows
+        of unknown class (``y < 0``) do not count.
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes
@@ -161,14 +163,17 @@ class Families:
         return out
 
     def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
-        """Return, for each cell (cells, K), the sum of `values` (n, K) over the rows that are in it."""
+        """Return, for each cell (cells, K), in each copy, the sum of `values` (n, K) over the rows that are in it."""
         out = self.zeros()
         if len(codes):
             kernel.add_to_cells(codes, gaps(missing, codes), values, *self._cell_index, out)
         return out
 
     def score(self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray) -> np.ndarray:
-        """Add to each row of `out` (n, K) the entries of `table` (cells, K) for its families without missing values."""
+        """Add to each row of `out` (n, K) its entries of `table`, one for each family without missing values.
+
+        `table` has the shape (cells, K) for each copy, as of `zeros`.
+        """
         if len(codes):
             kernel.add_from_cells(codes, gaps(missing, codes), table, *self._cell_index, out)
         return out

@@ -23,8 +23,10 @@ __all__ = ["UNITS", "class_information", "conditional_information", "entropy", "
 UNITS = {"log": 1.0, "log2": float(np.log(2.0)), "log10": float(np.log(10.0))}
 CELLS = 2**22  # cells of pair tables that are counted row by row at a time
 PACKED_CELLS = 2**24  # cells of pair tables that are counted by bits at a time: 128 MiB
-PACKED_LEVELS = 32  # mean levels up to which bits are faster than rows: a pair takes L * L / 64 words a row
-PACKED_WEIGHTED_LEVELS = 8  # `PACKED_LEVELS` of weighted rows, which take up to 8 bits each, or matrix products
+# mean number of levels L of a feature up to which counting by bits, L * L / 64 operations on words for each pair and
+# row, is faster than counting row by row; with weights, whose (up to 8) bits are counted one after another, L is less
+PACKED_LEVELS = 32
+PACKED_WEIGHTED_LEVELS = 8
 
 
 def _xlogx(p: np.ndarray) -> np.ndarray:
@@ -147,6 +149,7 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
     feature is later, it is counted together with the run.
     """
     m, run_levels = len(n_levels), int(n_levels[run].sum())
+    # each block counts the run's pairs again, which a single later feature is not worth
     block_starts = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))
     block_edges = [run[0], *block_starts, m]
     counts = np.zeros((K, run_levels, int(n_levels[run[0] :].sum())))

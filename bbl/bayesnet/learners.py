@@ -119,7 +119,7 @@ class Learner:
         OptionError, BBLTypeError
             An option is unknown, or its value is invalid.
         """
-        for name in values:
+        for name in values:  # names can be unknown in `dag_args` of `bnc` alone
             choice("dag_args", name, tuple(self.options))
         checked = {}
         for name, option in self.options.items():

@@ -98,7 +98,7 @@ def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
 
 
 def _add_arc(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more arc in which no feature has more than `kdbk` feature parents (kDB)."""
+    """Return the structures with one more arc, f to o, in which no feature has over `kdbk` feature parents (kDB)."""
     ancestors = {i: dag.ancestors(i) for i in dag.features}
     return [
         dag.with_parents({o: (f,)})

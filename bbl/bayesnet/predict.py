@@ -143,6 +143,7 @@ def _add_forest_sums(
     families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
     """Add to `out` (n, K) the log of the sum over missing features, where features have one feature parent at most."""
+    # arrays (m,) are by column of the codes; columns that are no features (the fold, left-out ones) are never visited
     m, K = codes.shape[1], families.K
     levels, parent = np.ones(m, dtype=np.intp), np.full(m, -1, dtype=np.intp)
     # the cell of a feature's table is start + stride * its code + parent_stride * the code of its parent
@@ -182,7 +183,7 @@ def _add_component_sums(
             # in the order of the tables
             summed = sorted(_find_summed_families(parents_first, unknown), key=family_number.__getitem__)
             if summed:
-                pattern_rows = rows[pattern_of_row.ravel() == p]
+                pattern_rows = rows[pattern_of_row.ravel() == p]  # ravel: NumPy 2.0 returns the shape (rows, 1)
                 scopes = [unknown.intersection((i, *parents)) for i, parents in summed]
                 order, cells = _plan_elimination(scopes, families.n_levels, families.K)
                 batch_size = max(1, int(ELIMINATION_CELLS // (cells * families.K)))
@@ -207,7 +208,8 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
     for i, parents in reversed(parents_first):
         # an unknown feature counts if it is a parent of a summed family: it has a known descendant; a known feature
         # counts if it has an unknown parent
-        if i in parents_of_summed if i in unknown else not unknown.isdisjoint(parents):
+        is_summed = i in parents_of_summed if i in unknown else not unknown.isdisjoint(parents)
+        if is_summed:
             summed.append((i, parents))
             parents_of_summed.update(parents)
     return summed

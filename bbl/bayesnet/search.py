@@ -64,12 +64,14 @@ class Validation:
         m, k = sample.codes.shape[1], len(fold_weights)
         self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
         self.n_levels, self.context = [*map(int, n_levels), k], (m, k)
+        # the last code is the fold, of k levels; 2 is the least number of levels
         codes = np.empty((len(row), m + 1), dtype=code_dtype([*n_levels, k, 2]))
         codes[:, :m], codes[:, m] = sample.codes[row], fold
         missing = None
         if sample.missing is not None:
             missing = np.zeros(codes.shape, dtype=bool)
             missing[:, :m] = sample.missing[row]
+        # codes, weights, response, missing
         self.sample = Sample(codes, fold_weights[fold, row], sample.response[row], missing)
         self.fold_totals = np.bincount(fold, self.sample.weights, k)
         fold_counts = np.zeros((k, K))
@@ -175,7 +177,8 @@ def climb(
     candidates = [dag]  # the start itself is scored first
     while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):  # an accuracy of 1 cannot rise
         best, score = _choose_best(validation.scores(candidates, dag, progress), rng)
-        if score_log and score - epsilon < score_log[-1] - TIE:  # a gain below `epsilon`, up to rounding
+        # a gain below `epsilon` by more than rounding; EQUAL, which is larger, is for ties among candidates
+        if score_log and score - epsilon < score_log[-1] - TIE:
             break
         dag = candidates[best]
         score_log.append(score)

@@ -16,7 +16,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["split_depths"]
 
-MAX_DEPTH = 30  # nodes deeper than this are not split
+MAX_DEPTH = 30  # nodes deeper than this are not split; the default of R's rpart, by which bnclassify grows trees
 MAX_LEVELS_FOR_SUBSETS = 12  # of more levels r, only the r - 1 divisions of ordered levels are tried, not all subsets
 MIN_GAIN_SHARE = 1e-10  # a split has to gain more than this share of the largest gain so far: less is rounding
 

@@ -59,7 +59,7 @@ class ConditionalLikelihood:
 
     def __init__(self, sample: Sample, n_levels: np.ndarray, K: int):
         self.sample = sample = sample.rows(sample.response >= 0)
-        self.base = estimate(naive(range(len(n_levels))), sample, n_levels, K, 1.0)
+        self.base = estimate(naive(range(len(n_levels))), sample, n_levels, K, smooth=1.0)
         self.counts = self.base.families.count(sample)
         self.log_theta = np.log(self.base.theta)
 

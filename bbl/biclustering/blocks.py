@@ -43,7 +43,7 @@ def ordered(
 
     Returns the row labels, the column labels, the block sums and the within-block sum of squares (nan with levels).
     """
-    labels = [canonical(rows), canonical(columns)]
+    labels = [canonical(rows), canonical(columns)]  # by first appearance, which decides among equal sort keys
     sums = block_sums(cells, labels[0], labels[1], n_levels, rated)
     for axis in (0, 1):
         group_sums = sums.sum(axis=1 - axis)

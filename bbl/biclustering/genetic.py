@@ -99,15 +99,15 @@ class Evolved(NamedTuple):
 def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) -> np.ndarray:
     """Return the first population, shape (n_individuals, items + users); the generator state `stream` (4,) is advanced.
 
-    The first member has groups of one. Each other member results from it by random moves of items and users between
-    groups (steps of the Du process), as many as there are items, or users. Crossover never adds groups, so the search
-    starts from as many groups as possible.
+    The first member has groups of one. Each other member results from it by steps of the Du process (a random item or
+    user goes to another group or to a new one), as many as there are items, or users. Crossover never adds groups, so
+    the search starts from as many groups as possible.
     """
     items, users = ratings.items, ratings.users
     population = np.empty((n_individuals, items + users), dtype=np.int32)
     population[:, :items], population[:, items:] = np.arange(items), np.arange(users)
     for labels in population[1:]:  # views: the kernel changes the population
-        kernel.du_steps(labels[:items], items, stream)
+        kernel.du_steps(labels[:items], items, stream)  # the second argument is the number of steps
         kernel.du_steps(labels[items:], users, stream)
     return population
 

@@ -63,7 +63,7 @@ def _chain(cells: Cells, alpha: float, sigma: float, step: float, popularity, rn
 
 
 def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return random labels (n,) of at most 10 groups."""
+    """Return random labels (n,) of k groups, some of which may be empty, with k uniform in 1..min(n, 10)."""
     return canonical(rng.integers(1 + rng.integers(min(n, 10)), size=n)).astype(np.int32)
 
 

@@ -81,6 +81,7 @@ class Genetic:
         choice("mean", self.mean, ("block", "mle"))
         set_options(
             self,
+            # at most 1,000 ratings: the kernel counts each in every block, and a block is an item by a user at first
             scale=(low, integer("scale", self.scale[1], low + 1, low + 999)),
             sigma=real("sigma", self.sigma, 0.0, open_low=True),
             penalty=self.penalty if isinstance(self.penalty, str) else real("penalty", self.penalty, 0.0),
@@ -185,7 +186,7 @@ class Mcmc:
         choice("loss", self.loss, tuple(LOSSES))
         set_options(
             self,
-            draws=integer("draws", self.draws, 4),
+            draws=integer("draws", self.draws, 4),  # split R-hat needs two of each half
             warmup=integer("warmup", self.warmup, 0),
             thin=integer("thin", self.thin, 1),
             alpha=real("alpha", self.alpha, 0.0, open_low=True),
@@ -219,8 +220,8 @@ class Mcmc:
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape  # raters and items
         most_rated = int(np.diff(cells.start).max())  # items of one rater
-        # labels of all draws (int32); in each chain two ranks (int32) of every item by every group of raters and two
-        # arrays of log symmetric polynomials; similarities and a temporary of the same size
+        # labels of all draws (int32); in each chain two ranks (int32) of the m items in each of at most n groups of
+        # raters, and two arrays of log symmetric polynomials (n, most_rated); similarities and a temporary of that size
         check_memory(
             4.0 * n_init * self.draws * (n + m) + workers * 8.0 * n * (m + 2.0 * most_rated) + 16.0 * (n**2 + m**2),
             f"Keeping {n_init} x {self.draws} draws of the groups of {n} raters and {m} items",

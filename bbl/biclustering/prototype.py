@@ -122,7 +122,7 @@ class Table:
         if L == 1:
             return side.sums(other, k_other)
         if axis:  # lines of the cells are levels of columns: L after each other for each column
-            counts, sums = side.sums(other, k_other)
+            counts, sums = side.sums(other, k_other)  # (J L, k_other): L rows of a column become one row
             return counts.reshape(-1, L * k_other), sums.reshape(-1, L * k_other)
         # a column of the cells is a level of a column of the table: its group is the level and the column's group
         group = (np.arange(L) * k_other + other[:, None]).ravel().astype(np.int32)
@@ -147,7 +147,7 @@ class Table:
         if self.metric == "levels":
             # the logarithm of a share of 0 becomes finite, as counts of 0 are multiplied with it
             return -2.0 * (counts @ np.maximum(prototype, -1e9).T)
-        A = prototype
+        A = prototype  # as in the formulas of `alternate`
         if self.metric == "squared":
             cost = counts @ (A * A).T
             cost -= sums @ (2.0 * A).T
@@ -160,7 +160,7 @@ class Table:
         var_a = counts @ (A * A).T / weight - mean_a**2
         scale = np.sqrt(np.maximum(var_x, 0.0) * np.maximum(var_a, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            # 0 where the line or the prototype is constant
+            # 0 where the line or the prototype is constant, for values of about 1, see `make_tables`
             r = np.where(scale > 1e-12, (sums @ A.T / weight - mean_x * mean_a) / scale, 0.0)
         return weight * (1.0 - np.clip(r, -1.0, 1.0))
 
@@ -206,6 +206,7 @@ def _assign_lines(
     k, n = len(prototypes), len(old)
     labels, label_costs = np.empty(n, dtype=np.int32), np.empty(n)
     tolerance = TIE * (float(misfit.mean()) or 1.0)  # 1: the misfit is 0 with other metrics than "squared"
+    # whether every pair has a cell (with "levels" a pair of several values has several); then patterns tell nothing
     is_complete = len(table.cells.value) == table.size(0) * table.size(1)
     step = max(1, COSTS_PER_CHUNK // k)
     for first in range(0, n, step):
@@ -274,6 +275,7 @@ def alternate(
             if move == "one":
                 moved = axis_labels.copy()
                 size = np.bincount(axis_labels, minlength=k[axis]).astype(np.int32)
+                # a move has to lower the objective by more than `least_gain`; lines are visited by position
                 least_gain, order = TIE * (misfit[axis].mean() or 1.0), np.arange(len(axis_labels))
                 # the kernel updates the labels `moved`, `size`, and the sums of groups, sums[2:], in place, and never
                 # empties a group; sums[:2] are those of lines
@@ -309,7 +311,9 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
         means = cells.averaged()
         center = float(np.average(means.value, weights=means.weight))  # centred values: squares lose fewer digits
         unit = 1.0
-        if metric == "pearson":  # correlations do not change; fourth powers neither vanish nor overflow
+        # correlations do not change; products of two variances, fourth powers, neither vanish nor overflow. A power of
+        # two divides exactly; a table of one value is refused before
+        if metric == "pearson":
             unit = 2.0 ** np.floor(np.log2(np.abs(means.value - center).max()))
         scaled = Cells(means.shape, means.start, means.column, (means.value - center) / unit, means.weight)
         return Table(scaled, metric, 1, (fill - center) / unit), scaled
@@ -331,7 +335,7 @@ def fit_once(table: Table, start_cells: Cells, groups: tuple[int, int], seed: in
     `table` and `start_cells` are those of `make_tables`; `options` holds the keyword arguments of `alternate`.
     """
     rng = np.random.default_rng(seed)
-    with serial_blas():
+    with serial_blas():  # so that results do not depend on the number of threads
         rows = cluster_rows(start_cells, groups[0], rng)
         columns = cluster_rows(_transposed(start_cells, table.n_levels), groups[1], rng)
         solution = alternate(table, rows, columns, **options)

@@ -5,9 +5,8 @@
     matrix of features is never made. The weights (d, q) of a term for q contrasts of the K classes are the rows
     ``theta_start[t]`` to ``theta_start[t + 1] - 1`` of `theta` (D, q). Shapes: n_states (T,), table_start (T,),
     theta_start (T + 1,). Indices: term t, row i, state s, feature a, contrast c, class k.
-(b) By row and contrast, shape (q, n): the link f, which is the linear predictor; the slope dF/df of the loss F; and, in
-    `descend`, the slope z of a quadratic model of F. Its curvature, curve (n,), is one number for each row: exact for
-    two classes, else an upper bound.
+(b) By row and contrast, (q, n): the link f, the linear predictor; the slope dF/df of the loss F; in `descend`, the
+    slope z of a quadratic model of F of one curvature a row, curve (n,): exact for two classes, else an upper bound.
 (c) Terms of two states, such as products of binary predictors, use the vectorised loops of sparse.h: loops.sum returns
     the sum of z over rows in state 1, and loops.add changes z with the link and returns its new sum.
 """
@@ -76,7 +75,7 @@ def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1]
            const double[:, ::1] contrasts, double[:, ::1] slope_out, double[::1] curve_out):
     """Return the weighted log-loss at `link` (q, n); write its slope (q, n) and an upper bound of its curvature (n,).
 
-    y (n,) holds the classes. Scores of the K classes are ``contrasts (K, q) @ link``, probabilities their softmax.
+    y (n,) holds the classes. Scores of the K classes are ``C @ link``, C = contrasts (K, q); p is their softmax.
     """
     cdef Py_ssize_t n = link.shape[1], q = link.shape[0], K = contrasts.shape[0], i, c, k
     cdef double loss = 0.0, largest, total, p, max_variance, row_loss
@@ -107,7 +106,7 @@ def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1]
                     slope_out[c, i] += p * contrasts[k, c]
             for c in range(q):
                 slope_out[c, i] *= weights[i]
-            curve_out[i] = weights[i] * max_variance  # in any direction of the link, as contrasts' contrasts = I / 2
+            curve_out[i] = weights[i] * max_variance  # C'(diag(p) - pp')C <= 2 max p (1 - p) C'C, and C'C = I / 2
     free(score)
     return loss
 
@@ -262,11 +261,12 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
             double[:, ::1] z, double[:, ::1] theta, double[::1] intercept):
     """Minimise the quadratic model plus the penalties (T,) over all terms, in place; return the number of sweeps.
 
-    For a change g (q, n) of the link the model is sum(z g + curve g^2 / 2); a penalty is penalty[t] times a norm of
-    weights. z (q, n), the slope, is updated; theta (D, q) and intercept (q,), within ±max_intercept, are the start.
-    With `group`, the weights of a term have one norm, else those of each of its features. Sweeps over all terms
-    alternate with sweeps over the terms of non-zero weights. The descent ends when no step of a sweep over all terms
-    changes a gradient by more than `tolerance` times its penalty, after `itmax` sweeps, or if stop[0] is set.
+    For a change g (q, n) of the link the model is sum(z g + curve g^2 / 2); a penalty is penalty[t] times a norm: with
+    `group` of a term's weights, else of those of each feature. z (q, n), the slope, is updated; theta (D, q) and
+    intercept (q,) are the start. max_intercept bounds |intercept|, whose optimum is infinite for a class without rows.
+    After a sweep over all terms, those of non-zero weights are swept until they settle, then all again. The descent
+    ends when no step of a sweep over all terms changes a gradient by more than `tolerance` times its penalty, after
+    `itmax` sweeps, or if another thread sets stop[0] (after an interrupt or error).
     """
     cdef Py_ssize_t T = states.shape[0], n = states.shape[1], q = z.shape[0], t, c, a, i, d
     cdef Py_ssize_t max_states = 1, max_features = 1
@@ -308,7 +308,7 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
                     for i in range(n):
                         z[c, i] += step * curve[i]
                     totals[c] = sparse_total(&z[c, 0], n)
-                    change = max(change, fabs(step) * total_curve / min_penalty)
+                    change = max(change, fabs(step) * total_curve / min_penalty)  # it has no penalty of its own
             for t in range(T):
                 d = theta_start[t + 1] - theta_start[t]
                 if not all_terms:
@@ -335,9 +335,9 @@ def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start
                  double tolerance, int itmax, const int32_t[::1] stop, double[:, ::1] slope, double[:, ::1] theta):
     """Minimise as `descend` does, from the Hessian (D q, D q) of the model by all weights; return the number of sweeps.
 
-    For a change t (D q,) of the weights the model is slope't + t' hessian t / 2; the q weights of a feature are
-    neighbours. slope (D, q), the gradient at theta (D, q), is updated with theta. A term of penalty 0, such as the
-    intercept, is free. This is cheaper for few features of many rows, and exact for more than two classes.
+    For a change t (D q,) of the weights the model is slope't + t' hessian t / 2; the q weights of a feature follow each
+    other. slope (D, q), the gradient at theta (D, q), is updated with theta. A term of penalty 0, as the intercept, is
+    free; its change is in units of the least penalty. Cheaper for few features of many rows; exact for K > 2 too.
     """
     cdef Py_ssize_t T = penalty.shape[0], D = theta.shape[0], q = theta.shape[1]
     cdef Py_ssize_t t, a, b, first, end, size, max_features = 1

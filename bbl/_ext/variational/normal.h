@@ -47,13 +47,16 @@ static inline void normal_block(uint32_t *state, double *out)
         uint32_t bits;
         float m, r;
         memcpy(&bits, &u, sizeof bits);
+        /* the bits of u less those of sqrt(1/2) have e in the place of the exponent, from bit 23 on: a fraction below
+           that of sqrt(1/2) borrows 1 from it. u with e taken from its exponent is m */
         const int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
         bits -= (uint32_t)e << 23;
         memcpy(&m, &bits, sizeof m);
         const float s = (m - 1.0f) / (m + 1.0f), s2 = s * s;
         const float log_m = 2.0f * s * (1.0f + s2 * (1.0f / 3 + s2 * (1.0f / 5 + s2 * (1.0f / 7 + s2 * (1.0f / 9)))));
         r = sqrtf(-2.0f * ((float)e * 0.693147181f + log_m));
-        /* the angle: t within 45 degrees of the x axis, reflected at the y axis and the diagonal by random bits */
+        /* the angle: t, uniform in -pi/4..pi/4 by the lowest 24 bits (of step pi/2 2^-24); bit 31 reflects it at the y
+           axis, bit 30 at the diagonal */
         const float t = ((float)(int32_t)(angle_bits[k] & 0xffffffu) - 8388607.5f) * (1.57079633f * 0x1p-24f),
                     t2 = t * t;
         const float sine = t * (1.0f + t2 * (-1.0f / 6 + t2 * (1.0f / 120 - t2 * (1.0f / 5040))));

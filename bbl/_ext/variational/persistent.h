@@ -1,5 +1,4 @@
-/* A step of persistent variational inference: parameters from simplex coding to the reference gauge, gradients back to
-   simplex coding, draws of parameters, and Adam.
+/* Persistent variational inference: draws, parameters from simplex coding to reference gauge, gradients back, Adam.
 
    Reference gauge (a choice that makes parameters unique): fields and couplings of the D non-reference levels of all m
    predictors, 0 for reference levels.
@@ -48,8 +47,8 @@ static ptrdiff_t persistent_max_levels(const persistent_layout *layout)
     return max_levels;
 }
 
-/* Return memory for t (max_levels), f (m) and two scratch tables (max_levels, max_levels), in this order, with t_k and
-   the factors f written to t and f; NULL if there is no memory. */
+/* Return memory for, in this order, t (max_levels) and f (m), which are filled in, and two scratch tables (max_levels,
+   max_levels): half_product, contrasts of i by levels of j for a pair i, j, and table, levels by levels; or NULL. */
 static double *persistent_allocate(const persistent_layout *layout, ptrdiff_t max_levels)
 {
     double *t = malloc(sizeof(double) * (size_t)(max_levels + layout->m + 2 * max_levels * max_levels));
@@ -138,8 +137,8 @@ static int persistent_to_reference(const persistent_layout *layout, const double
         }
         const double scale = f[i] * f[j];
         for (a = 0; a < L - 1; a++)
-            persistent_times_T(t, B + a * (R - 1), R, 1, half_product + a * R);
-        persistent_times_T(t, half_product, L, R, table); /* (L, R) couplings of all levels, but for `scale` */
+            persistent_times_T(t, B + a * (R - 1), R, 1, half_product + a * R); /* B T_j', (L - 1, R) */
+        persistent_times_T(t, half_product, L, R, table); /* T_i B T_j', (L, R): all couplings, but for `scale` */
         const double corner = table[0]; /* at both reference levels */
         for (b = 1; b < R; b++)
             h_out[start_j + b - 1] += scale * (table[b] - corner);
@@ -184,8 +183,9 @@ static inline double persistent_pair_count(const persistent_source *source, ptrd
 
 /* Write the sums over states of the features in simplex coding to simplex_out (size), for the pairs
    first_pair..end_pair - 1, and for the fields if first_pair is 0; `total` is the number of states.
-   With total = 0 and a matrix, this is the chain rule: it turns a gradient by the parameters of the reference gauge
-   (fields on the diagonal) into the gradient by those in simplex coding. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
+   With total = 0 and a matrix it is the transpose of persistent_to_reference, which is linear: the chain rule, from a
+   gradient by the reference gauge (fields on the diagonal) to one by simplex coding. 0: from h(a) - h(0), the entry of
+   a reference level is minus the sum of the others. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
 static int persistent_feature_sums(const persistent_layout *layout, const persistent_source *source, double total,
                                    ptrdiff_t first_pair, ptrdiff_t end_pair, double *simplex_out)
 {
@@ -324,7 +324,8 @@ static void persistent_slab(ptrdiff_t G, double slab, double *scale, double *slo
 
 /* Take a step of Adam with mean and log_sd (n), in place, of n log scales, whose prior is not standard normal.
    noise holds the standard normal numbers of Q draws, in rows of n_noise numbers; gradient (Q, n) is that of the log
-   joint density by the log scales mean + sd noise. The moments of Adam are (2, stride): of means, then of log sds. */
+   joint density, the prior included, by the log scales mean + sd noise, with sd = exp(log_sd) before the step. The
+   moments of Adam are (2, stride): of means, then of log sds. */
 static void persistent_step_scales(const persistent_adam *adam, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
                                    ptrdiff_t stride, const double *noise, const double *gradient, const double *sd,
                                    double *mean, double *log_sd, double *first_moment, double *second_moment)

@@ -98,7 +98,7 @@ cdef class Tables:
 
         counts (D, D) holds the weights of pairs of non-reference levels, and of single levels on the diagonal. With
         total 0 it may be a gradient by the parameters of the reference gauge, fields on the diagonal; then `simplex`
-        becomes the gradient by the parameters in simplex coding.
+        becomes that by the parameters in simplex coding: the change of gauge is linear, and this is its transpose.
         """
         cdef int status
         cdef persistent_source s
@@ -121,7 +121,7 @@ cdef class Tables:
         cdef persistent_source s
         cdef ptrdiff_t a, D = self.layout.D, words = bits.shape[1]
         cdef double[::1] level_counts
-        self._check_shapes(simplex.shape[0], D, bits.shape[0], D)
+        self._check_shapes(simplex.shape[0], D, bits.shape[0], D)  # D: no fields and no columns to check
         if words == 0:
             raise ValueError("bits hold no states")
         level_counts = np.empty(D)
@@ -210,7 +210,7 @@ def step_scales(tuple adam, const double[:, ::1] noise, const double[:, ::1] gra
     """Take a step of Adam with mean and log_sd of n log scales, the last n of n_all normal variables.
 
     The others are standardised parameters, see `step`; the prior of the log scales is not standard normal.
-    gradient (Q, n) is that of the log joint density at Q draws, noise (Q, n_all) their standard normal numbers. mean
+    gradient (Q, n) is that of the log joint density (with the prior) at Q draws, noise (Q, n_all) their numbers. mean
     and log_sd (n_all,) and the moments (2, n_all) for mean and log_sd are updated in place; sd (n_all,) is read.
     `adam` is as in `step`.
     """

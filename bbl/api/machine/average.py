@@ -101,6 +101,7 @@ def _average_results(
 def fit_auto(call_string: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
     """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
     with progress_bar(NFOLD, "auto", verbose) as progress:
+        # `rows`: the task's sample, typed as one in memory
         averaged = fit_average(call.task.with_sample(call.rows), call.run(progress))
     labels = call.design.labels
     warn_problems(
@@ -131,9 +132,10 @@ def cross_auto(
     averaged = scored.fits[-1][0]  # of the last fold and the only setting
     if refit:
         averaged = fit_average(call.task.with_sample(call.rows), call.run())
-    loss = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
+    baseline = fold_log_shares(call.rows, folds, call.K)  # (folds, K): ln shares of the classes in the training rows
+    loss = held_out_record(scored, scored.scores[0], baseline, advice="")
     warn_record(loss, stacklevel=4)
-    frame = score_frame(score_table, score, "setting", np.nan)
+    frame = score_frame(score_table, score, "setting", np.nan)  # nan: an average has no setting
     return frame, scored, _average_results(call_string, call, averaged, loss=loss)
 
 

@@ -5,7 +5,8 @@ of the formula's terms in the flat parameter vector; a *source* is data that are
 folds to which rows are dealt while they are read in batches. K is the number of groups. An engine says in `refusals()`
 which capabilities it lacks, with the reasons; `joint` is not None if it fits all groups together, to P(group | row);
 and ``tuned`` says which option is tuned: its name `option`, and its own `rules`, words that the engine takes in place
-of a number. These are not the `RULES`, "cv" and "cv-1se", by which cross-validation chooses a number.
+of a number. These are not the `RULES`, "cv" and "cv-1se", by which cross-validation chooses a number. `PREPARED_AS` is
+the engine by whose rules formula and rows are checked and encoded for ``method="auto"``, an average of several engines.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ class Call(EncodedData):
         scored = tuning.scored  # out-of-fold scores (1, N, K) of the chosen setting
         scores = calibrated(scored, scored.scores[0], self.calibrate)
         totals = np.array([self.sample.group(g).total for g in range(self.K)])
-        return held_out_record(scored, scores, scored.log_shares(totals), self.advice)
+        baseline = scored.log_shares(totals)  # (folds, K): ln shares of the groups in the training rows
+        return held_out_record(scored, scores, baseline, self.advice)
 
     def estimate(self, engine: Engine, pooled: bool, progress: Callable | None = None) -> Estimate:
         """Fit every group by an engine and, with `pooled`, all rows as one group too."""
@@ -215,7 +217,7 @@ def prepare(
     relevance_level = check_relevance(run.relevance, engine, training)
     source, deal = lazy_source(training.data), None
     check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
-    cluster_passes = choose_cluster(source, run.client)
+    cluster_passes = choose_cluster(source, run.client)  # passes over the data by Dask workers; None: by this process
     # the capability that missing="marginal" needs
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
     n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
@@ -223,7 +225,8 @@ def prepare(
         order=None if engine.order == 1 else engine.order,  # naive Bayes accepts any terms and fits the fields only
         order_reason=engine.order_reason,
         whole_weights=needs_counts or engine.weights == "counts",
-        one_sided=True,
+        one_sided=True,  # a formula may be without a response
+        # whether the error of missing values advises missing="marginal"
         sums_out=marginal_capability not in engine.refusals(),
         marks=training.structural_zeros,  # if it names a column, that is no predictor
         check_pairs=partial(  # called before all pairs of many predictors are listed
@@ -321,6 +324,7 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
             "or give a table of a random sample of the rows.",
             argument="method",
         )
+    # the engine needs rows in which a predictor and all that it interacts with are known, not counts of pairs
     if missing == "marginal" and engine.needs == "neighbours":
         raise OptionError(
             f"{engine.refusals()['missing_marginal_batches']}, and {source.text} are read in batches. Take "

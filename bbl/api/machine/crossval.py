@@ -3,7 +3,8 @@
 An *engine* is a method with its options; *S* settings are values of the option that is tuned; *auto* is
 ``method="auto"``, an average of several methods. K is the number of groups. Out-of-fold scores are in a `Scored`:
 `scores` (S, N, K) of the N validated rows of all folds, with their `fold` and their position `rows` in the sample, each
-(N,). ``call.row_positions`` are the positions of the sample's rows in the data.
+(N,). `validate` returns one with `found`, problems of the fits in the folds, and `last`, the S estimates of the last
+fold. ``call.row_positions`` are the positions of the sample's rows in the data.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def crossVal(
         check_auto(options | ({} if relevance is None else {"relevance": relevance}), calibrate, True, design)
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
-        calibrate, method = "none", PREPARED_AS
+        calibrate, method = "none", PREPARED_AS  # its rules for formula and rows; averages calibrate themselves
     settings, refit, shuffle = _pop_grid(method, options), flag("refit", refit), flag("shuffle", shuffle)
     call_string = shown_call(
         "crossVal", formula, weights, shown_method, options, design, missing=(missing, "raise"),
@@ -215,6 +216,7 @@ def crossVal(
     else:
         model = model_call.with_training_summary(DensityResults(*fit_arguments, survey=model_call.survey))
     column_name = "setting" if engine.tuned is None else engine.tuned.column
+    # engine.setting: value of the option that is tuned, nan if there is none
     frame = score_frame(score_table, score, column_name, np.array([engine.setting]) if settings is None else settings)
     return CVResults(frame, best_position, score, _validated_rows(validated, call, folds), validated, calibrate, model)
 
@@ -240,6 +242,7 @@ def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
     """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it is not given."""
     engine_type = engine_class(method)
     tuned = engine_type.tuned
+    # rules: words that the engine takes in place of a number, such as lambda_="ebic"; they stay in `options`
     if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
         return None
 

@@ -3,7 +3,8 @@
 Terms: an *engine* is a method with its options; a *layout* has the positions of the parameters of the formula's terms;
 a *tuning rule* is "cv" or "cv-1se" in place of a number; *S* settings are values of the option that is tuned; the
 *pooled* fit is one to the rows of all K response groups together; *auto* is ``method="auto"``. ``engine.joint`` is not
-None for engines that fit all groups together; ``tuning.engine`` is the engine with the chosen setting.
+None for engines that fit all groups together; ``tuning.engine`` is the engine with the chosen setting; None only after
+it was read from a file.
 """
 
 from __future__ import annotations
@@ -224,7 +225,7 @@ def bbl(
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
-        calibrate, method = "none", PREPARED_AS
+        calibrate, method = "none", PREPARED_AS  # its rules for formula and rows; averages calibrate themselves
     tuning_rule = pop_rule(method, options)
 
     def make_deal(engine: Engine, rng: np.random.Generator) -> Deal | None:

@@ -2,7 +2,8 @@
 
 A *graph* joins variables by edges; its model has all interactions of variables that are joined pairwise. `GraphScores`
 hold for G graphs and the E pairs of variables `pairs` (E, 2): `edges` (G, E), whether a graph joins a pair, and
-`log_likelihood` and `n_parameters`, each (G,).
+`log_likelihood` and `n_parameters`, each (G,). They leave out the graphs that were not fitted, whose weight is 0;
+`n_graphs` counts all that were compared.
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ def graphs(
     choice("missing", missing, ("raise", "drop", "level"))
     n_best = integer("top", top, 1)
     refuse_batches(data, "graphs", "data")
+    # one_sided: no response; without sums_out, an error of missing values does not advise missing="marginal"
     encoded = encode_data(
         TrainingData("~ .", data, weights, missing=missing), EncodingRules(sums_out=False, one_sided=True)
     )
@@ -115,19 +117,26 @@ def graphs(
     if len(names) < 2:
         raise DataError(f"graphs joins two or more variables, and the data have one, {names[0]!r}.", argument="data")
     margins = Margins(encoded.rows, n_levels)
-    k = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0
+    penalty = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0  # of a parameter
     is_small = len(names) <= MAX_VARIABLES and np.prod(n_levels.astype(float)) <= MAX_STATES
     with progress_bar(1 if is_small else None, "graphs", verbose) as progress:
-        scores = all_graphs(margins, EXACT, k, n_best, progress) if is_small else greedy_graphs(margins, k, progress)
-    return _graphs_results(scores, names, k, criterion.upper(), n_best)
+        # EXACT: maximum likelihood, for graphs that are not decomposable
+        scores = (
+            all_graphs(margins, EXACT, penalty, n_best, progress)
+            if is_small
+            else greedy_graphs(margins, penalty, progress)
+        )
+    return _graphs_results(scores, names, penalty, criterion.upper(), n_best)
 
 
-def _graphs_results(scores: GraphScores, names: tuple, k: float, criterion_name: str, n_best: int) -> GraphsResults:
+def _graphs_results(
+    scores: GraphScores, names: tuple, penalty: float, criterion_name: str, n_best: int
+) -> GraphsResults:
     """Return the `n_best` graphs with their weights, and the edges with their probabilities, as frames.
 
-    `k` is the penalty of a parameter in the criterion, whose column is called `criterion_name`.
+    `penalty` is that of a parameter in the criterion, whose column is called `criterion_name`.
     """
-    criterion = scores.criterion(k)
+    criterion = scores.criterion(penalty)  # (G,)
     weights = np.exp(-0.5 * (criterion - criterion.min()))
     weights /= weights.sum()
     best_graphs = np.argsort(criterion, kind="stable")[:n_best]

@@ -3,8 +3,10 @@
 n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of all predictors. A
 *site* is a predictor as the response of a regression on all others; pseudo-likelihood fits one after another. The *site
 solution* (D, 1 + D) holds the fields and the couplings of all these regressions, those of a site in the rows of its
-levels; an engine is `two_sided` if the two estimates of a coupling are kept apart. A `Problem` says in words where a
-fit has a problem (`group`, `predictor`, `level`, empty for all), `what` it is, and its figures, `detail`.
+levels; an engine is `two_sided` if the two estimates of a coupling are kept apart, and `chooses` if it selects its
+terms itself. An `EngineFit` has `site_theta`, the site solution or None, and `lkh`, the maximised objective (a
+log-likelihood or pseudo-likelihood) per observation. A `Problem` says in words where a fit has a problem (`group`,
+`predictor`, `level`, empty for all), `what` it is, and its figures, `detail`.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def mlestimate(
         run = Run(n_workers(n_jobs), rng, progress)
         fit, log_z_value, _ = fit_group(
             sample, layout, engine, values=None, log_z=log_z_method, run=run, keep_sites=True
-        )[0]  # of the only setting: fit, ln Z, standard error of ln Z
+        )[0]  # of the only setting, the engine's (`values` are others): fit, ln Z, standard error of ln Z
     if log_z_method == "exact":
         log_z_value = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_make_problem(note) for note in fit.notes])

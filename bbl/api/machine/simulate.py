@@ -115,14 +115,15 @@ def mcSample(
     layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
     varying_layout = layout if varies.all() else layout.without_constants()
-    burn_in, n_draws = nsteps // 2, nsteps - nsteps // 2
-    draw_thin = min(thin, n_draws) if keeps_draws else None  # at least one draw is kept; None: none
-    chains_by_group = []  # with `best`, `best_energy`, and `draws` (chains, draws, varying predictors) if kept
+    burn_in, n_sweeps = nsteps // 2, nsteps - nsteps // 2
+    draw_thin = min(thin, n_sweeps) if keeps_draws else None  # at least one draw is kept; None: none
+    # with `best`, `best_energy`, and if draws are kept `draws` (chains, draws, varying predictors) and their `energy`
+    chains_by_group = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as progress:
         for theta in fit.parameters.theta:
             h, J, higher_terms = split(varying_layout, theta)
             chains = gibbs(
-                h, J, varying_layout.n_levels, n_draws, nchains, rng, burn_in, draw_thin,
+                h, J, varying_layout.n_levels, n_sweeps, nchains, rng, burn_in, draw_thin,
                 more=higher_terms,
             )  # fmt: skip
             chains_by_group.append(chains)
@@ -232,7 +233,7 @@ def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None
         and len(set(term)) == len(term)
         and all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)
     }
-    pairs = Layout(n_levels).pairs
+    pairs = Layout(n_levels).pairs  # (P, 2); a layout takes arrays of terms of one order, or single terms
     return Layout(n_levels, [pairs, *sorted(higher_terms)]) if higher_terms else Layout(n_levels)
 
 

@@ -177,7 +177,7 @@ def _check_fit(fit: object) -> Any:
         )
     if fit.estimate.relevance is not None:
         raise OptionError("step chooses the terms itself. Fit without relevance.", argument="fit")
-    return engine.at(0.0)  # the engine of the fit, its tuned option (the penalty) set to the number 0
+    return engine.at(0.0)  # penalty 0; that of the fit may be several zeros, one for each order
 
 
 def _check_penalty(k: object) -> float | str:
@@ -220,6 +220,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
             argument="scope",
         )
     positions = [names.index(name) for name in parsed.predictors]  # parsed terms are positions in its predictors
+    # parsed.terms: for each order k of terms an array (terms, k)
     terms = (term for terms_of_order in parsed.terms for term in terms_of_order.tolist())
     return frozenset(tuple(sorted(positions[i] for i in term)) for term in terms)
 
@@ -227,6 +228,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
     """Return a fit of the same rows, by the same engine, with other terms; `options` of the call are shown."""
     labels, old_estimate = fit.labels, fit.estimate
+    # support: the cells that can occur, None for all; n_ordered: ordered levels of each predictor, 0 for nominal ones
     layout = Layout(fit.design.n_levels, sorted(terms), fit.parameters.layout.support, fit.design.n_ordered)
     # an exact ln Z may be too costly with more terms: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind

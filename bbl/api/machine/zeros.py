@@ -62,7 +62,7 @@ def check_zeros_call(zeros: object, refusals: Mapping[str, str], log_z: str, sou
 
 
 def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
-    """Return the support that the `structural_zeros` of a call leave; None if everything can occur.
+    """Return the support that the `structural_zeros` of a call leave; None without zeros (no rows, or none marked).
 
     Raises
     ------
@@ -72,6 +72,7 @@ def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
     if training.structural_zeros is None:
         return None
     labels = encoded.design.labels
+    # level codes (cells, k) of the k predictors that the zeros name, and the group of each cell, or None for all
     cells = read_zeros(training.structural_zeros, encoded.design, cast(Frame, encoded.frame))
     support = make_support(cells, labels)
     if support is not None:

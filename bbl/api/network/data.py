@@ -74,7 +74,7 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
     if in_memory_argument:
         refuse_batches(data, in_memory_argument, in_memory_argument.partition("=")[0])  # the last: its name alone
     if isinstance(formula, str) and "~" not in formula:
-        frame = data.frame("data") if isinstance(data, Source) else data
+        frame = data.frame("data") if isinstance(data, Source) else data  # of a source: no rows
         name = formula.strip().strip("`")
         if not frame.has(name):
             hint = near_match(name, frame.columns) or "."

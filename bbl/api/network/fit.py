@@ -248,10 +248,11 @@ def bnc(
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), in_memory_argument, verbose)
     class_shares = _check_shares(priors, prepared)
     labels = prepared.design.labels
+    # both checks only raise errors of options before a long search; their results are made again below
     LEARNERS[learner].check_options(learner_options, labels.names)
     recipe_options = (smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     unlearnt = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
-    _make_recipe(unlearnt, *recipe_options)  # raises most errors of options before a long search
+    _make_recipe(unlearnt, *recipe_options)
     learnt = learn_structure(learner, prepared, learner_options, folds, rng, verbose)
     recipe = _make_recipe(learnt, *recipe_options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
@@ -299,7 +300,8 @@ def _make_recipe(
 ) -> Recipe:
     """Check the options of the estimate, as `lp` describes them, and return them as a recipe.
 
-    A `structure` without graphs (before it is learnt) passes the checks that need its graph.
+    A `structure` without graphs (before it is learnt) passes the checks that need its graph: weights of features in
+    `wanbia` are not read yet, and the recipe is only a check.
     """
     smooth = real("smooth", smooth, 0.0)
     uses_wanbia = isinstance(wanbia, Mapping) or flag("wanbia", wanbia)
@@ -346,7 +348,8 @@ def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
 def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[Dag]:
     """Return the graphs of a structure with features renumbered: feature i is ``names[i]``, not ``columns[i]``."""
     position_of = {name: feature for feature, name in enumerate(names)}
-    new_positions = [position_of.get(name, -1) for name in structure.columns]  # position in `names`; -1 if not there
+    # position in `names`; -1 for columns that the learner left out, which are in no family
+    new_positions = [position_of.get(name, -1) for name in structure.columns]
     return [
         Dag(
             tuple(
@@ -381,12 +384,13 @@ def _fit_tables(
     estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages_dags)
     # arcs: posterior of each arc (MANB); weights of features (WANBIA, AWNB); None for other recipes
     result_fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
-    if prepared.index is not None:
+    if prepared.index is not None:  # rows in memory; rows that were read in batches have no labels
         return NetworkResults(call, design, prepared.rows, prepared.index, *result_fields, priors=priors)
     errors = None
     if recipe.plain and isinstance(estimate.network, Network):
         # plain tables only: not averaged or weighted
         errors = standard_errors(estimate.network, sample, recipe.smooth)
+    # None, None: no training rows and no labels of them
     result = NetworkResults(call, design, None, None, *result_fields, stored_errors=errors, priors=priors)
     counts = level_counts(sample, design.n_levels, prepared.K)
     training = Training(round(sample.total), result.log_likelihood(sample), counts)

@@ -187,7 +187,8 @@ def _score_fold(
     if learns_structure and structure.learner is not None:
         task = Task(train, design.n_levels, K, rng)
         dags = LEARNERS[structure.learner].learn(task, structure.options).dags
-    # the learners fssj and bsej leave features out of the structure
+    # the learners fssj and bsej leave features out of the structure; `restricted` has names and levels of the others,
+    # and `_select_columns` restricts the rows of the fold
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
     # a `Structure` or an `AveragedStructure`, as the model's
@@ -210,6 +211,7 @@ def _score_fold(
 def _select_columns(sample: Sample, columns: list[int]) -> Sample:
     """Return the rows of a sample with the features at the positions `columns` only."""
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, columns])
+    # y: class codes as stored; None for a single class, for which `response` makes zeros
     return Sample(np.ascontiguousarray(sample.codes[:, columns]), sample.weights, sample.y, missing)
 
 
@@ -255,7 +257,7 @@ def cmi(
     codes, n_levels = [], []  # of each column
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")  # missing values are no error
-        factor = Factor.collect(column, unused=True)
+        factor = Factor.collect(column, unused=True)  # all declared levels; those without rows add 0 to entropies
         # codes (n,); those of missing values do not matter, as these rows count 0 below
         column_codes = factor.encode(column, skip_missing=True)[0].astype(np.intp)
         is_missing = column.missing()

@@ -70,7 +70,8 @@ def run_tasks(
     """
     stop = stop_flag()  # that of an outer call of `run_tasks`, if this one is inside of its tasks; else a new one
     if workers == 1 or len(tasks) < 2:
-        result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)  # computed below
+        # computed below, in this thread: inside of tasks `stop` is its flag already, outside nobody else can set it
+        result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 

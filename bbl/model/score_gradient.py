@@ -22,7 +22,7 @@ from bbl.model.pairwise import cells
 __all__ = ["MAX_STATES", "ScoreGradient"]
 
 MAX_STATES = 2**20  # states of all missing cells of the rows that are averaged
-ROWS = 4096  # ROWS * ROWS products of indicators (rows times parameters) are formed at a time
+MAX_PRODUCTS = 2**24  # products of indicators, rows times parameters, that are formed at a time
 MATRIX_ADVANTAGE = 20  # a matrix product sums so many times faster than products of single columns
 
 
@@ -42,7 +42,8 @@ class ScoreGradient:
 
     def __init__(self, layout: Layout, theta: np.ndarray):
         self.layout, self.theta = layout, theta
-        # (order, size): columns of the levels of each parameter; -1, where it has fewer, is the last column, of ones
+        # (max(order, 2), size): columns in X, the one-hot codes, of each parameter's levels; a term of fewer predictors
+        # has -1 in place of the others: the last column, of ones, which X gets for these products
         self._columns = term_columns(layout)
         self._energy = Energy(layout, theta)
 
@@ -50,6 +51,8 @@ class ScoreGradient:
         self, codes: np.ndarray, missing: np.ndarray | None, p: np.ndarray, weights: np.ndarray, starts: np.ndarray
     ) -> np.ndarray:
         """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y`` by the coefficients of groups g.
+
+        Each sum is over a *unit*, a set of one row or more. The axes are units, y, g, coefficients.
 
         Parameters
         ----------
@@ -59,7 +62,7 @@ class ScoreGradient:
             Probabilities of the groups.
         weights : ndarray, shape (n,)
         starts : ndarray of int, shape (U + 1,)
-            Sum u is over the rows ``starts[u]:starts[u + 1]``.
+            Unit u has the rows ``starts[u]:starts[u + 1]``.
         """
         K = p.shape[1]
         # score_derivatives: of P_y by the class score of group g, P_y (1[y=g] - P_g), times the weight of the row
@@ -78,8 +81,8 @@ class ScoreGradient:
             return self._sums_of_independent(codes, missing, score_derivatives * weights[:, None, None], starts)
         row, codes, share = self._list_states(codes, missing)
         score_derivatives = (score_derivatives * weights[:, None, None])[row] * share[:, None, :]
-        starts = np.searchsorted(row, starts)  # of the units among the states
-        return self._sum_units(codes, score_derivatives.reshape(len(codes), -1), starts).reshape(
+        state_starts = np.searchsorted(row, starts)  # first state of each unit, then the number of states
+        return self._sum_units(codes, score_derivatives.reshape(len(codes), -1), state_starts).reshape(
             len(starts) - 1, K, K, -1
         )
 
@@ -104,8 +107,8 @@ class ScoreGradient:
             np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
             for lo, hi in itertools.pairwise(layout.start)
         ]
-        level_shares = np.exp(self.theta - np.array(log_sum).T[:, predictor])
-        out = out.reshape(len(out), K, K, 1 + size)
+        level_shares = np.exp(self.theta - np.array(log_sum).T[:, predictor])  # (K, size), by group g
+        out = out.reshape(len(out), K, K, 1 + size)  # units, y, g, coefficients
         out[..., 1:] += missing_sums.reshape(len(out), K, K, layout.m)[..., predictor] * level_shares
         return out
 
@@ -116,7 +119,7 @@ class ScoreGradient:
         rows ``starts[u]:starts[u + 1]``.
         """
         out = np.empty((len(starts) - 1, score_derivatives.shape[1], 1 + self.layout.size))
-        if len(codes) == len(out):  # each unit is a single row
+        if len(codes) == len(out):  # each unit is a single row, as no unit is empty
             self._write_row_sums(codes, score_derivatives, out)
         else:
             for u, (first, stop) in enumerate(itertools.pairwise(starts)):
@@ -143,7 +146,7 @@ class ScoreGradient:
                 f"{MAX_STATES:.0e}. Give se='bootstrap' or se=False, or rows with fewer missing cells.",
                 argument="se",
             )
-        patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)
+        patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)  # the latter is (n, 1) in numpy 2.0
         rows, states = [], []
         for k, pattern in enumerate(patterns):
             pattern_rows, unknown = np.flatnonzero(pattern_of_row.ravel() == k), np.flatnonzero(pattern)
@@ -180,7 +183,7 @@ class ScoreGradient:
         out[:, 0] = score_derivatives.sum(axis=0)
         out[:, 1 : 1 + layout.D] = score_derivatives.T @ X
         first_term = layout.D  # the first parameter that is not yet summed
-        # with many pairs, sum all products of two columns at once, and take those of the pairs
+        # with many pairs of predictors, `count(2)`, sum all products of two columns, and take those of the pairs
         if layout.count(2) * MATRIX_ADVANTAGE > layout.D**2:
             row, column = cells(layout)  # columns of the two levels of each pair coupling
             first_term = int(layout.pair_start[-1])
@@ -188,7 +191,7 @@ class ScoreGradient:
                 out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * score_derivatives[:, [k]]))[row, column]
         if first_term < layout.size:
             X = np.column_stack([X, np.ones(len(X))])
-            chunk_size = max(1, ROWS * ROWS // max(len(X), 1))
+            chunk_size = max(1, MAX_PRODUCTS // max(len(X), 1))
             for first in range(first_term, layout.size, chunk_size):
                 columns = self._columns[:, first : first + chunk_size]
                 products = X[:, columns[0]]

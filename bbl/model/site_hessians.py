@@ -4,9 +4,10 @@ The *score* is the gradient of the log conditional likelihood, the *Hessian* tha
 inverse Hessian times the score.
 
 *Site*: the predictor i whose conditional distribution given the others is modelled. *Site solution* ``site_theta``,
-shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its couplings with the D indicators
-of the levels of other predictors (see `Regressors`). A site has p parameters: its rows of ``site_theta`` in the columns
-of the constant and of its regressors, flattened. A *curvature* of a site is the second derivative by the fields of two
+shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its couplings with the D regressor
+columns. These are the indicators of the layout.D non-reference levels and, with terms of three predictors or more, of
+joint levels behind them (see `Regressors`). A site has p parameters: its rows of ``site_theta`` in the columns of the
+constant and of its regressors, flattened. A *curvature* of a site is the second derivative by the fields of two
 of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2 numbers for L levels.
 ``layout.start`` (m + 1,) holds the first column of each predictor's levels, ``layout.n_levels`` (m,) its number of
 levels; ``sample.blocks(n)`` are chunks of n rows.
@@ -46,7 +47,9 @@ def site_hessians(
     # columns of each site in the design; weight (m,) of the usable rows
     columns, totals, sites = regressors(layout).columns, usable_weight(sample, layout), list(sites)
     n_parameters = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in sites}
-    check_memory(  # bytes: the Hessians, and two arrays of the influences of a chunk's rows on all parameters
+    # bytes of the Hessians, and of two arrays (ROWS, layout.size) for the callers' next step, in `model.godambe`: the
+    # influence of each row of a chunk on each parameter, the inverse Hessian times the score of the row
+    check_memory(
         8.0 * sum(float(p) ** 2 for p in n_parameters.values()) + 16.0 * ROWS * layout.size,
         f"Standard errors of {layout.size} parameters",
         "Fit fewer predictors or fewer interactions.",
@@ -136,7 +139,8 @@ def _count_curvatures(layout: Layout, i: int) -> int:
 def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
     """Return the columns of the design that some of the sites use, rising."""
     columns = regressors(layout).columns
-    return np.unique(np.concatenate([np.zeros(1, dtype=np.intp), *(columns[i] for i in sites)]))
+    constant = np.zeros(1, dtype=np.intp)  # column 0, which every site uses; listed without any sites, too
+    return np.unique(np.concatenate([constant, *(columns[i] for i in sites)]))
 
 
 class _SparseSums:
@@ -156,10 +160,10 @@ class _SparseSums:
 
     def __init__(self, layout: Layout, sites: Sequence[int]):
         self.layout, self.sites, self._columns = layout, sites, _list_columns(layout, sites)
-        # levels (a, b), a >= b, of the curvatures of a site with L levels; 0 is the first non-reference level
-        level_pairs = {L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()}
-        self._level_pairs = site_pairs = [level_pairs[int(layout.n_levels[i])] for i in sites]
-        # columns of the two levels of each curvature among all D, and its site
+        # by L, the levels (a, b), a >= b, of the curvatures of a site with L levels; 0 is the first non-reference level
+        pairs_by_n_levels = {L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()}
+        self._level_pairs = site_pairs = [pairs_by_n_levels[int(layout.n_levels[i])] for i in sites]
+        # of each curvature: the columns in P (n, layout.D) of its two levels, and its site
         self._first_levels = np.concatenate([layout.start[i] + a for i, (a, _) in zip(sites, site_pairs, strict=True)])
         self._second_levels = np.concatenate([layout.start[i] + b for i, (_, b) in zip(sites, site_pairs, strict=True)])
         self._site = np.repeat(sites, [len(a) for a, _ in site_pairs])

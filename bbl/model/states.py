@@ -103,7 +103,8 @@ def _draw_states(
         )
     n_chains = min(nsample, CHAINS)
     draws_per_chain = -(-nsample // n_chains)  # rounded up
-    samples = gibbs(h, J, levels, draws_per_chain * thin, n_chains, rng, burn_in, thin, more=more)
+    n_sweeps = draws_per_chain * thin  # after the burn-in
+    samples = gibbs(h, J, levels, n_sweeps, n_chains, rng, burn_in, thin, more=more)
     draws = np.asarray(samples.draws).reshape(-1, levels.size)  # from (chains, draws of a chain, m)
     return draws[rng.permutation(len(draws))[:nsample]]
 

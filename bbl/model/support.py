@@ -95,7 +95,10 @@ class Support:
             return self.scope, np.log(self.possible.astype(float))
 
     def states(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return which states of all predictors can occur, (G, prod(shape)), the last predictor running fastest."""
+        """Return which states of all predictors can occur, bool (G, prod(shape)), the last predictor running fastest.
+
+        `shape` holds the number of levels of every predictor, also of those outside the scope.
+        """
         axis_lengths = [L if i in self.scope else 1 for i, L in enumerate(shape)]
         table = self.possible.reshape(self.n_groups, *axis_lengths)
         return np.broadcast_to(table, (self.n_groups, *shape)).reshape(self.n_groups, -1)
@@ -133,7 +136,7 @@ class Support:
         is_missing = np.zeros((len(codes), len(scope)), dtype=bool) if missing is None else missing[:, scope]
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
-            pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)
+            pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)  # `ravel`: numpy 2.0 returns the shape (n, 1)
             table = self.condition_on(codes[pattern_rows], scope[pattern])[1]  # (rows, G, missing L_i, ...)
             out[pattern_rows] = table.any(axis=tuple(range(2, table.ndim)))
         return out

@@ -81,7 +81,7 @@ def unpenalised(
         unconverged, chords = [], {}
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():  # (p,) and (p, p), means
             site_cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
-            solve, is_informed, is_regular = solver(H)
+            solve, is_informed, is_regular = solver(H)  # is_informed (p,): see `_Chord`; is_regular: H has an inverse
             step = solve(score)
             step_size = float(np.abs(step).max())
             is_determined = is_informed & (np.abs(step) < DIVERGING_STEP)
@@ -145,9 +145,9 @@ def unbounded_parameters(
 ) -> tuple[tuple[int, ...], ...]:
     """Return one diverging parameter of each site that has any, as tuples like `EngineFit.unbounded`.
 
-    A diverging parameter has no finite optimum; the optimiser stopped where the gradient was small. A site is only
-    checked if it has fewer than `max_parameters` parameters and is all but certain in some row. Each tuple holds the
-    site and its level code, then, for a coupling, predictor and level code of each other member of its term.
+    A diverging parameter has no finite optimum; the optimiser stopped where the gradient was small. A site is checked
+    if it is all but certain in some row and has p < `max_parameters` parameters: a Newton step costs p^3. Each tuple
+    holds the site and its level code, then, for a coupling, predictor and level code of each other member of its term.
     """
     regs = regressors(layout)
     nearly_certain = [
@@ -174,7 +174,7 @@ def unbounded_parameters(
             row, column = level_rows[row], columns[column]
         else:
             undetermined = [(a, c) for a in level_rows for c in columns if not determined[a, c]]
-            is_certain = (
+            is_certain = (  # tested again: `nearly_certain` is in single precision
                 undetermined and _find_max_abs_fields(sample, layout, site_theta, level_rows) > CERTAIN_LOG_ODDS
             )
             if not np.any(is_certain):  # a list without elements, or one value for each level
@@ -205,7 +205,7 @@ def _find_separated_sites(sample: Rows, layout: Layout, site_theta: np.ndarray, 
 def _find_nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
     """Return the sites with a field of at least `CERTAIN_LOG_ODDS` in absolute value in some row, up to rounding.
 
-    Bounds come first: a level's field is at most h plus the sum of its largest coupling with each regressor.
+    Bounds come first: a field is at most h plus the largest coupling with each regressor (0 with its reference level).
     """
     regs = regressors(layout)
     regressor_start = regs.start[:-1][np.diff(regs.start) > 0]  # first column of each regressor that has columns
@@ -267,14 +267,15 @@ def prove_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sit
         g = site_gradient[:, regs.columns_of(i)].T
         M = bound.matrix()
         cholesky, singular = lapack.dpotrf(M, lower=1)  # `singular`: 0 if M is positive definite
-        squared_norm = np.inf
+        squared_g_norm = np.inf  # |g|^2 in the norm of M^-1, summed over the levels
         if not singular:
             with np.errstate(over="ignore", invalid="ignore"):  # where rows are all but certain M is all but zero
-                squared_norm = float((g * lapack.dpotrs(cholesky, g, lower=1)[0]).sum())
-        if squared_norm < np.inf:  # l >= 4 r^2 |g|^2: M - 4 r^2 |g|^2 I has a Cholesky factor
-            M.flat[:: len(g) + 1] -= max(8.0 * (1 + len(bound.neighbours)) * squared_norm, LEAST_CURVATURE)
+                squared_g_norm = float((g * lapack.dpotrs(cholesky, g, lower=1)[0]).sum())
+        if squared_g_norm < np.inf:  # l >= 4 r^2 |g|^2: M - 4 r^2 |g|^2 I has a Cholesky factor
+            squared_r = 2.0 * (1 + len(bound.neighbours))
+            M.flat[:: len(g) + 1] -= max(4.0 * squared_r * squared_g_norm, LEAST_CURVATURE)
             singular = lapack.dpotrf(M, lower=1)[1]
-        is_near[i] = squared_norm < np.inf and not singular
+        is_near[i] = squared_g_norm < np.inf and not singular
     return is_near
 
 
@@ -288,7 +289,7 @@ class _CurvatureBound:
     """
 
     def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):
-        self.neighbours, self.layout = neighbours, Layout(regs.n_levels[neighbours])
+        self.neighbours, self.layout = neighbours, Layout(regs.n_levels[neighbours])  # for their columns
         # sums of c over the counted rows, and of c times the products of two indicators
         self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
         # with few rows, the share is larger: at least four times as many rows as M has columns
@@ -300,7 +301,7 @@ class _CurvatureBound:
         largest_rows = np.argpartition(row_curvatures, n_dropped)[n_dropped:]
         least_curvature = float(row_curvatures[largest_rows[0]])  # `argpartition` puts the least of them first
         neighbour_codes = codes[largest_rows].take(self.neighbours, axis=1)
-        kernel.shared_counts(neighbour_codes, self.layout.start, self._pairs, least_curvature)
+        kernel.shared_counts(neighbour_codes, self.layout.start, self._pairs, least_curvature)  # adds to `_pairs`
         self._weight += least_curvature * len(largest_rows)
 
     def matrix(self) -> np.ndarray:
@@ -320,21 +321,21 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     i, j = predictor_of_column[column_i], predictor_of_column[column_j]
     pair_weight = pair_counts(sample, layout)
     is_level_of = (predictor_of_column[:, None] == np.arange(layout.m)).astype(float)
-    level_weight = pair_weight @ is_level_of  # (D, m): rows with this level and any level >= 1 of the other
-    # known_weight (m, m): rows with both known; known_levels (D, m): rows with this level, the other known
+    level_nonref = pair_weight @ is_level_of  # (D, m): rows with this level and any level >= 1 of the other
+    # both_known (m, m): rows with both known; level_known (D, m): rows with this level, the other known
     if sample.missing is None:
-        known_weight = np.full((layout.m, layout.m), sample.total)
-        known_levels = np.concatenate([n[1:] for n in level_counts(sample, layout.n_levels)])[:, None]
-        known_levels = known_levels.repeat(layout.m, 1)
+        both_known = np.full((layout.m, layout.m), sample.total)
+        level_known = np.concatenate([n[1:] for n in level_counts(sample, layout.n_levels)])[:, None]
+        level_known = level_known.repeat(layout.m, 1)
     else:
-        known_weight, known_levels = known_counts(sample, layout)
-    predictor_weight = is_level_of.T @ level_weight  # (m, m): rows with any level >= 1 of both
-    level_known = is_level_of.T @ known_levels  # (m, m): rows with any level >= 1 of the one, the other known
+        both_known, level_known = known_counts(sample, layout)
+    both_nonref = is_level_of.T @ level_nonref  # (m, m): rows with any level >= 1 of both
+    nonref_known = is_level_of.T @ level_known  # (m, m): rows with any level >= 1 of the one, the other known
     cell_weights = np.empty((2, 2, len(column_i)))
     cell_weights[1, 1] = pair_weight[column_i, column_j]
-    cell_weights[1, 0] = known_levels[column_i, j] - level_weight[column_i, j]
-    cell_weights[0, 1] = known_levels[column_j, i] - level_weight[column_j, i]
-    cell_weights[0, 0] = known_weight[i, j] - level_known[i, j] - level_known[j, i] + predictor_weight[i, j]
+    cell_weights[1, 0] = level_known[column_i, j] - level_nonref[column_i, j]
+    cell_weights[0, 1] = level_known[column_j, i] - level_nonref[column_j, i]
+    cell_weights[0, 0] = both_known[i, j] - nonref_known[i, j] - nonref_known[j, i] + both_nonref[i, j]
     return cell_weights
 
 
@@ -357,7 +358,8 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
         weights = _count_compared_cells(sample, layout, scope)
         is_compared = np.ones(weights.shape[:-1], dtype=bool)  # (2, ..., 2): the cells that count
         if not all(layout.index(*sub_scope) >= 0 for k in range(2, len(scope)) for sub_scope in combinations(scope, k)):
-            # if some subset of the predictors has no term, only the cell of the coupling and its neighbours count
+            # if a subset has no term, the coupling is no contrast of all 2^k cells: what counts is its own cell and its
+            # neighbours, in which one predictor is at its reference level
             is_compared = np.sum(np.indices(is_compared.shape), axis=0) >= len(scope) - 1
         absent.append((weights[is_compared] == 0).any(axis=0))
         expected.append(_fit_without_highest_term(weights)[is_compared].min(axis=0))
@@ -377,8 +379,8 @@ def _count_compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]
     joint_level = np.ravel_multi_index(tuple(sample.codes[in_rows][:, scope].T.astype(np.intp)), shape)
     weights = np.bincount(joint_level, sample.weights[in_rows], int(np.prod(shape))).reshape(shape)
     # for each predictor, the last first: compare its reference level with each other level on a new axis in front
-    for axis in range(len(scope) - 1, -1, -1):
-        axis += len(scope) - 1 - axis  # so many new axes in front have moved it, always to len(scope) - 1
+    axis = len(scope) - 1  # of the last predictor; the new axis moves the one before it there
+    for _ in scope:
         at_level = np.delete(weights, 0, axis=axis)
         at_reference = np.repeat(np.take(weights, [0], axis=axis), at_level.shape[axis], axis=axis)
         weights = np.stack([at_reference, at_level])

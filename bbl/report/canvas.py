@@ -48,6 +48,7 @@ LINE_HEIGHT = 1.2  # height of a line of text, in units of the font size
 ESCAPED = str.maketrans({"$": r"\$"})  # dollars in names must not start mathematics
 SHORTEST = 5  # characters to which a name may be shortened, at least
 MORE_LETTERS = 1.1  # a smaller font is taken only if it shows more than 1.1 times as many letters
+BLANK = 0.08  # inches between neighbouring names along an axis
 MAX_NAMED_TICKS = 16  # names that are kept, at most, where not all names have room
 
 
@@ -65,22 +66,23 @@ def shorten_names(names: Sequence, length: int) -> list[str]:
     texts = [label_text(x) for x in names]
     distinct, length = list(dict.fromkeys(texts)), max(length, SHORTEST)
     n_kept = length - 1  # characters beside the ellipsis
-    preferred_cut: dict[str, str] = {}  # texts of long names that keep 60 % at the beginning
-    for head in sorted(range(n_kept + 1), key=lambda h: abs(h - 0.6 * n_kept)):  # characters kept at the beginning
-        cut = {x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - n_kept + head :]}" for x in distinct}
-        preferred_cut = preferred_cut or cut
-        if len(set(cut.values())) == len(distinct):
-            return [cut[x] for x in texts]
-    alike = [x for x in distinct if Counter(preferred_cut.values())[preferred_cut[x]] > 1]
+    preferred_texts: dict[str, str] = {}  # texts of long names that keep 60 % at the beginning
+    # first try, the middle left out: `head` characters kept at the beginning of all names, those nearest to 60 % first
+    for head in sorted(range(n_kept + 1), key=lambda h: abs(h - 0.6 * n_kept)):
+        cut_texts = {x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - n_kept + head :]}" for x in distinct}
+        preferred_texts = preferred_texts or cut_texts
+        if len(set(cut_texts.values())) == len(distinct):
+            return [cut_texts[x] for x in texts]
+    alike = [x for x in distinct if Counter(preferred_texts.values())[preferred_texts[x]] > 1]
     common = max(len(os.path.commonprefix(alike)) - 1, 0)  # one character before the part in which the names differ
     head = n_kept // 3
-    # the beginning of a name, and the part in which it differs from the others, with two ellipses
-    windows = {x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length}
-    short = {**preferred_cut, **windows}
-    if len(short) > len(set(short.values())):
-        numbers = {x: f"…{distinct.index(x) + 1}" for x in windows}
-        short |= {x: x[: max(length - len(number), 0)] + number for x, number in numbers.items()}
-    return [short[x] for x in texts]
+    # second try: the beginning of a name, and the part in which it differs from the others, with two ellipses
+    window_texts = {x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length}
+    chosen_texts = {**preferred_texts, **window_texts}
+    if len(chosen_texts) > len(set(chosen_texts.values())):  # third: a number at the end
+        end_numbers = {x: f"…{distinct.index(x) + 1}" for x in window_texts}
+        chosen_texts |= {x: x[: max(length - len(number), 0)] + number for x, number in end_numbers.items()}
+    return [chosen_texts[x] for x in texts]
 
 
 @lru_cache(maxsize=4096)
@@ -113,7 +115,7 @@ def _wrap_text(text: str, room: float, size: float, lines: int, break_words: boo
         n = int(np.searchsorted(widths, room, "right"))  # characters that fit on the line
         if n < len(remaining):
             # the line ends after a separator, whose blanks need no room; else within a word or not at all
-            separators = re.finditer(r"[\s_/:,=-]+", remaining[: n + 1])
+            separators = re.finditer(r"[\s_/:,=-]+", remaining[: n + 1])  # + 1: a blank may stand just past the room
             breaks = [m.end() for m in separators if len(remaining[: m.end()].rstrip()) <= n]
             n = breaks[-1] if breaks else n if break_words else 0
         if not n:
@@ -225,8 +227,8 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
     # rounded: a floating-point error of the unit must not decide how names are drawn
     positions, unit = np.asarray(positions, dtype=float), round(unit, 4)
     gap = unit * float(np.diff(positions).min()) if len(positions) > 1 else math.inf  # inches between the closest names
-    if not upright:  # with room for a blank between neighbours
-        wrapped = [_wrap_text(label_text(x), gap - 0.08, MAX_FONT, 3, break_words=False) for x in names]
+    if not upright:
+        wrapped = [_wrap_text(label_text(x), gap - BLANK, MAX_FONT, 3, break_words=False) for x in names]
         texts = [x.translate(ESCAPED) for x in wrapped if x is not None]
         if len(texts) == len(names):
             lines = max((x.count("\n") for x in texts), default=0) + 1
@@ -234,9 +236,9 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
     # the first name alone, if nothing else has room
     best = TickNames(positions[:1], wrap_names(names[:1], max_depth, MIN_FONT), MIN_FONT, upright=True, depth=max_depth)
     most_letters = 0
-    # step 1 shows every name. Without room for them, larger steps follow, from the least that leaves `MAX_NAMED_TICKS`
-    # names: at least 2, as 1 was tried before; the end 3 makes step 2 the only one of up to three names
-    for step in (1, *range(max(2, math.ceil(len(positions) / MAX_NAMED_TICKS)), max(3, len(positions)))):
+    # step 1 shows every name; if they have no room, the second shows at most `MAX_NAMED_TICKS`, the last the two ends
+    second_step = max(2, math.ceil(len(positions) / MAX_NAMED_TICKS))
+    for step in (1, *range(second_step, max(3, len(positions)))):  # 3: step 2, if there are two names
         for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
             line_height, ticks = LINE_HEIGHT * size / 72, positions[::step]  # inches; axis units
             # names are moved apart in inches; adding the shift alone keeps the ticks exact that do not move
@@ -295,7 +297,7 @@ def plain_log_axis(axis: Any, lowest: float, highest: float) -> None:
 
 
 def axes_inches(ax: Axes) -> tuple[float, float]:
-    """Return width and height of axes in inches."""
+    """Return width and height of axes in inches, before an equal aspect shrinks them (``original``)."""
     box, figure_box, dpi = ax.get_position(original=True), ax.figure.bbox, ax.figure.dpi
     return float(box.width * figure_box.width / dpi), float(box.height * figure_box.height / dpi)
 

@@ -30,17 +30,17 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     numbers = [float(v) for v in values]
     finite = [v for v in numbers if math.isfinite(v)]
     mantissas_exponents = [f"{abs(v):.{digits - 1}e}".split("e") for v in finite]
-    significant = [max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in mantissas_exponents]
+    n_significant = [max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in mantissas_exponents]
     exponents = [int(e) for _, e in mantissas_exponents]
     # a number with s significant digits and exponent e needs s - 1 - e decimals
-    decimals = max(0, max((s - 1 - e for s, e in zip(significant, exponents, strict=True)), default=0))
-    most_significant = max(significant, default=1)
+    decimals = max(0, max((s - 1 - e for s, e in zip(n_significant, exponents, strict=True)), default=0))
+    max_significant = max(n_significant, default=1)
     # width of the longest number in either notation: digits, a point if needed, and an exponent such as e-05 or e+100
     fixed_width = max((e for e in exponents if e > 0), default=0) + 1 + decimals + (decimals > 0)
     exponent_width = max((4 + (abs(e) >= 100) for e in exponents), default=0)
-    scientific_width = most_significant + (most_significant > 1) + exponent_width
+    scientific_width = max_significant + (max_significant > 1) + exponent_width
     use_fixed = fixed_width <= scientific_width or not finite
-    style = f".{decimals}f" if use_fixed else f".{most_significant - 1}e"
+    style = f".{decimals}f" if use_fixed else f".{max_significant - 1}e"
     return [f"{v:{style}}" if math.isfinite(v) else _non_finite_text(v) for v in numbers]
 
 

@@ -69,7 +69,7 @@ def plot_effects(
     if axes is None:
         shown_groups = groups[:MOST_PANELS]
         panels = _new_panels(labels, shown_groups, names[:n], rows, has_note=n < len(names))
-        note_shown(panels[0], n, len(names), "effects")
+        note_shown(panels[0], n, len(names), "effects")  # of effects alone: left-out groups have no note
     else:
         shown_groups, panels = groups, check_axes(axes, len(groups))
         for ax, text in zip(panels, group_titles(labels, groups, WIDTH), strict=True):

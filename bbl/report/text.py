@@ -144,7 +144,7 @@ def group_text(
     h : sequence of ndarray, shape (L_i - 1,)
         Fields of predictor i.
     J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1), of (i, j, k) to (L_i - 1, L_j - 1, L_k - 1), ...
-        Couplings; of (i, j) and (j, i) one is printed.
+        Couplings; of pairs (i, j) and (j, i), that with i < j is printed. A term of three or more has one key.
     diagnostics : mapping of str to object, optional
         Values by name, one line each at the end.
 
@@ -163,7 +163,7 @@ def group_text(
          1    2
     1 0.25 0.75
     """
-    terms = [term for term in J if term[0] < term[1] or term[::-1] not in J]  # (j, i) is the transpose of (i, j)
+    terms = [term for term in J if term[0] < term[1] or term[::-1] not in J]  # (j, i) only without (i, j)
     m, predictors_line = _n_printed(len(h), "predictor")
     n_terms, terms_line = _n_printed(len(terms), "pair")
     blocks = []
@@ -242,6 +242,7 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
 
 def cv_head(frame: pd.DataFrame, best: float, maxscore: float, score: str | None = None) -> str:
     """Return the best setting and its score, the first two lines of `cv_text`."""
+    # the AUC, R's score, has no name, as in R. "pnll": mean negative log pseudo-likelihood
     score_name = f" ({score})" if score in ("accuracy", "logloss", "brier", "pnll") else ""
     extremum = "Min." if score in ("logloss", "brier", "pnll") else "Max."
     score_text = f"{extremum} score{score_name}: {format_numbers([maxscore])[0]}"

@@ -45,8 +45,8 @@ def pack_model(
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name).
 
-    `entries` and `arrays` are those of the family; an array that is None is left out. Training rows are stored only
-    with `store_data`; `tuned` says whether an option was tuned inside the fit.
+    `entries` (with ``nobs``) and `arrays` (with ``log_likelihood``) are those of the family; an array that is None is
+    left out. Training rows are stored only with `store_data`; `tuned` says whether an option was tuned inside the fit.
     """
     meta = {"call": fit.call, "design": fit.design.to_dict(), **entries}
     if isinstance(fit, ClassifierResults):

@@ -73,10 +73,12 @@ def check_arrays(arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec
         raise ValueError(f"{min(unknown)!r} is no array of such a model")
     sizes |= {f"{symbol}+1": size + 1 for symbol, size in sizes.items()}
     for name, spec in table.items():
+        # `required`: True, False, or the name of the array that this one comes with
+        is_required = spec.required in arrays if isinstance(spec.required, str) else spec.required
         if name in arrays:
             if not spec.admits(arrays[name], sizes):
                 raise ValueError(f"the array {name!r} is not as saved")
-        elif spec.required in arrays if isinstance(spec.required, str) else spec.required:
+        elif is_required:
             raise ValueError(f"it lacks the array {name!r}")
 
 

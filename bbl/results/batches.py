@@ -32,7 +32,7 @@ def prediction_frame(
     it is missing where scores are nan. The other columns are, by `type`, probabilities or links: for each group its
     score less the log-sum-exp of the other scores.
     """
-    columns = pd.Index(groups, dtype=object)
+    columns = pd.Index(groups, dtype=object)  # beside the name yhat; as categories, groups have their type in the data
     predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     group_codes = np.where(np.isnan(scores).any(axis=1), -1, predicted)
     name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]  # yhat_ beside a group yhat

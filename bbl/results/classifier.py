@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.boltzmann.prediction_checks import training_record
-from bbl.checks import choice, share, verb
+from bbl.checks import choice, share, verb  # `@verb`: an unknown keyword raises an error that names the closest one
 from bbl.choices import PredictionType, Unseen
 from bbl.crossval import Classifier
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
@@ -341,8 +341,8 @@ class ClassifierResults(ModelResults):
         Name: contribution, dtype: float64
         """
         choice("unseen", unseen, ("raise", "ignore"))
-        attribution = self._attribution()
-        attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])  # (K,)
+        attribution = self._attribution()  # its `constant` (K,), scores without terms, is shifted like a row of scores
+        attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         scores = self._encoded_scores(codes, missing, dropped, priors)
         return explain_rows(self.labels, attribution, codes, missing, scores, row_labels, of, verdict(self.log_loss))
@@ -381,8 +381,8 @@ class ClassifierResults(ModelResults):
         return self.training_loss(self.training)
 
     def training_loss(self, rows: Rows) -> LossRecord | None:
-        """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
-        sample, is_complete = scored_rows(rows, self.design)  # is_complete: whether these are all rows
+        """Return the log-loss of training rows; of a sample of very many, None unless above that of the shares."""
+        sample, is_complete = scored_rows(rows, self.design)  # not complete: a sample, enough to warn
         if not sample.n:
             return None
         scores = self.class_scores(sample.codes, sample.missing)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_blocks", "plot_selection", "plot_similarity"]
 
 MAX_PIXELS = 1500  # pixels of a side of an image; cells of a larger table are averaged
+SMOOTHED_FROM = 300  # cells of the shorter side; with fewer, each cell has a pixel of the screen or more
 MAX_NAMED = 40  # rows or columns up to which each is named
 MAX_NUMBERED = 30  # groups up to which each is numbered
 MAX_LEGEND = 10  # levels up to which a legend names them
@@ -66,7 +67,7 @@ def plot_blocks(
     levels : sequence, optional
         Levels of categorical cells, whose values are codes.
     rated : bool, default False
-        Whether cells that were not observed are zeros, not missing.
+        Whether cells are rated pairs, all of value 1, so that pairs without a cell are zeros (unrated), not missing.
     ax : matplotlib Axes, optional
         A new figure by default.
     """
@@ -84,13 +85,14 @@ def plot_blocks(
     else:
         extent = (0.0, n_columns, n_rows, 0.0)
         # "antialiased" averages neighbouring pixels of large images; an average of codes means nothing
-        interpolation = "nearest" if min(n_rows, n_columns) < 300 or levels is not None else "antialiased"
+        interpolation = "nearest" if min(n_rows, n_columns) < SMOOTHED_FROM or levels is not None else "antialiased"
         picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=interpolation, **scale)
     _draw_borders(ax, ends, n_rows, n_columns)
     ax.set(xlim=(0, n_columns), ylim=(n_rows, 0))
     _label_axes(ax, (rows, columns), names, item_names)
     value_name = short_name(names[2])
     if levels is None:
+        # block means of pairs that are rated (1) or not (0) are shares; cells have the name of the values alone
         title = ("Share " if image is None and rated else "Mean " if image is None else "") + value_name
         draw_colour_bar(picture, bar=None, axes=[ax], title=title)
     elif len(levels) <= MAX_LEGEND:
@@ -131,7 +133,7 @@ def _cell_image(
         return image.reshape(shape)
     total = np.bincount(pixel, cells[2] * cells[3], n_pixels)  # weighted sum of the values in each pixel
     weight = np.bincount(pixel, cells[3], n_pixels)
-    if rated:  # all values are 1; the divisor is the number of pairs in a pixel
+    if rated:  # all values are 1; the divisor is the mean number of pairs in a pixel, cells or not
         return (total / (len(rows) * len(columns) / n_pixels)).reshape(shape)
     return np.where(weight > 0, total / np.maximum(weight, 1e-300), np.nan).reshape(shape)
 
@@ -209,7 +211,8 @@ def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, ite
 def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = None) -> Axes:
     """Draw the criterion, minus its minimum, as a map of the numbers of groups; a star marks the minimum.
 
-    `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete grid. `names` holds
+    `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete grid. The criterion
+    is -2 ICL, minus twice the integrated completed likelihood. `names` holds
     the name of the rows and the name of the columns.
     """
     ax = axes_or_new(ax, size=(5.2, 4.2))
@@ -238,7 +241,7 @@ def plot_similarity(
     item_names: Sequence[Sequence],
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the shares of draws in which two rows, and two columns, are in one group; items are sorted by group.
+    """Draw the shares of posterior draws in which two rows, and two columns, are in one group; items sorted by group.
 
     Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions (I,) and (J,), names
     of the axes, names of all items, Axes (a new figure by default).

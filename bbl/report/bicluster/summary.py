@@ -85,4 +85,4 @@ def blocks_summary(
         sections.append(Section(heading, *_first_groups(_with_text_columns(table))))
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts), dtype=object)}
     tables |= {"means": means, "counts": counts}
-    return Summary(_head_text(call, names, sizes), facts, "Blocks:", sections, tables)
+    return Summary(_head_text(call, names, sizes), facts, title="Blocks:", sections=sections, tables=tables)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
 
 MAX_PARAMETERS = 20  # rows in a printed summary
+DECIMALS = 5  # of the numbers in a printed summary, so that its columns fit side by side; p may be smaller
 
 
 def parameter_names(table: pd.DataFrame) -> list[str]:
@@ -68,11 +69,12 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
         # the new column follows se, as a key keeps its first place
         columns = {"estimate": "estimate", "se": "se", "unpenalised": "no penalty"} | columns
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
-    cells = cells.round({name: 5 for name in cells.columns if name != "Pr(>|z|)"})
+    cells = cells.round({name: DECIMALS for name in cells.columns if name != "Pr(>|z|)"})
     cells = cells.assign(test=shown["test"].to_numpy())
     sections = [Section(f"Parameters{shown_note(shown, table)}", cells), *wald_sections(tests, d, note)]
     table = table.drop(columns="unpenalised")
-    return Summary("Inference", {}, "Estimates and tests:", sections, {"parameters": table, "tests": tests})
+    tables = {"parameters": table, "tests": tests}
+    return Summary("Inference", facts={}, title="Estimates and tests:", sections=sections, tables=tables)
 
 
 def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Axes | None = None) -> Axes:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import verb
+from bbl.checks import verb  # `@verb`: an unknown keyword raises an error that names the closest one
 from bbl.errors import DataError, OptionError
 from bbl.report.canvas import (
     COLOURS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbl.checks import integer, verb
+from bbl.checks import integer, verb  # `@verb`: an unknown keyword raises an error that names the closest one
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.gauge import zero_sum
@@ -226,6 +226,7 @@ def _graph_parameters(
     for g in labels.groups if groups is None else groups:
         is_pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups
         first, *second = group_numbers(labels, g if is_pair else [g])  # `second` is empty for a single group
+        # a difference of two groups needs no shift: the pooled fit would cancel
         theta.append(parameters.theta[first] - parameters.theta[second[0]] if is_pair else parameters.shift[first])
         names = " less ".join(label_text(labels.groups[k]) for k in (first, *second))
         titles.append(group_title(labels, names))
@@ -309,10 +310,10 @@ def _name_nodes(ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, wid
         above = min(longest + 0.03, 0.225 * height) if is_radial else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
         radius /= NAME_RADIUS  # names begin outside the circle
-        # height for the lines of a radial name: from one node to the next along the rim; of a horizontal name: twice
-        # the height by which the second node is below the top node, as if there were 3 nodes or more
         rim = NAME_RADIUS * radius
-        height_of_name = 2 * np.pi * rim / max(n, 1) if is_radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
+        fall = rim * (1 - np.cos(2 * np.pi / max(n, 3)))  # by which the second node is below the top one
+        # for the lines of a radial name: from one node to the next along the rim
+        height_of_name = 2 * np.pi * rim / max(n, 1) if is_radial else 2 * fall
         texts = wrap_names(names, beside, size, max_lines(height_of_name, size))
         # radial names that would overlap count as no letters
         n_letters = count_letters(texts) * (not is_radial or radius >= _least_radius(n, size))

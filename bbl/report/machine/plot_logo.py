@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bbl.checks import choice, verb
+from bbl.checks import choice, verb  # `@verb`: an unknown keyword raises an error that names the closest one
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.pairwise import cells
@@ -49,6 +49,7 @@ __all__ = ["draw_logo", "information", "plot_logo", "zero_sum_fields"]
 
 MAX_POSITIONS = 200  # predictors of a logo
 NAME_DEPTH = 1.5  # inches for the names below a logo
+MAX_HEIGHT = 15.0  # inches of all rows of a new figure, unless its logos are of the least height
 NUCLEOTIDES = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00", "U": "#D55E00"}
 # colours by the chemistry of the residue: polar, basic, acidic, hydrophobic
 AMINO_ACIDS = {
@@ -265,7 +266,7 @@ def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     width = float(np.clip(0.4 + m * (0.36 if longest_name == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0))
     columns = 1 if n <= 3 else grid_columns(n, width + 0.25)
     head = 0.15 + title_inches(group_titles(labels, groups, width))
-    height = float(np.clip(15.0 / math.ceil(n / columns) - head, 0.6, 1.3))
+    height = float(np.clip(MAX_HEIGHT / math.ceil(n / columns) - head, 0.6, 1.3))
     grid = Grid(
         n=n,
         columns=columns,

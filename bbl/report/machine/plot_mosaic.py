@@ -29,8 +29,8 @@ EMPTY_SHARE = 1e-7  # of the total count, which an empty cell gets, so that its 
 MIN_TILE_SIDE = 1e-5  # width or height above which a tile is not empty, in shares of the mosaic's side
 MARGIN = 0.02  # around the mosaic, in shares of its side, for names that are moved apart by half a line
 GAP = 0.03  # between the columns, in shares of the width; less between later splits
-# residuals at which the shade changes; the classes below -4 and above 4 are open, so that -6 and 6 are no limits
-BOUNDS = (-6.0, -4.0, -2.0, 2.0, 4.0, 6.0)
+BOUNDS = (-4.0, -2.0, 2.0, 4.0)  # residuals at which the shade changes
+DASHED_BELOW = -2.0  # residual below which a tile has dashed edges, for readers who see no colours
 # colours below -4, of -4..-2, -2..2, 2..4 and above 4
 SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")  # of RdBu, safe for colour-blind readers
 
@@ -72,7 +72,7 @@ def draw_mosaic(
 
     ax = axes_or_new(ax, SIZE)
     # extend: the shades at both ends are those of all residuals beyond -4 and 4
-    shades = ScalarMappable(BoundaryNorm(BOUNDS[1:-1], len(SHADES), extend="both"), ListedColormap(list(SHADES)))
+    shades = ScalarMappable(BoundaryNorm(BOUNDS, len(SHADES), extend="both"), ListedColormap(list(SHADES)))
     shares = np.maximum(counts / counts.sum(), EMPTY_SHARE)
     # keys are numbers of levels as texts: the names of different levels may be equal
     cells = {tuple(map(str, cell)): float(share) for cell, share in np.ndenumerate(shares)}
@@ -80,7 +80,7 @@ def draw_mosaic(
     def tile_style(key: tuple[str, ...]) -> dict:
         """Return the matplotlib options of the tile of a cell."""
         residual = residuals[tuple(map(int, key))]
-        is_low = residual < BOUNDS[2]
+        is_low = residual < DASHED_BELOW
         edge = {"linestyle": "--" if is_low else "-", "edgecolor": "0.35", "linewidth": 0.7}
         return {"facecolor": shades.to_rgba(residual), **edge}
 
@@ -101,7 +101,8 @@ def draw_mosaic(
 def _gaps(counts: np.ndarray) -> list[float]:
     """Return the gap between the tiles of each split, as a share of the part that is split.
 
-    Gaps are narrower in the second split along an axis, and the more parts there are to split.
+    Gaps are half as wide in the second split along an axis. They shrink with the root of the number of parts to split,
+    by eye: up to four parts leave them as they are.
     """
     n_parts = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]  # parts before each split
     return [GAP / (1 + k // 2) / max(1.0, np.sqrt(n) / 2) for k, n in enumerate(n_parts)]
@@ -140,6 +141,10 @@ def _fit_level_names(levels: Sequence[Sequence], boxes: dict[tuple, tuple], numb
     `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, an earlier variable has
     split the side into parts: the names are repeated in each part, and empty tiles have none. A name stands in the
     middle of the tiles next to the side; if these are all empty, those behind them count.
+
+    For instance, variable 2 of three is named above. In the key (a, b, c) of a tile, ``along`` takes (a,), the part of
+    the upper side, and ``across`` takes (b,): tiles of the smallest b with counts are next to that side. So the names
+    of the levels c repeat above each level a.
     """
     axis = number % 2  # 0 along x, 1 along y
     # levels, in a key of `boxes`, of the earlier variables that split along the side, and of those that split across it

@@ -104,7 +104,7 @@ def plot_parameters(
     # shift (K, size): parameters, or with a pooled fit their differences from it; then d is before the symbols h and J
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
     # (2, groups shown, D): distances of the lower and the upper limits from the fields
-    half_widths = None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
+    limit_distances = None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
     group_names = [labels.groups[g] for g in shown]
     # without couplings there are no maps; the caller's axes are for all groups
     n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
@@ -116,9 +116,9 @@ def plot_parameters(
         panels, bar_axes = check_axes(axes, 1 + n_maps), [None, None]
     fields = theta[:, : layout.D]
     if fields.size <= MAX_BARS:
-        _draw_bars(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", half_widths)
+        _draw_bars(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", limit_distances)
     else:
-        _draw_field_map(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", half_widths, bar_axes[0])
+        _draw_field_map(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", limit_distances, bar_axes[0])
     if n_maps:
         _draw_coupling_maps(panels[1:], theta[:n_maps], labels, layout, group_names[:n_maps], d, map_style, bar_axes[1])
     return panels
@@ -129,10 +129,10 @@ def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
 
     A DataError if they have another shape or are negative.
     """
-    half_widths = np.asarray(errors, dtype=float)
-    if half_widths.shape not in (shape, (2, *shape)) or (half_widths < 0).any():
+    limit_distances = np.asarray(errors, dtype=float)
+    if limit_distances.shape not in (shape, (2, *shape)) or (limit_distances < 0).any():
         raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
-    return np.broadcast_to(half_widths, (2, *shape))
+    return np.broadcast_to(limit_distances, (2, *shape))
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,12 @@ def _new_figure(
     K, is_map = len(names), len(names) * layout.D > MAX_BARS
     height = float(np.clip(0.2 * K, 1.2, 6.0)) if is_map else 2.1
     left_margin = 0.5 + _group_tick_names(names, height).depth if is_map else 0.85
-    # for the colour bar of a map, the legend of bars, or no legend
-    right_margin = 1.0 if is_map else _legend_texts(labels, names)[2] if labels.response is not None else 0.2
+    if is_map:
+        right_margin = 1.0  # for the colour bar
+    elif labels.response is None:
+        right_margin = 0.2  # there is no legend
+    else:
+        _, _, right_margin = _legend_texts(labels, names)  # the width of the legend
     width = left_margin + _field_width(layout, K) + right_margin
     grid = _map_grid(labels, names[:n_maps], map_style, width)
     width = max(width, grid.size[0])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbl.checks import near_match, verb
+from bbl.checks import near_match, verb  # `@verb`: an unknown keyword raises an error that names the closest one
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.parameters import Parameters

@@ -133,13 +133,16 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
     Parameters
     ----------
     tests : DataFrame
-        As ``Inference.tests``; at most ``2 * SHOWN`` rows of a section, those with the smallest p, are shown.
+        A row for each group and term, as from ``Inference.tests()``: ``group``, ``predictor``, ``predictor2`` and so on
+        (missing in terms of fewer predictors), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh`` (adjusted p), and
+        ``test``, which test it is or why there is none. At most ``2 * SHOWN`` rows of a section, those with the
+        smallest p, are shown.
     d : str
         ``"d"`` if differences from the pooled fit are tested, else empty.
     note : str
         Line below the last table, which says what standard errors the tests use.
     classes : bool, default True
-        Whether the names of the rows have the group.
+        Whether the model has a response; the names of the rows then have the group.
     """
     # columns of `tests`, and their headings
     columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH", "test": "test"}
@@ -237,8 +240,8 @@ def density_summary(
     """
     # (L_i,) of each predictor: p_a = (n_a + c / L_i) / (n + c) with the pseudocount c; the entropy is -sum p_a log2 p_a
     shares = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
-    level_table = {"count": np.concatenate(counts), "share": np.concatenate(shares)}
-    levels = pd.DataFrame(level_table, level_index(labels))
+    level_columns = {"count": np.concatenate(counts), "share": np.concatenate(shares)}
+    level_frame = pd.DataFrame(level_columns, level_index(labels))
     table = pd.DataFrame(
         {
             "levels": [len(p) for p in shares],
@@ -254,9 +257,11 @@ def density_summary(
         largest = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
         shown, heading = table.iloc[largest], f"{SHOWN} largest entropies of {len(table)} predictors"
     sections = [Section(heading, shown), *sections]
-    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "levels": levels}
+    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "levels": level_frame}
     tables |= {section.heading: section.table for section in sections}
-    return Summary(head_text(call, labels), dict(facts), "predictors by themselves:", sections, tables)
+    return Summary(
+        head_text(call, labels), dict(facts), title="predictors by themselves:", sections=sections, tables=tables
+    )
 
 
 def _h_section(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:

@@ -188,6 +188,7 @@ def _as_tuple(name: object) -> tuple[Any, ...]:
 def _level_section(key: object, table: Any) -> Section:
     """Return a table of fields or couplings for a notebook; its heading has the names in `key`, which look it up."""
     frame = table.to_frame("field") if isinstance(table, pd.Series) else table
+    # source: what has the rows that are left out, for the note
     return first_rows(
         frame.iloc[:, :SHOWN], ", ".join(map(label_text, _as_tuple(key))), source="the table that is looked up"
     )
@@ -269,7 +270,7 @@ class Coefficients(Named, Notebook):
         labels, parameters = self._labels, self._parameters
         layout, K = parameters.layout, len(labels.groups)
         levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
-        # (order, K size): for each parameter, the fields (0..D-1) of its levels; -1 where it has fewer predictors
+        # (max(order, 2), K size): of each parameter the fields (0..D-1) of its levels; -1 where it has fewer predictors
         fields = np.tile(term_columns(layout), K)
         # predictor of each field, (D + 1,); the last entry is that of field -1
         predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)
@@ -341,11 +342,12 @@ def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np
 
     The result is categorical, or an array of objects if distinct labels compare equal (1 and True).
     """
-    numbers: dict[tuple, int] = {}  # distinct labels, by type too: 1, 1.0 and True are different levels
-    # position of each label in `distinct`
-    number = np.array([numbers.setdefault((type(v), v), len(numbers)) for v in labels], dtype=np.intp)
-    distinct = label_index([v for _, v in numbers])
-    codes = np.where(codes < 0, -1, number[codes])
+    # position of each distinct label in `distinct`; with its type, as 1, 1.0 and True are different levels
+    positions: dict[tuple, int] = {}
+    # the same for each of `labels`
+    distinct_codes = np.array([positions.setdefault((type(v), v), len(positions)) for v in labels], dtype=np.intp)
+    distinct = label_index([v for _, v in positions])
+    codes = np.where(codes < 0, -1, distinct_codes[codes])
     if distinct.is_unique:
         return pd.Categorical.from_codes(codes, distinct)
     return np.append(distinct.to_numpy(dtype=object), [None])[codes]  # code -1 takes None, the last
@@ -373,7 +375,10 @@ def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
 
 
 def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool) -> pd.DataFrame:
-    """Return the probabilities `table` (m arrays (n, L_i)) as a frame; with `best`, the most likely level instead."""
+    """Return the rows with their missing cells filled in: probabilities of levels, or the likeliest levels if `best`.
+
+    `table` has the probabilities (n, L_i) of the levels of each predictor; those of a known cell are 0 and 1.
+    """
     if best:
         codes = [first_largest(probabilities) for probabilities in table]
         return category_frame(dict(zip(labels.names, zip(codes, labels.levels, strict=True), strict=True)), index)

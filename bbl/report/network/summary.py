@@ -58,16 +58,18 @@ def network_summary(
     small_tables = [
         name for name, table in params.items() if table.shape[0] <= MAX_ROWS and table.shape[1] <= MAX_COLUMNS
     ]
-    for name in [n for n in small_tables if n in (*shown_features.index, labels.response)][
-        : MAX_TABLES + 1
-    ]:  # 1: class
+    variables_in_sections = (*shown_features.index, labels.response)
+    shown_tables = [name for name in small_tables if name in variables_in_sections][: MAX_TABLES + 1]  # 1: of the class
+    for name in shown_tables:
         table = params[name]
         parents_text = "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
         sections.append(Section(f"P({label_text(name)}{parents_text})", _with_text_labels(table)))
     facts_frame = pd.DataFrame({"value": list(facts.values())}, index=list(facts))
     names = distinct_names([*map(str, params), "fit", "features"])
     tables = dict(zip(names, [*params.values(), facts_frame, features], strict=True))
-    return Summary(head_text(call, labels), dict(facts), "Bayesian network classifier:", sections, tables)
+    return Summary(
+        head_text(call, labels), dict(facts), title="Bayesian network classifier:", sections=sections, tables=tables
+    )
 
 
 def _with_text_labels(table: pd.DataFrame) -> pd.DataFrame:

@@ -47,9 +47,9 @@ def plot_terms(
 def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or order (one penalty).
 
-    `path` is `ShooterResults.path`: a row for each penalty (``point``) and each order of terms. It has the ``loss`` of
-    the training rows, the losses of held-out rows if they were computed, and the number of ``terms``. Return the Axes
-    of the loss.
+    `path` is `ShooterResults.path`: a row for each penalty (``point``, its number on the path) and each order of terms.
+    It has the ``loss`` of the training rows, the losses of held-out rows if they were computed, and the number of
+    ``terms``. Return the Axes of the loss.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -58,7 +58,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     has_path = len(models) > 1
     rows = models if has_path else path
     x = rows["penalty"] if has_path else rows["order"]
-    blue, orange = group_colours(3)[:2]  # the first two colours of the palette
+    blue, orange = group_colours(2)  # the first two colours of the palette
     handles = [ax.plot(x, rows["loss"], "o-", ms=3.5, color=blue)[0]]
     names = ["training rows"]
     # mean losses of held-out rows, without and with a refit of the chosen terms

@@ -94,4 +94,4 @@ def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: 
     )
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "terms": terms}
     sections = [Section(heading, table, note)] if len(shown) else []
-    return Summary(head_text(call, labels), dict(facts), "Sparse regression:", sections, tables)
+    return Summary(head_text(call, labels), dict(facts), title="Sparse regression:", sections=sections, tables=tables)

@@ -1,8 +1,8 @@
 """Tables of the terms that a structure search chose for each group: predictors, levels, weights, votes.
 
 A *term* is a set of interacting predictors or a single one, its *order* their number. In a search by predictors, each
-predictor is regressed on the others and votes for the terms that it needs. There are K groups; predictor i has L_i
-levels, the first of which is the reference. A `Layout` has ``m``, the number of predictors, and
+predictor, then called a *node*, is regressed on the others and votes for the terms that it needs. There are K groups;
+predictor i has L_i levels, the first of which is the reference. A `Layout` has ``m``, the number of predictors, and
 ``terms``, an array (terms, k) for each order k = 2, 3, ...; its ``table(vector, *term)`` is the part of a parameter
 vector that belongs to a term, shape (L_1 - 1, L_2 - 1, ...).
 """
@@ -52,7 +52,7 @@ def term_frame(
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(term, cell, strict=True))
                 row: tuple = (group, len(term), names, levels, float(weights[cell]), strength)
                 if chosen is not None:
-                    # in the regressions of the term's first, second, ... predictor
+                    # in the regressions of the term's first, second, ... predictor; a single one has but its own
                     node_weights = tuple(float(layout.table(w, *term)[cell]) for w in chosen["nodes"][k][: len(term)])
                     votes = int(layout.table(chosen["votes"][k], *term)[cell])
                     row = (*row, votes, node_weights if len(term) > 1 else ())

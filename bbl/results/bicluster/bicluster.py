@@ -46,12 +46,12 @@ class BiclusterResults(BlockTables):
     call : str
         The call of `bbl.bicluster`.
     table : TwoWay
-        Names of rows, columns and values; the kind of cells (``holds``); a ``formula``, None for a matrix.
+        Names of rows, columns and values; a ``formula``, None for a matrix; what cells hold (``holds``): "numeric",
+        "ordinal" (ordered numbers), "levels" (codes), or "rated" (of value 1; unrated pairs have none).
     method : Prototype, Genetic or Mcmc
         The method with its options.
     rows, columns : ndarray of int32, shape (I,) and (J,)
-        Groups 0..a-1 of the rows and 0..b-1 of the columns, in order of their means, or in categorical tables of their
-        sizes.
+        Groups 0..a-1 of the rows and 0..b-1 of the columns, in order of means, or in categorical tables of sizes.
     sums : ndarray, shape (a, b, L)
         Number of observations of each level in each block; for numeric cells L is 2: number and sum of observations.
     criterion : float
@@ -59,8 +59,7 @@ class BiclusterResults(BlockTables):
         ("prototype"), the fitness ("genetic"), the posterior expected loss ("mcmc").
     history : ndarray
         The objective after each half-step of the best start ("prototype"; it never rises, except with the metric
-        "pearson"), the best fitness of each generation ("genetic"), the log posterior of all draws, chain by chain
-        ("mcmc").
+        "pearson"), the best fitness of each generation ("genetic"), the log posterior of all draws by chain ("mcmc").
     n_iter : int
     converged : bool
         Whether the alternation ended before `max_iter` ("prototype"); whether no move of one row or column improves the
@@ -161,7 +160,7 @@ class BiclusterResults(BlockTables):
             return self.fitted()
         block_values = self._means if wants_shares else self._block_predictions(self._means)  # (a, b, L) or (a, b)
         if self.table.formula is None:
-            groups, index = self._assign_matrix_rows(newdata)
+            groups, index = self._assign_matrix_rows(newdata)  # first, as errors of newdata come before one of `type`
             if wants_shares:
                 raise BBLTypeError("type='prob' needs a long table.", argument="type")
             matrix = block_values[groups][:, self.columns]
@@ -237,8 +236,9 @@ class BiclusterResults(BlockTables):
                 column=self.table.rows.name,
                 argument="newdata",
             )
-        holds, means = self.table.holds, self._means
-        if holds == "levels":  # means are shares (a, b, L); codes of the best levels (a, b) stand in for means
+        holds, means = self.table.holds, self._means  # (a, b); of levels, shares (a, b, L)
+        # arguments of `best_groups`: cells, groups of the columns, block means (a, b), ln P(level | block) (a, b, L)
+        if holds == "levels":  # codes of the best levels stand in for means
             return best_groups(cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300)))  # no log 0
         if holds == "ordinal":  # codes: ratings less the lowest of the scale
             codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
@@ -333,7 +333,7 @@ class BiclusterResults(BlockTables):
         return plot_selection(self.selection, names, ax)
 
     def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
-        """Draw the shares of draws in which two rows, and two columns, are in one group; return the two Axes.
+        """Draw the shares of posterior draws in which two rows, and two columns, are in one group; return two Axes.
 
         Examples
         --------

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.inference.significance import CELL
+from bbl.boltzmann.inference.significance import CELL  # rows from which on a Wald test holds its level
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import generator
 from bbl.errors import DataError, OptionError
@@ -136,6 +136,7 @@ def _make_notes(
         # limits are nan if a t distribution has less than one degree of freedom
         notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
         if values.is_partial is not None:  # effects that are undefined in some survey replicates
+            # replaces UNDETERMINED: the replicates that are left are too few
             notes[values.is_partial & np.isnan(values.std_error) & ~is_constant] = FEW_CLUSTERS
             notes[values.is_partial & (notes == "")] = PARTIAL
         effective_share = _effective_share(fit)

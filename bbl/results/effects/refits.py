@@ -70,7 +70,7 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
     Models are refitted to rows drawn with replacement. Networks, which have posteriors of their tables, draw tables.
     """
     rows = fit._rows()  # the training rows
-    # without rows of an unknown group, whose code is -1; `y` is None if there is no response
+    # without rows of an unknown group, whose code is -1; `response` is `y`, or zeros if that is None for lack of one
     rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
     check_single_rows(getattr(fit, "survey", None), "The bootstrap")  # raises a DataError under a sampling design
     rows.check_whole("The bootstrap draws rows")  # raises a DataError for weights that are no counts

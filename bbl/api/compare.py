@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from bbl.checks import verb  # `@verb` refuses unknown keywords
+from bbl.checks import verb
 from bbl.report.model_table import ModelTable
 from bbl.results.comparison import compare_fits
 from bbl.results.model import ModelResults

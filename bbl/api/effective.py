@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import generator, integer, real, verb  # `@verb` refuses unknown keywords
+from bbl.checks import generator, integer, real, verb
 from bbl.design.frames import to_frame
 from bbl.design.table_types import TableLike
 from bbl.design.weights import check_weights

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, near_match, verb  # `@verb` refuses unknown keywords
+from bbl.checks import integer, near_match, verb
 from bbl.errors import BBLTypeError, DataError
 from bbl.results.together.enrichment import EnrichmentResults
 from bbl.stats.enrichment import hypergeometric, rank_test

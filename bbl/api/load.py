@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 import bbl.results
-from bbl.checks import verb  # `@verb` refuses unknown keywords
+from bbl.checks import verb
 from bbl.errors import BBLError, BBLTypeError, ModelFileError
 from bbl.results.classifier import ClassifierResults
 from bbl.storage import read_any

@@ -24,7 +24,7 @@ import pandas as pd
 
 from bbl.api.training_data import TrainingData, encode_data, refuse_batches
 from bbl.boltzmann.prediction_checks import warn_record
-from bbl.checks import choice, flag, generator, integer, real, reals, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import check_formula
 from bbl.design.table_types import TableLike, Weights

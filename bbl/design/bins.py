@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, integer, near_match, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, integer, near_match, verb
 from bbl.design.frames import Frame, to_frame
 from bbl.design.intervals import RARE_LEVEL
 from bbl.design.values import factorise

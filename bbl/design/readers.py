@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag, verb  # `@verb` refuses unknown keywords
+from bbl.checks import flag, verb
 from bbl.design.frames import Frame, to_frame
 from bbl.design.values import find_distinct
 from bbl.design.weights import check_weights

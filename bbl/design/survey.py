@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, generator, integer, real, reals, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.frames import Frame
 from bbl.design.survey_arguments import check_replicates, column_name, column_names
 from bbl.design.weights import check_weights

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import choice, near_match, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, near_match, verb
 from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame

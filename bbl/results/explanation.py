@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, near_match, verb  # `@verb` refuses unknown keywords
+from bbl.checks import integer, near_match, verb
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions

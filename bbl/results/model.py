@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.capabilities import MethodTraits
-from bbl.checks import flag, verb  # `@verb` refuses unknown keywords
+from bbl.checks import flag, verb
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels

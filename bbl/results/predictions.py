@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import choice, generator, integer, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, generator, integer, verb
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs
 from bbl.design.streams.adapters import lazy_source

@@ -26,7 +26,7 @@ from bbl.boltzmann.prediction_checks import held_out_record, warn_record
 from bbl.boltzmann.task import Run
 from bbl.boltzmann.tuning import NFOLD
 from bbl.capabilities import NOT_COUNTS, lacking
-from bbl.checks import choice, generator, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, generator, verb
 from bbl.crossval import Scored, cross_validate, fold_log_shares, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import ENGINES, Engine

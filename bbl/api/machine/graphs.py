@@ -15,7 +15,7 @@ from bbl.api.training_data import TrainingData, encode_data, refuse_batches
 from bbl.boltzmann.graphs.decomposable import greedy_graphs
 from bbl.boltzmann.graphs.exhaustive import all_graphs
 from bbl.boltzmann.graphs.scores import GraphScores, Margins
-from bbl.checks import choice, integer, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, integer, verb
 from bbl.design.design import EncodingRules
 from bbl.design.formula import write_formula
 from bbl.design.table_types import TableLike, Weights

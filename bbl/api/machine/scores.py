@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bbl.checks import flag, verb  # `@verb` refuses unknown keywords
+from bbl.checks import flag, verb
 from bbl.design.table_types import TableLike
 from bbl.errors import BBLTypeError
 from bbl.results.machine.fit import BBLResults

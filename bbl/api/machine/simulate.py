@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.capabilities import WITH_ZEROS
-from bbl.checks import flag, generator, integer, verb  # `@verb` refuses unknown keywords
+from bbl.checks import flag, generator, integer, verb
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
 from bbl.memory import check_memory

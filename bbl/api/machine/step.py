@@ -21,7 +21,7 @@ from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.stepwise import Candidate, Score, StepScorer, stepwise
 from bbl.boltzmann.task import Task
-from bbl.checks import choice, real, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, real, verb
 from bbl.design.formula import parse, write_formula
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, DataWarning, OptionError

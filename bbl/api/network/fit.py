@@ -22,7 +22,7 @@ from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
 from bbl.bayesnet.predict import Network
-from bbl.checks import choice, flag, generator, integer, near_match, real, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, flag, generator, integer, near_match, real, verb
 from bbl.choices import NetworkLearner
 from bbl.design.decisions import Priors, check_priors
 from bbl.design.table_types import Batches, TableLike, Weights

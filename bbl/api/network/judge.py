@@ -23,7 +23,7 @@ from bbl.bayesnet.information import UNITS, conditional_information
 from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import fit
 from bbl.bayesnet.predict import class_scores
-from bbl.checks import choice, flag, generator, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, flag, generator, verb
 from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
 from bbl.design.table_types import Batches, Splitter, TableLike, Weights

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from bbl.api.network.data import make_folds, prepare
 from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.learners import LEARNERS, Task
-from bbl.checks import generator, verb  # `@verb` refuses unknown keywords
+from bbl.checks import generator, verb
 from bbl.design.table_types import Batches, Splitter, TableLike, Weights
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, verb  # `@verb` refuses unknown keywords
+from bbl.checks import integer, verb
 from bbl.design.labels import Labels
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.summary import Section, Summary

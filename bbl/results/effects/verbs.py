@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bbl.checks import flag, verb  # `@verb` refuses unknown keywords
+from bbl.checks import flag, verb
 from bbl.errors import BBLError
 from bbl.report.page import Part, figure_html
 from bbl.results.effects.answers import find_effects

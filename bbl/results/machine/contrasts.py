@@ -15,7 +15,7 @@ import pandas as pd
 
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.covariance import difference_terms
-from bbl.checks import flag, share, verb  # `@verb` refuses unknown keywords
+from bbl.checks import flag, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from bbl.boltzmann.reconstruction import reconstruct as reconstruct_cells
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.capabilities import WITH_ZEROS
-from bbl.checks import choice, generator, integer, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, generator, integer, verb
 from bbl.design.decisions import check_shares
 from bbl.design.frames import to_frame
 from bbl.design.weights import named_weights, refuse_weights

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.significance import Kind
-from bbl.checks import choice, flag, near_match, real, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, flag, near_match, real, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError

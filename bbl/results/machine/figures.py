@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import choice, flag, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, flag, verb
 from bbl.choices import EvaluationFigure
 from bbl.errors import DataError
 from bbl.report.machine.plot import plot_cv

@@ -18,7 +18,7 @@ from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.prediction_checks import remedy
 from bbl.boltzmann.task import Run, Task
 from bbl.capabilities import WITH_ZEROS
-from bbl.checks import real, verb  # `@verb` refuses unknown keywords
+from bbl.checks import real, verb
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import OptionError

@@ -15,7 +15,7 @@ import pandas as pd
 
 from bbl.boltzmann.inference.goodness import GroupCells, check_cells, group_cells, leverages, simulated_statistics
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
-from bbl.checks import generator, integer, verb  # `@verb` refuses unknown keywords
+from bbl.checks import generator, integer, verb
 from bbl.errors import DataError, OptionError
 from bbl.model.listing import state_codes
 from bbl.names import distinct_names

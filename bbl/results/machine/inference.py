@@ -27,7 +27,7 @@ from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests
 from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, of_group, variances
-from bbl.checks import share, verb  # `@verb` refuses unknown keywords
+from bbl.checks import share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.model.parameters import Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from bbl.checks import verb  # `@verb` refuses unknown keywords
+from bbl.checks import verb
 from bbl.model.ranking import interaction_strength
 from bbl.report.graph_text import quoted, require_networkx
 from bbl.report.machine.arrays import MachineArrays

@@ -16,7 +16,7 @@ import pandas as pd
 from bbl.boltzmann.inference.covariance import full_covariance
 from bbl.boltzmann.inference.odds_ratios import LogOddsRatios, log_odds_ratios
 from bbl.boltzmann.inference.significance import Kind
-from bbl.checks import near_match, share, verb  # `@verb` refuses unknown keywords
+from bbl.checks import near_match, share, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.report.format import label_text

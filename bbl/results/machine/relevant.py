@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.checks import verb  # `@verb` refuses unknown keywords
+from bbl.checks import verb
 from bbl.report.text import label_text
 
 if TYPE_CHECKING:

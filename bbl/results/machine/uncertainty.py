@@ -15,7 +15,7 @@ import pandas as pd
 
 from bbl.boltzmann.inference.covariance import bootstrap as refit_samples
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
-from bbl.checks import choice, generator, integer, share, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.results.machine.contrasts import DifferenceInference

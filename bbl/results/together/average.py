@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from bbl.boltzmann.averaging import hide_rows, silent_rows
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
-from bbl.checks import verb  # `@verb` refuses unknown keywords
+from bbl.checks import verb
 from bbl.choices import EvaluationFigure
 from bbl.errors import OptionError
 from bbl.report.machine.summary import Section, Summary, fit_summary

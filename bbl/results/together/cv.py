@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, share, verb  # `@verb` refuses unknown keywords
+from bbl.checks import choice, share, verb
 from bbl.choices import EvaluationFigure, PredictionType, Unseen
 from bbl.crossval import Scored, calibrated
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors

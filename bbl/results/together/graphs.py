@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
-from bbl.checks import verb  # `@verb` refuses unknown keywords
+from bbl.checks import verb
 from bbl.report.machine.plot_graphs import plot_edges
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows

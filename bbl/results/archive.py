@@ -28,8 +28,8 @@ __all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "u
 # shape, range and sum of the class shares that predictions use, if the user gave some
 PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)
 
-# arrays of every model of K groups and m predictors: kind of dtype, shape, range of values (any if there is none); the
-# last four hold n training rows
+# arrays of every model of K groups and m predictors: kind of dtype, shape, range of values (any if there is none; below
+# a length that it names); the last four hold n training rows
 MODEL_TABLE = {
     "log_likelihood": ArraySpec("f", (1,)),
     "counts": ArraySpec("f", ("K", "levels"), NON_NEGATIVE),  # of the levels of all predictors, one after another

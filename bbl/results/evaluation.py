@@ -214,7 +214,8 @@ class Evaluation:
                 argument="group",
             )
         position = groups.index(group)
-        fpr, tpr, threshold = roc_curve(link(self.class_scores)[:, position], self.observed == position, self.weights)
+        log_odds = link(self.class_scores)[:, position]  # of the group against all others
+        fpr, tpr, threshold = roc_curve(log_odds, self.observed == position, self.weights)
         with np.errstate(over="ignore"):  # log odds to probabilities; the first threshold is above all of them
             threshold = np.append(np.inf, 1.0 / (1.0 + np.exp(-threshold[1:])))
         return pd.DataFrame({"fpr": fpr, "tpr": tpr, "threshold": threshold})
@@ -250,7 +251,8 @@ class Evaluation:
         if kind == "calibration":
             p = np.exp(log_probabilities(self.class_scores))
             return plot_calibration(self.labels, p, self.observed, self.weights, groups=groups, axes=ax)
-        return plot_roc(self.labels, link(self.class_scores), self.observed, self.weights, groups=groups, ax=ax)
+        log_odds = link(self.class_scores)  # (n, K): of each group against all others
+        return plot_roc(self.labels, log_odds, self.observed, self.weights, groups=groups, ax=ax)
 
     @cached_property
     def _summary(self) -> Summary:
@@ -277,7 +279,8 @@ class Evaluation:
             Section("By group", self.report.drop(columns=["lower", "upper"]).round(4)),
         ]
         tables = {"scores": self.scores, "confusion": self.confusion, "report": self.report}
-        return Summary(f"Predictions of {self.labels.response}", facts, "Evaluation:", sections, tables)
+        head = f"Predictions of {self.labels.response}"
+        return Summary(head=head, facts=facts, title="Evaluation:", sections=sections, tables=tables)
 
     def as_html(self) -> str:
         """Return the evaluation as a fragment of HTML; names are escaped.
@@ -315,7 +318,7 @@ class Evaluation:
 
 def encode_groups(design: Design, frame: Frame, weights: Hashable | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return (group numbers (n,), -1 if unknown; weights (n,)) of new rows; `weights` names a column or is an array."""
-    row_weights = named_weights(weights, frame, whole=False)[1]  # [1]: without the name of the column
+    _, row_weights = named_weights(weights, frame, whole=False)  # whole=False: they need not be whole numbers
     return design.encode_response(frame), row_weights
 
 

@@ -212,7 +212,8 @@ def explain_rows(
 ) -> Explanation:
     """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing cells (n, m).
 
-    `of` as in ``fit.explain``; `index` labels the rows; `verdict` as in `Explanation`.
+    `of` is a pair (group, reference); None for the second of two groups against the first, or for the likeliest of
+    more groups against the next likely, row by row. `index` labels the rows; `verdict` as in `Explanation`.
     """
     n, K = scores.shape
     groups = labels.groups
@@ -240,7 +241,8 @@ def explain_rows(
     )
     columns: dict[str, Any] = {group_name: [groups[g] for g in target], against_name: [groups[g] for g in reference]}
     columns |= {baseline_name: baseline, **dict(zip(term_names, log_odds_parts.T, strict=True))}
-    with np.errstate(invalid="ignore"):  # the effect of missing values, else of averaging over draws
+    # what baseline and terms lack: the effect of missing values in incomplete rows, else of averaging over draws
+    with np.errstate(invalid="ignore"):  # inf - inf
         remainder = _difference(_difference(log_odds, baseline), log_odds_parts.sum(axis=1))
     is_incomplete = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
     if is_incomplete.any():
@@ -271,10 +273,10 @@ def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (most likely groups (n,), second most likely groups (n,)) from class scores (n, K), K > 2."""
     likeliest = first_largest(scores)
-    rank = np.arange(scores.shape[1] - 1)
-    other_groups = rank + (rank >= likeliest[:, None])  # numbers (n, K - 1) of all groups but the most likely
-    second_rank = first_largest(np.take_along_axis(scores, other_groups, axis=1))
-    return likeliest, other_groups[np.arange(len(scores)), second_rank]
+    position = np.arange(scores.shape[1] - 1)  # among all groups but the most likely
+    other_groups = position + (position >= likeliest[:, None])  # their numbers (n, K - 1); + 1 skips the most likely
+    best_position = first_largest(np.take_along_axis(scores, other_groups, axis=1))
+    return likeliest, other_groups[np.arange(len(scores)), best_position]
 
 
 @dataclass(frozen=True, repr=False)

@@ -190,12 +190,12 @@ class ModelResults(ABC):
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, pd.Index]:
         """Return (codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, row labels) of new rows.
 
-        The training rows if `newdata` is None. Dropped are rows that the fit would have dropped for missing values.
-        `unseen` as in ``predict``.
+        The training rows if `newdata` is None. Dropped are rows that the fit would have dropped for missing values, so
+        none of the training rows. An unknown level is an error if `unseen` is "raise", a missing cell if "ignore".
         """
         if newdata is None:
             rows = self._rows()
-            return rows.codes, rows.missing, None, self._index()
+            return rows.codes, rows.missing, None, self._index()  # None: no row is dropped
         frame = to_frame(newdata, "newdata")
         return *self.design.encode(frame, unseen), self.design.dropped(frame), frame.index  # encode: codes, missing
 

@@ -116,7 +116,7 @@ def predict_rows(
     choice("type", type, TYPES)
     choice("unseen", unseen, ("raise", "ignore"))
     if lazy_source(newdata, "newdata") is not None:
-        # data that are read in batches: an iterator of frames; the annotation is of the declared types, tables alone
+        # read in batches: an iterator of frames; annotated as a table, as the return type declares tables alone
         batches: pd.DataFrame = predict_batches(self, newdata, type, unseen, priors=priors, costs=costs)
         return batches
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
@@ -270,6 +270,7 @@ def importance(
         # each fold has a random generator for its fit
         losses, y, row_weights = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
         subject = f"validated rows of {len(folds)} folds"
+        # `remedy`: the advice that is kept with the log-loss of the fit; `_advice` if that log-loss is not known
         return summarise_importance(self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice))
     rows = judged_rows(self.design, newdata, weights)
     losses = losses_without(self, rows)  # (1 + m, n)

@@ -31,6 +31,7 @@ def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_sha
         most_frequent, rarest = int(totals.argmax()), int(totals.argmin())
         levels = [label_text(level) for level in factor.levels]
         notes = ["numbers in intervals"] if factor.binned else []  # its levels are intervals of numbers
+        # "(rare)": the level into which `bbl.lump` merges rare levels
         notes += [f"rare levels put together ({totals[levels.index('(rare)')]:g})"] if "(rare)" in levels else []
         # `kinds`: the type of each level, such as "number" or "missing"
         notes += ["missing values are a level"] if "missing" in factor.kinds else []

@@ -74,7 +74,7 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
     rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
     check_single_rows(getattr(fit, "survey", None), "The bootstrap")  # raises a DataError under a sampling design
     rows.check_whole("The bootstrap draws rows")  # raises a DataError for weights that are no counts
-    members = fit._bootstrap_members
+    members = fit._bootstrap_members  # pairs (fit, weight)
     if not members:
         reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
         raise OptionError(f"{reason}; give se=False.", argument="se")
@@ -85,7 +85,8 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
         """Return the function for the class scores under one refit, or one draw of the tables."""
         drawn_model_and_shares = members[0][0]._redraw(rows, rng) if is_redrawn else None
         if drawn_model_and_shares is not None:
-            return _replace_shares(drawn_model_and_shares[0].class_scores, fit.priors, drawn_model_and_shares[1])
+            drawn_model, drawn_shares = drawn_model_and_shares
+            return _replace_shares(drawn_model.class_scores, fit.priors, drawn_shares)
         # how often each row is drawn: `rows.total`, the sum of the weights, is the number of draws
         drawn_weights = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
         return _refit_scores(fit, rows.weighted(drawn_weights), rng)
@@ -161,14 +162,14 @@ def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Sc
 
     def average_members(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
         """Return the log of the weighted average (n, K) of the members' probabilities."""
-        # rows that a member cannot predict: it needs complete rows, and some of their cells are missing
-        silent_by_member = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
+        # for each member a mask (n,) of its silent rows: it cannot score them, as it needs complete rows; None if none
+        silent_masks = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
         # in silent rows all cells are hidden, so that the member can be called; `averaged_scores` leaves it out there
         member_scores = [
-            model.class_scores(codes, hide_rows(missing, rows))
-            for model, rows in zip(refits, silent_by_member, strict=True)
+            model.class_scores(codes, hide_rows(missing, silent))
+            for model, silent in zip(refits, silent_masks, strict=True)
         ]
-        return averaged_scores(member_scores, np.array([weight for _, weight in members]), silent_by_member)
+        return averaged_scores(member_scores, np.array([weight for _, weight in members]), silent_masks)
 
     return _replace_shares(average_members, fit.priors, train_shares)
 

@@ -104,9 +104,10 @@ class _EncodedRows:
 def make_effect_rows(
     fit: EffectFit, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
 ) -> EffectRows:
-    """Return the rows of a call, in units of equal values of `by`; each row is a unit if `is_rowwise`, without `by`.
+    """Return the rows of a call in units, over each of which effects are averaged separately.
 
-    `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
+    A unit is all rows with equal values of `by`; if `is_rowwise`, each row is a unit, and `by` is not used. `newdata`,
+    `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
     """
     if grid is not None and newdata is not None:
         raise OptionError("Give newdata or grid, not both: a grid makes its own rows.", argument="grid")
@@ -119,7 +120,7 @@ def make_effect_rows(
     )  # fmt: skip
     if is_rowwise:
         starts = np.arange(len(rows.codes) + 1)  # one row in each unit, with weight 1
-        keys = pd.DataFrame({"row": rows.index.to_numpy()}).reset_index(drop=True)
+        keys = pd.DataFrame({"row": rows.index.to_numpy()})
         return EffectRows(rows.codes, rows.missing, np.ones(len(rows.codes)), starts, keys, rows.text, is_rowwise=True)
     return _merge_units(fit, rows, by)
 
@@ -142,7 +143,7 @@ def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedR
     """
     frame = to_frame(newdata, "newdata")
     codes, missing = fit.design.encode(frame)
-    row_weights = named_weights(weights, frame, whole=False)[1]  # [0] is the name of their column
+    _, row_weights = named_weights(weights, frame, whole=False)  # whole=False: they need not be whole numbers
     dropped = fit.design.dropped(frame)  # (n,), or None if the fit drops no rows
     is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
     if not is_kept.any():
@@ -164,7 +165,7 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
     code_lists: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
-            i = find_predictors(labels, [name], "grid")[0]
+            (i,) = find_predictors(labels, [name], "grid")
             code_lists[i] = find_level_codes(labels, i, levels, "grid")
         text = "a grid"
     elif not isinstance(grid, str):
@@ -183,7 +184,7 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
             argument="grid",
         )
     codes = (
-        np.array(list(itertools.product(*code_lists)))
+        np.array(list(itertools.product(*code_lists)))  # without predictors it is (1, 0): one row of no cells
         .reshape(n, len(code_lists))
         .astype(code_dtype(fit.design.n_levels))
     )
@@ -194,10 +195,10 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
 def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
     """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros).
 
-    Rows that the fit refuses to score (``error.rows`` (n,)) are left out until it refuses none. An OptionError if no
-    row remains.
+    The fit refuses to score such rows by an error whose ``rows`` (n,) says which they are. An OptionError if no row
+    remains.
     """
-    while len(codes):
+    while len(codes):  # a loop: each member of an average has its own zeros, and the first that refuses rows raises
         try:
             fit._encoded_scores(codes, missing=None, dropped=None, priors=None)
         except ImpossibleRowsError as error:
@@ -210,9 +211,9 @@ def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
 
 
 def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
-    """Return rows in units of equal values of `by`; within a unit equal rows are merged, in a fixed order.
+    """Return rows in units of equal values of `by`, a single unit of all rows if it is None.
 
-    None for `by` makes a single unit of all rows.
+    Within a unit equal rows are merged, and ordered by their codes, so that sums do not depend on the order of `rows`.
     """
     names, unit_numbers, keys = _number_units(fit, rows, by)
     merged_units = []
@@ -224,7 +225,7 @@ def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
         )
         merged_units.append(unit_sample.collapsed(fit.design.n_levels))  # equal rows merged, with summed weights
     missing = None
-    if rows.missing is not None:
+    if rows.missing is not None:  # then each `merged` has a mask too; its declared type allows None
         missing = np.concatenate(
             [
                 np.zeros(merged.codes.shape, bool) if merged.missing is None else merged.missing

@@ -31,9 +31,10 @@ class Effects:
     Attributes
     ----------
     frame : DataFrame
-        ``group``, ``term`` and ``contrast``; the columns of `by`, or ``row``, the label of a row; ``estimate``,
-        ``std_error``, ``statistic``, ``p_value``, ``conf_low``, ``conf_high``; and ``note``, why a row has no interval
-        or what to think of it. Beside a column of `by` of the same name the package's has a trailing underscore.
+        ``group``, ``term`` and ``contrast`` (both empty in predictions that set no predictor); the columns of `by`, or
+        ``row``, the label of a row; ``estimate``, ``std_error``, ``statistic``, ``p_value``, ``conf_low``,
+        ``conf_high``; and ``note``, why a row has no interval or what to think of it. Beside a column of `by` of the
+        same name the package's has a trailing underscore.
     columns : dict of str to str
         Name in `frame` of each column of the package, by its name without an underscore.
     title : str
@@ -130,6 +131,7 @@ class Effects:
         package_columns = set(self.columns.values())
         cells = self.frame.iloc[row]
         term, contrast = (label_text(cells[self.columns[name]]) for name in ("term", "contrast"))
+        # either may be empty: both in predictions that set no predictor, one if a name or a level is ""
         texts = [f"{term}: {contrast}" if term and contrast else term or contrast]
         for name, value in zip(self.frame.columns, cells, strict=True):
             if name not in package_columns or name == self.columns.get("row"):  # a column of `by`, or the row's label
@@ -158,9 +160,9 @@ class Effects:
         heading = f"{self.title}, {100 * self.level:g} % intervals"
         heading += f" (the first {len(shown)} of {len(self.frame)} rows)" if n_hidden else ""
         sections: list[Any] = [Section(heading, table, self.note)]
-        return Summary(
-            f"Probabilities of {label_text(self.labels.response)}", {}, title="Effects:", sections=sections, tables={}
-        )
+        head = f"Probabilities of {label_text(self.labels.response)}"
+        # no key figures; no complete tables, as `frame` is one
+        return Summary(head=head, facts={}, title="Effects:", sections=sections, tables={})
 
     def as_html(self) -> str:
         """Return the table as a fragment of HTML; names are escaped.

@@ -54,7 +54,8 @@ class EffectValues:
     has_errors : bool
         Whether standard errors were computed.
     is_partial : ndarray of bool, shape (Q, U, K), or None
-        Whether the estimate is not finite in some replicates, which the standard error then leaves out.
+        Whether the estimate is not finite in some replicates of a survey, which the standard error then leaves out;
+        None for other sources of standard errors.
     is_impossible : ndarray of bool, shape (Q, U), or None
         Whether a scenario of the quantity sets rows to levels that cannot occur together (structural zeros).
     """
@@ -92,18 +93,18 @@ def _row_probabilities(
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """Return codes (n, m), missing cells (n, m) or None, and probabilities (n, K) of rows in a scenario.
 
-    Probabilities are nan where the scenario moves a row to a cell that cannot occur.
+    Probabilities are nan where the scenario moves a row to a cell that cannot occur. `scores` reports such rows in one
+    of two ways: a fit raises an `ImpossibleRowsError`, its refits return the scores -inf for all groups.
     """
     codes, missing = _set_levels(rows, scenario)
     try:
-        # no warning of -inf - -inf: a refit gives rows that cannot occur -inf in all groups
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # -inf - -inf is nan
             return codes, missing, np.exp(log_probabilities(scores(codes, missing)))
     except ImpossibleRowsError as error:
         if not scenario:  # the rows themselves cannot occur
             raise
         possible, K = ~error.rows, error.n_groups  # (n,): the rows whose scores are refused are those that cannot occur
-    # the remaining rows, if there are any, are scored again; weights and units of `possible_rows` are not used
+    # a second call scores the other rows, if there are any; it does not use weights and units of `possible_rows`
     possible_rows = replace(rows, codes=codes[possible], missing=None if missing is None else missing[possible])
     p = np.full((len(codes), K), np.nan)
     if possible.any():
@@ -120,7 +121,7 @@ def _average_by_unit(p: np.ndarray, rows: EffectRows) -> np.ndarray:
 def compute_contrasts(questions: Questions, average_by_scenario: np.ndarray) -> np.ndarray:
     """Return the quantities (Q, U, K) from the averages (S, U, K)."""
     transform = questions.transform
-    return np.array(
+    return np.array(  # [0]: without derivatives
         [contrast_values(transform, average_by_scenario[q.scenarios], q.signs)[0] for q in questions.quantities]
     )
 
@@ -170,15 +171,16 @@ def _delta_block(
     """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U)) of a block of units.
 
     The gradient g of the module's docstring comes from the derivatives (s, U, K) of a quantity by its averages, and the
-    derivatives (U, K, K, 1 + size) of each scenario's K averages by the intercept and the `size` parameters of each of
-    K groups.
+    derivatives (U, K, K, 1 + size) of each of the S scenarios: of its K averages by the intercept and the `size`
+    parameters of each of K groups.
     """
     scenario_averages, derivatives_by_scenario = [], []
     for scenario in questions.scenarios:
         codes, missing, p = _row_probabilities(scores, rows, scenario)
         scenario_averages.append(_average_by_unit(p, rows))
-        weights = rows.weights * delta.temperature  # a score is temperature * (uncalibrated score) + offset
-        if missing is not None:  # where all predictors are missing, scores are log shares: the temperature is left out
+        # a score is temperature * (score before calibration) + offset, so its derivatives have the factor temperature
+        weights = rows.weights * delta.temperature
+        if missing is not None:  # where all predictors are missing, scores are log shares, without a temperature
             weights = np.where(missing.all(axis=1), rows.weights, weights)
         derivatives_by_scenario.append(delta.gradient.sums(codes, missing, p, weights, rows.starts))
     average_by_scenario, estimates, variances = np.array(scenario_averages), [], []  # the first is (S, U, K)
@@ -201,7 +203,8 @@ def estimate_by_replicates(
 ) -> EffectValues:
     """Return estimates with the standard deviations and percentiles of `replicates`, R functions for class scores.
 
-    With `has_tests` there are z statistics and p-values of a normal distribution, else these are nan.
+    They are nan for a quantity that some replicate leaves undefined. With `has_tests` there are z statistics and
+    p-values of a normal distribution, else these are nan.
     """
     estimates, replicate_estimates, is_impossible = _estimate_replicates(questions, rows, scores, replicates)
     # `null` is the value without any effect; no warning where a replicate is undefined or a standard error is 0
@@ -228,14 +231,15 @@ def estimate_by_design_replicates(
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
     estimates, replicate_values, is_impossible = _estimate_replicates(questions, rows, scores, replicates)
-    # (R, Q U K) and (Q U K, 1)
+    # (R, Q U K); and (Q U K, 1), so that ``flat_estimates[k]`` is a vector (1,), as `deviations` needs it
     flat_replicates, flat_estimates = replicate_values.reshape(len(replicate_values), -1), estimates.reshape(-1, 1)
     is_partial = ~np.isfinite(flat_replicates).all(axis=0)  # (Q U K,)
-    # (R, Q U K): their squares sum to the variances; zeros stand in for partial quantities, which follow
+    # (R, Q U K): their squares sum to the variances. Zeros stand in for the partial quantities
     deviations = survey.replicates.deviations(
         np.where(is_partial, 0.0, flat_replicates), np.where(is_partial, 0.0, flat_estimates[:, 0])
     )
-    # `deviations` leaves out replicates that are not finite in any of its columns: partial quantities one by one
+    # `deviations` leaves out replicates that are not finite in all of its columns, so each partial quantity has a call
+    # of its own, which replaces its zeros
     for k in np.flatnonzero(is_partial & np.isfinite(flat_estimates[:, 0])):
         deviations[:, [k]] = survey.replicates.deviations(flat_replicates[:, [k]], flat_estimates[k])
     se = np.sqrt((deviations**2).sum(axis=0)).reshape(estimates.shape)

@@ -217,8 +217,8 @@ def avg_comparisons(
     Parameters
     ----------
     variables : name, list of names, or dict of name to pairs or contrast, optional
-        Predictors whose levels are compared; all by default. In a dict ``{name: (high, low)}`` a list of pairs, or a
-        contrast, may be given too.
+        Predictors whose levels are compared; all by default. In a dict the value of a predictor is a pair (high, low)
+        of its levels, a list of such pairs, or a name that `contrast` takes.
     contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
         "reference": each level against the first one. "pairwise": all pairs of levels. "sequential": each level against
         the one before. (high, low): one pair of levels.
@@ -268,12 +268,12 @@ def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
     `newdata` are the rows to average over, None for the training rows; `weights` are theirs.
     """
     predictors = list(fit.labels.names)
-    # the limit is one of training rows: new rows are not limited, and a model without either gets an error below
+    # only training rows are limited; without them and without newdata, avg_comparisons raises the error that is shown
     n_rows = fit.training.n if newdata is None and fit.training is not None else 0
     if n_rows * len(predictors) > MAX_REPORTED:
         return Part("Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."])
     try:
-        # a model without predictors: None stands for all, and the error says that there are none
+        # None for a model without predictors, which the error then names; [] would be refused as an empty list
         effects = avg_comparisons(fit, predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights)
     except BBLError as error:
         return Part("Effects", [f"There are none: {error}"])

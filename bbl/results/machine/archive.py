@@ -1,13 +1,15 @@
 """Pack a fitted Boltzmann machine into the content of a model file, and unpack it: a JSON-ready dict and arrays.
 
-Dimensions: K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each group and
-one more for all rows pooled if that was made. *Closed forms* are engines without iterations. Each function
-``_unpack_x`` takes what ``_pack_x`` returns, and raises a ValueError for values that no call of it can have returned.
-
-A run (`EngineFit`) has ``lkh``, the maximised objective; ``grad_norm``, ``n_iter`` and ``converged`` (m,); ``rank``,
-the number of parameters that the rows determine, None for all; ``sd`` (size,) and ``draws`` (chains, draws, size) of a
-posterior, or None; ``state``, a dict of the engine's other arrays. An engine is *joint* if it fits all groups at once
-to P(group | row). A *support* says which cells of some predictors, its *scope*, can occur (structural zeros).
+K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each group and one for all
+rows pooled if that was made. *Closed forms* are engines without iterations. Each function ``_unpack_x`` takes what
+``_pack_x`` returns, and raises a ValueError for values that no call of it can have returned. An `Estimate` has
+``log_z`` (K,), ``log_z_kind``, how ln Z was computed; ``class_prior`` (K,), the shares of the groups; ``predictive``,
+posterior draws over which predictions average, or None; ``fits``, the runs. A run (`EngineFit`) has ``lkh``, the
+maximised objective; ``grad_norm``, ``n_iter`` and ``converged`` (m,); ``rank``, the number of parameters that the rows
+determine, None for all; ``sd`` (size,) and ``draws`` (chains, draws, size) of a posterior, or None; ``state``, a dict
+of the engine's other arrays. An engine may be ``joint``: it fits all groups at once, to P(group | row). Other traits:
+``chooses``, it selects the terms; ``zeros``, it fits structural zeros. A *support* says which cells of some predictors,
+its *scope*, can occur.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
 # regressions of single predictors it is; its weight in each of these
 TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")
 
-# the arrays of a file, but those of terms and with `STATE_PREFIX`: `dtype.kind`, shape, range, array it comes with
+# arrays of a file, but those of terms and states: kind, shape, range (below a named length), array it comes with
 TABLE = {
     "theta": ArraySpec("f", ("K", "size"), FINITE),
     "pooled": ArraySpec("f", ("size",), FINITE, required=False),
@@ -171,10 +173,7 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
 
 
 def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None) -> dict[str, Any]:
-    """Return ``sd``, ``state`` and any ``draws`` of run number `run` for `EngineFit`; empty without a posterior.
-
-    `draws` (chains, draws, size) are those of the run, None if it has none.
-    """
+    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty without a posterior."""
     state = {k.removeprefix(STATE_PREFIX): array[run] for k, array in arrays.items() if k.startswith(STATE_PREFIX)}
     if draws is not None:
         return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws, "state": state}
@@ -209,7 +208,7 @@ def _unpack_section(stored: dict) -> Section:
     texts = [stored["heading"], stored["note"], *stored["rows"], *(column["name"] for column in stored["columns"])]
     if not all(type(text) is str for text in texts):
         raise ValueError("a heading of its summary is not as saved")
-    heading, note, *names = map(label_text, texts)  # names: of the rows, then of the columns
+    heading, note, *names = map(label_text, texts)  # escapes control characters; names: of rows, then of columns
     n_rows, columns = len(stored["rows"]), []
     for column in stored["columns"]:
         kind, cells = column["kind"], column["cells"]
@@ -281,10 +280,10 @@ def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engin
         return None
     scope, possible = stored_arrays["zeros_scope"], stored_arrays["zeros_possible"]
     scope_shape, K = design.n_levels[scope].tolist(), len(design.response.levels)
-    has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(scope_shape) and engine.zeros
+    has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(scope_shape)
     # the scope is not empty and rises; each group has a cell that can occur; some cell cannot
     if (
-        not has_valid_shape or not len(scope) or (np.diff(scope) <= 0).any()
+        not engine.zeros or not has_valid_shape or not len(scope) or (np.diff(scope) <= 0).any()
         or not possible.any(axis=1).all() or possible.all()
     ):  # fmt: skip
         raise ValueError("its structural zeros are not as saved")
@@ -298,7 +297,7 @@ def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray])
     """
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
         raise ValueError("it does not say which terms its groups have")
-    for k, terms in enumerate(layout.terms, 2):
+    for k, terms in enumerate(layout.terms, 2):  # `Layout` has sorted `terms`: the array equals them if it is sorted
         if not np.array_equal(arrays[_terms_name(k)], terms) or not (terms[:, 1:] > terms[:, :-1]).all():
             raise ValueError(f"{_terms_name(k)!r} holds what cannot have been saved")
     if "sd" in arrays and ((arrays["sd"] < 0.0).any() or np.isinf(arrays["sd"]).any()):
@@ -331,8 +330,9 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
     run_draws = unpack_draws(arrays, len(arrays["converged"]))
     runs = []
     for k, (theta, draws) in enumerate(zip(run_theta, run_draws, strict=True)):
+        # engines that choose terms have no posterior: if there is one, its state replaces an empty one
         state = {name: arrays[name][k] for name in TERM_CHOICE_ARRAYS if name in arrays}
-        posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}  # its state replaces the empty `state`
+        posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
         convergence = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
         rank = int(arrays["rank"][k]) if "rank" in arrays else None
         # the first entry of lkh is that of all rows
@@ -344,9 +344,9 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
     """Return the log-loss in a file, or from the tuning if an earlier version wrote the file without a log-loss."""
     if "log_loss" in meta or tuning is None:
         return unpack_loss(meta)
-    loss, calibration = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
-    # the loss, that of predicting the shares of the groups, the kind of rows, and advice on a loss above that
-    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibration, auto=False))
+    loss, calibrate = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
+    # loss, that of the shares of the groups, kind of rows, advice; auto=False: it does not name ``method="auto"``
+    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibrate, auto=False))
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
@@ -361,15 +361,15 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     check_arrays(terms, terms_table, m=len(design.n_levels))
     support = _unpack_support(arrays, design, engine)
     layout = Layout(design.n_levels, list(terms.values()), support, design.n_ordered)
-    # the layout with any hidden units after the predictors; it cannot have more parameters than the file has numbers
+    # the layout with any hidden units after the predictors. The second argument limits its size: a forged file cannot
+    # ask for more parameters than it has numbers
     hidden_layout = engine.widened(layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size)
     # rows of such an array may have any length: its symbol is the name of the array
     state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}
     check_types(meta, {"log_z_kind": str})
     check_model(  # the last arguments are the lengths that `TABLE` names
         meta, arrays, TABLE | terms_table | state_table | SURVEY_TABLE, design,
-        size=layout.size,
-        coefficients=layout.size + bool(engine.joint),  # joint fits have an intercept
+        size=layout.size, coefficients=layout.size + bool(engine.joint),  # joint fits have an intercept
         hidden_size=hidden_layout.size, order=max(layout.order, 2),
         n_runs=len(design.response.levels) + ("pooled" in arrays),
         n_recorded=layout.m if arrays["grad_norm"].size else 0,  # closed forms record no iterations of predictors
@@ -385,7 +385,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     )  # fmt: skip
     if "nobs" not in meta:  # such files are of complete rows: the counts of the first predictor's levels sum to nobs
         meta = meta | {"nobs": round(float(arrays["counts"][:, : design.n_levels[0]].sum()))}
-    arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")  # or "real": any weights
+    arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")  # else "real": any weights
     if not arguments["stored"].nobs > 0:
         raise ValueError("it has no observations")
     if "sections" in meta:

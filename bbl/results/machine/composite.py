@@ -38,11 +38,12 @@ def claic(self: MachineResults) -> float:
 
 def clbic(self: MachineResults) -> float:
     """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows as the factor of tr."""
-    likelihoods_and_df, rows, n_groups = _composite_by_group(self), self._testable_rows(), len(self.labels.groups)
-    totals = self.estimate.class_prior * self.nobs()  # (n_groups,): share times sum of all weights
+    likelihoods_and_df, n_groups = _composite_by_group(self), len(self.labels.groups)
+    rows = self._testable_rows()  # the training rows, whose weights are counts
+    group_sizes = self.estimate.class_prior * self.nobs()  # (n_groups,): share times sum of all weights
     if rows.missing is not None:  # then the complete rows alone count
-        totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, n_groups).astype(float)
-    return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(likelihoods_and_df, totals, strict=True)))
+        group_sizes = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, n_groups).astype(float)
+    return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(likelihoods_and_df, group_sizes, strict=True)))
 
 
 def _composite_by_group(self: MachineResults) -> list[tuple[float, float]]:
@@ -50,7 +51,7 @@ def _composite_by_group(self: MachineResults) -> list[tuple[float, float]]:
 
     The number of parameters is tr(K H^-1), with the covariance K of the score and the Hessian H.
     """
-    check_single_rows(self.survey, "A composite-likelihood criterion")
+    check_single_rows(self.survey, "A composite-likelihood criterion")  # raises a DataError for a sampling design
     rows = self._testable_rows()  # the training rows; an error if their weights are no counts
     self.engine.check_composite()  # raises an OptionError if the method has no such criteria
     rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)  # no complete row
@@ -59,4 +60,4 @@ def _composite_by_group(self: MachineResults) -> list[tuple[float, float]]:
             f"no row of group {self.labels.groups[rowless[0]]!r} is complete, and composite criteria count the "
             "complete rows, the same for all formulas. Compare aic or bic, or fit with missing='level'."
         )
-    return self._inference.composite
+    return self._inference.composite  # computed with the standard errors

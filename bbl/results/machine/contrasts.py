@@ -3,7 +3,8 @@
 For groups that are fitted jointly (conditional likelihood). A *term* is a predictor with its fields, or interacting
 predictors with their couplings; `size` is the number of parameters of a group. A `Layout` gives the positions of
 parameters in a vector (size,). Its ``m`` predictors are the first m terms; ``pairs`` (P, 2), the pairs of predictors
-that interact, are the next P terms; term t has the positions ``cuts[t]:cuts[t + 1]``.
+that interact, are the next P terms, and the last: these fits have no larger ones. Term t has the positions
+``cuts[t]:cuts[t + 1]``.
 """
 
 from __future__ import annotations
@@ -96,11 +97,12 @@ class DifferenceInference(Estimates):
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
         """Return (covariance matrices of the differences, one per term; which parameters have an se, (size,)).
 
-        Standard errors are missing for parameters that the penalty alone determines, and if the fit did not converge.
+        `of` is a pair of groups; "group" and "pooled" raise an OptionError. Standard errors are missing for parameters
+        that the penalty alone determines, and if the fit did not converge.
         """
         selection = resolve_jointly(of, list(self._labels.groups), self._engine)
-        if isinstance(selection, str):
-            self._engine.check_equations()  # raises an OptionError: single groups have no standard errors
+        if isinstance(selection, str):  # "group"
+            self._engine.check_equations()  # always raises, as these fits have a penalty
         pair = (int(selection[0]), int(selection[1]))  # positions of the two groups
         if pair not in self._covariance_cache:
             covariances, has_se = difference_terms(self._sample, self._estimate, self._engine, pair)
@@ -114,6 +116,7 @@ class DifferenceInference(Estimates):
         Parameters
         ----------
         of : (group, group)
+            The default, which other classes of estimates need, raises an OptionError.
         level : float, default 0.95
             Coverage of the interval.
 

@@ -213,7 +213,8 @@ class PosteriorInference(Estimates):
             runs = self._estimate.fits[: len(groups)]
             sds, inclusions = zip(*(self._strength_posterior(run, tau) for run in runs), strict=True)
             sd, inclusion = np.concatenate(sds), np.concatenate(inclusions)
-        # after group, predictor and predictor2; `rank_interactions` puts strength between these and sd
+        # These methods have pairs alone: no column "order", and P rows a group. Position 3 is after group, predictor
+        # and predictor2; `rank_interactions` puts strength between these and sd
         frame.insert(3, "sd", sd)
         frame.insert(4, "inclusion", inclusion)
         return rank_interactions(frame, parameters, of, groups, apc)

@@ -114,8 +114,8 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     else:
         newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
-        # `named_weights` returns (name of the column, weights (n,))
-        y, frequencies = self.design.encode_response(newdata), named_weights(weights, newdata, whole=False)[1]
+        y = self.design.encode_response(newdata)  # -1 for a missing response, whose row adds nothing to the sum
+        _, frequencies = named_weights(weights, newdata, whole=False)  # whole=False: they need not be whole numbers
         if (dropped := self.design.dropped(newdata)) is not None:
             frequencies = np.where(dropped, 0.0, frequencies)
     if not frequencies.sum():
@@ -240,7 +240,7 @@ def reconstruct(
     is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
     if (support := self.parameters.layout.support) is not None:  # structural zeros: some cells cannot occur
         if method in ("gibbs", "mf"):
-            # `WITH_ZEROS`: what a fit with structural zeros cannot do, and the reasons
+            # `WITH_ZEROS`: reasons by what a fit with structural zeros cannot do, in the words of the manual's table
             reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
             raise OptionError(f"method={method!r}: {reason}. Give method='exact'.", argument="method")
         refuse_impossible_rows(support, labels, codes, is_unknown, self.design.known_groups(newdata))
@@ -259,7 +259,8 @@ def reconstruct(
     # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
     tables = level_columns(probabilities, self.parameters.layout.start)
     for i, factor in enumerate(self.design.predictors):
-        if "missing" in factor.kinds:  # kinds of the levels: the last one stands for a missing value, and fills no cell
+        # `kinds` (L_i,): what each level is, such as "number"; "missing" can only be the last, and fills no cell
+        if "missing" in factor.kinds:
             filled = is_unknown[:, i]
             regular_p = tables[i][filled, :-1]
             total = regular_p.sum(axis=1, keepdims=True)

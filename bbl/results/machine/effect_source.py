@@ -60,6 +60,8 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
             "This model has no training rows, from which they come: it was saved without them, or fitted to data that "
             "were read in batches. Save it with store_data=True."
         )
+    # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit improves; effects that use
+    # them get a note
     estimate, unbounded = self.estimate, _unbounded_levels(self)
     if self.engine.posterior:
         if estimate.predictive is None:  # the draws with their ln Z, over which predictions average
@@ -71,16 +73,17 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
     if self.estimate.relevance is not None:  # the predictors were chosen by the same rows
         raise OptionError(f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.", argument="se")
     if self.survey is not None and self.survey.replicates is not None:
+        # neither a covariance nor draws: refits to the replicate weights of the survey
         return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
     delta = self._delta_method  # or the error that says why there is no covariance
-    # `unbounded` of the covariance: levels of parameters that grow without end as the fit improves
     return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
 
 def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
     """Return all levels (predictor, code) of predictors that have a huge parameter, or did not converge.
 
-    A huge parameter has no finite optimum. `converged` (m,) says of each predictor whether it reached its optimum.
+    A huge parameter has no finite optimum. It is a log odds against the first level, and either of the two levels may
+    be the one without rows: so all levels are returned. `converged` (m,) says whether a predictor reached its optimum.
     """
     layout, theta = fit.parameters.layout, fit.parameters.theta
     # a run for each of the K groups (that on all rows pooled may follow); a posterior has no optimum to be missed

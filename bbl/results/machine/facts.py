@@ -38,7 +38,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         f"{option} = {value:.7g}" if isinstance(value, float) else f"{option} = {value}"
         for option, value in vars(fit.engine).items()
     )
-    if fit.tuning is not None and fit.tuning.option is not None:
+    if fit.tuning is not None and fit.tuning.option is not None:  # option None: only a calibration was fitted
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
         settings += f"; {fit.tuning.option} chosen by cross-validated {score}"
     return {
@@ -99,7 +99,7 @@ def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
         _, sample_size, passes, threads = streaming_records.max(axis=0).tolist()
         cluster_text = f", on {threads} threads of a cluster" if threads else ""
         return {"Fitted": f"by rows: a sample of {sample_size:,}, and {passes} passes over all{cluster_text}"}
-    if cluster_threads:
+    if cluster_threads:  # a node: the regression of one predictor on the others
         return {"Fitted": f"by nodes: predictors shared by {cluster_threads[0]} threads of a cluster"}
     return {}
 
@@ -108,6 +108,7 @@ def _joint_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the log-likelihood of P(group | row); without a penalty also AIC, BIC and log odds at reference levels."""
     facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}  # the maximised objective
     if not fit.engine.penalised:
+        # `log_z` is no ln Z in a joint fit: it is stored so that this difference is the intercept
         with np.errstate(divide="ignore"):
             intercepts_by_group = np.log(fit.class_shares) - fit.estimate.log_z  # -inf for a group without rows
         # those of all groups but the first, less that of the first

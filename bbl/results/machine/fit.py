@@ -262,18 +262,19 @@ class BBLResults(MachineResults, ClassifierResults):
         return Attribution(titles, terms, list(terms), constant, averaged=estimate.predictive is not None)
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
-        """Return a fit to the rows `train` with the same engine, kind of ln Z and calibration.
+        """Return a fit to the rows `train` with the same engine and kind of ln Z.
 
-        If `warm`, it starts at the coefficients of this fit, unless predictors are chosen anew.
+        It keeps the calibration of this fit, as a new one would take a cross-validation. If `warm`, it starts at the
+        coefficients of this fit, unless predictors are chosen anew.
         """
         K, layout, relevance = len(self.labels.groups), self.parameters.layout, self.estimate.relevance
         if relevance is not None:  # predictors are chosen anew, among the terms of the formula
-            terms = self.design.terms
+            terms = self.design.terms  # of the formula; `complete` if it has all pairs, `terms.terms` lists them
             n_ordered = self.design.n_ordered  # (m,): number of levels of each predictor that are in order
             # None stands for all pairs
             layout = Layout(self.design.n_levels, None if terms.complete else terms.terms, n_ordered=n_ordered)
         level = None if relevance is None else relevance.level
-        task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)
+        task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)  # what is fitted
         run = Run(rng=rng, start=self.estimate.coefficients if warm and relevance is None else None)
         refit = fit_estimate(task, self.engine, run)
         return replace(refit, calibration=self.estimate.calibration)

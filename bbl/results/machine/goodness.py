@@ -93,7 +93,7 @@ def goodness_of_fit(
     if self.estimate.relevance is not None:
         raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
     tables = _group_tables(self, "goodness_of_fit()")  # one for each group
-    check_single_rows(self.survey, "A test of goodness of fit")
+    check_single_rows(self.survey, "A test of goodness of fit")  # raises a DataError for a sampling design
     self._rows().check_whole("Goodness of fit is tested")  # raises a DataError for weights that are no counts
     # (3,), summed over the groups: those that `STATISTICS` names
     statistics = np.sum([goodness_statistics(table.observed, table.fitted) for table in tables], axis=0)

@@ -10,7 +10,8 @@ functions, else None. The parameters of a joint fit are those of a group less th
 
 A `Comparison` holds the tests of the parameters of a group, or of the differences of two sets of them, all without a
 penalty: ``verdict`` (size,), the `Kind` of test that each parameter has; ``z`` and ``p`` (size,); ``limits(level)``,
-lower and upper (size,); ``tables()``, the joint test of each term; ``terms``, a covariance matrix for each term.
+lower and upper (size,); ``tables()``, the joint test of each term; ``terms``, a covariance matrix for each term;
+``unpenalised`` (size,), the estimates, nan where there is no test.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests
-from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, of_group, variances
+from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, variances
+from bbl.boltzmann.inference.significance import of_group as compare_with_zero
 from bbl.checks import share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
@@ -148,7 +150,7 @@ class Inference(Estimates):
     def _pooled_tests(self) -> list[Comparison]:
         """For each group: tests of the differences of its parameters from the pooled fit."""
         parameters = self._parameters
-        # where the fit without a penalty starts; `theta[0]` is never used: without a pooled fit `_selection` raises
+        # start of the fit without a penalty; never `theta[0]`: without a pooled fit `_selection` has raised
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
         pooled = evidence(self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey)
         return compare_pooled(self._group_evidence, pooled)
@@ -174,7 +176,7 @@ class Inference(Estimates):
         group_evidence = self._group_evidence
         if isinstance(selection, tuple):
             return [compare_groups(group_evidence[selection[0]], group_evidence[selection[1]])]
-        return [of_group(group) for group in group_evidence] if selection == "group" else self._pooled_tests
+        return [compare_with_zero(group) for group in group_evidence] if selection == "group" else self._pooled_tests
 
     def _standard_errors(self, of: Compared) -> np.ndarray:
         """Return the standard errors (K * size,), or (size,) for a pair, of the penalised estimates."""
@@ -182,7 +184,8 @@ class Inference(Estimates):
             return np.concatenate([np.sqrt(variances(comparison.terms)) for comparison in self._comparisons(of)])
         selection = self._selection(of)
         # lists with a covariance matrix for each term: `group` has one list for each group; `shift` likewise, for
-        # differences from the pooled fit (None without one); `between` returns the list of a difference of two groups
+        # differences from the pooled fit (None without one: `_selection` has then refused "pooled"); `between` returns
+        # the list of a difference of two groups
         sandwich = self._covariances
         if isinstance(selection, tuple):
             group_matrices = [sandwich.between(*selection)]
@@ -351,6 +354,7 @@ class Inference(Estimates):
         >>> list(inference.summary().tables)
         ['parameters', 'tests']
         """
+        # printed as a column only if the penalty draws an estimate out of its limits; it is not in ``.tables``
         unpenalised = np.concatenate([comparison.unpenalised for comparison in self._comparisons(of)])
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
         tests = without_reference(self.tests(of))

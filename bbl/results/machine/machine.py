@@ -147,14 +147,14 @@ class MachineResults(ModelResults):
     def _traits(self) -> MethodTraits:
         """Properties of the engine and its calibration, for averages and comparisons."""
         engine, calibration = self.engine, self.estimate.calibration
-        options = [] if engine.tuned is None else [engine.tuned.option]  # names to show; others if not 0 or None
-        options += [
+        options = [] if engine.tuned is None else [engine.tuned.option]  # the tuned option is always shown
+        options += [  # others are shown if they are not 0 or None
             name for name in ("scale", "start", "prior_count") if name not in options and getattr(engine, name, None)
         ]
         settings = {name: getattr(engine, name) for name in options}
         if self.estimate.relevance is not None:
             settings["relevance"] = self.estimate.relevance.level
-        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):  # the fit left them out
+        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):  # the fit has none
             settings["interactions"] = "none"
         return MethodTraits(
             name=engine.name, learner=engine.name,
@@ -162,7 +162,7 @@ class MachineResults(ModelResults):
             converged=self.converged, stops_early=engine.stops_early, needs_complete_rows=bool(engine.joint),
             calibration="none" if calibration is None else "temperature",
             relevance=None if self.estimate.relevance is None else self.estimate.relevance.level,
-            can_calibrate=calibration is None, models_predictors=not engine.joint,
+            can_calibrate=calibration is None, models_predictors=not engine.joint,  # a calibration is put on but once
         )  # fmt: skip
 
     def coef(self) -> Coefficients:
@@ -234,7 +234,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _averaged(self) -> Callable:
-        """Function as `_energy`; with posterior draws its value less ln Z is the log of the mean P(x|y) over draws."""
+        """Function as `_energy`; with posterior draws its value is ln(mean over draws of P(x|y)) + `estimate.log_z`."""
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
     def plugged(self, draws: str) -> Self:
@@ -263,10 +263,10 @@ class MachineResults(ModelResults):
         if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
-        predictive = self.estimate.predictive
+        predictive = self.estimate.predictive  # draws: probabilities are averaged over them, energies without ln Z not
         # at the mean of the draws; with hidden units, which have no such mean, the mean energy over the draws
-        mean_energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
-        scores = (self._averaged if normalised else mean_energy)(codes, missing)
+        unnormalised_energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
+        scores = (self._averaged if normalised else unnormalised_energy)(codes, missing)
         if normalised:
             scores = scores - self.estimate.log_z
         if prior:
@@ -293,14 +293,14 @@ class MachineResults(ModelResults):
             rows = cast(Sample, rows)
             scores = replace(self.estimate, calibration=None).class_scores(rows.codes, rows.missing)
             return float(rows.weights @ log_probabilities(scores)[np.arange(rows.n), rows.response])
-        if not rows.in_memory:  # rows of a file: block by block, or from counts that `known_energy` reads
+        if not rows.in_memory:  # rows of a file: block by block, or complete ones from counts of levels and pairs
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
             layout, thetas = self.parameters.layout, self.parameters.theta
-            totals = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # (weight, energy)
-            return sum(energy - n * log_z for (n, energy), log_z in zip(totals, self.estimate.log_z, strict=True))
+            sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # (sum w, sum w E)
+            return sum(energy - n * log_z for (n, energy), log_z in zip(sums, self.estimate.log_z, strict=True))
         rows = cast(Sample, rows)
-        if rows.missing is not None:  # a row without any known predictor has probability 1
+        if rows.missing is not None:  # rows without a known predictor have ln P = 0, whatever the error of log_z
             rows = rows.rows(~rows.missing.all(axis=1))
         # at the mean of the draws, if there are any; hidden units have no such mean
         has_hidden_units = self.estimate.predictive is not None and self.estimate.predictive.hidden
@@ -341,7 +341,7 @@ class MachineResults(ModelResults):
             )
         rows = self._rows()
         if self.survey is None:
-            rows.check_whole("Standard errors and tests go")
+            rows.check_whole("Standard errors and tests go")  # a DataError that begins so, unless weights are counts
         return rows
 
     @abstractmethod
@@ -396,5 +396,5 @@ class MachineResults(ModelResults):
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file, with the training rows if `store_data`; see `archive.pack`."""
-        survey, design = self.survey, self._sampling_design
-        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data, survey, design)
+        survey, design_text = self.survey, self._sampling_design
+        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data, survey, design_text)

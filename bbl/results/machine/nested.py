@@ -9,6 +9,9 @@ The ratio is 2 (l_large - l_small), of log-likelihoods l, or of log pseudo-likel
 A `RatioTest` has this ``statistic``, ``df`` and ``p``. Where there is no such test, as with too few rows, the terms are
 tested one by one: `TermTests` has ``df``; ``tested``, their number; ``p``, the least of their p-values times that
 number; ``refused``, (group, scope, kind) of each term without a test; ``sparse``, why there is no ratio, or None.
+
+Messages of errors end the entry "no test: ..." in a table of `bbl.anova`; the criteria that they name are its columns
+AIC, BIC and clAIC.
 """
 
 from __future__ import annotations
@@ -102,6 +105,7 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
         raise DataError("the rows determine no more parameters of the larger model than of the smaller one.")
     if large.survey is not None:
         layout = large.parameters.layout
+        # the terms of the smaller fit, as in `term_sets`
         small_terms = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
         is_kept = [frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes]
         is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))  # (size,): parameters that the smaller fit lacks
@@ -124,7 +128,8 @@ def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
     group, scope, kind = tests.refused[0]
     term = ":".join(label_text(labels.names[i]) for i in scope)
     n_more = len(tests.refused) - 1
-    reason = (Kind.FEW if kind == Kind.EXACT else kind).text  # EXACT: sparse, yet without an exact test of the term
+    # EXACT: some of its parameters have exact tests, but there is none of the whole term, as rows are too few
+    reason = (Kind.FEW if kind == Kind.EXACT else kind).text
     return f"{term} in {label_text(labels.groups[group])}, {reason}" + (f"; and {n_more} more" if n_more else "")
 
 
@@ -194,7 +199,7 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
     group_pairs = (  # a generator: merged rows of one group at a time are in memory
         [sample.group(y).collapsed(n_levels) for sample in (rows, reordered_sample)] for y in range(len(labels.groups))
     )
-    # masks of missing cells need no comparison: fits with missing values have no test
+    # masks of missing cells are not compared: if both fits have some, there is no test, as the caller says later
     return all(
         np.array_equal(fit_group.codes, other_group.codes)
         and np.array_equal(fit_group.weights, other_group.weights)

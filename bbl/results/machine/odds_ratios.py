@@ -78,7 +78,7 @@ def odds_ratios(
         raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
     self.engine.check_equations()  # raises an OptionError if the method has no standard errors
     position_pairs, tables = _resolve_pairs(self, pairs), []
-    check_single_rows(self.survey, "A table of odds ratios")
+    check_single_rows(self.survey, "A table of odds ratios")  # raises a DataError for a sampling design
     parameters, rows = self.parameters, self._testable_rows()
     # (K, size): the test of each parameter, or why there is none, as text
     verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)

@@ -127,7 +127,8 @@ class PosteriorDraws:
             raise BBLError("to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not.") from error
         coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
         draws: dict[str, Any] = {"theta": self.draws}
-        if "posterior" not in arguments(arviz.from_dict):  # ArviZ 1.0 and later take one dict of all their groups
+        # `arguments`: names. ArviZ 1.0 and later take one dict of all sections, such as "posterior" and "prior"
+        if "posterior" not in arguments(arviz.from_dict):
             draws = {"posterior": draws}
         return arviz.from_dict(draws, coords=coords, dims={"theta": ["group", "parameter"]})
 

@@ -32,7 +32,8 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     DataFrame
         By the index ``term`` (a predictor, or several joined by colons), the largest difference first: ``order``
         (number of predictors), ``difference`` (the largest of any parameter between two groups, as log odds), and with
-        ``relevance=`` the ``p_value`` of the test that chose a predictor, times twice the number of tests (Bonferroni).
+        ``relevance=`` the ``p_value`` of the test that chose a predictor, times twice the number of tests (Bonferroni;
+        twice, as tests of predictors and tests of pairs have half of the level each).
 
     Examples
     --------
@@ -57,13 +58,17 @@ def relevant(self: MachineResults) -> pd.DataFrame:
         )
         for scope in layout.scopes
     ]
-    differing = sorted((term for term in terms if term[2] > 0.0), key=lambda term: -term[2])
-    index = pd.Index([term[0] for term in differing], name="term", dtype=object)
+    differing = sorted((term for term in terms if term[2] > 0.0), key=lambda term: -term[2])  # [2]: the difference
+    index = pd.Index([name for name, _, _, _ in differing], name="term", dtype=object)
     frame = pd.DataFrame(
-        {"order": [term[1] for term in differing], "difference": [term[2] for term in differing]}, index=index
+        {
+            "order": [order for _, order, _, _ in differing],
+            "difference": [difference for _, _, difference, _ in differing],
+        },
+        index=index,
     )
     if relevance is None:
         return frame
     # by position of the predictor; only terms of a single predictor (order 1) have one
     p_value = dict(zip(relevance.chosen.tolist(), relevance.p_value.tolist(), strict=True))
-    return frame.assign(p_value=[p_value[term[3][0]] if term[1] == 1 else np.nan for term in differing])
+    return frame.assign(p_value=[p_value[scope[0]] if order == 1 else np.nan for _, order, _, scope in differing])

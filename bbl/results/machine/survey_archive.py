@@ -19,6 +19,8 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["SURVEY_TABLE", "pack_survey", "unpack_survey"]
 
+# kind of dtype, shape, range, array that it comes with. In a range a number is the largest value, which is allowed; a
+# name is a length, below which all values are
 SURVEY_TABLE = {
     "survey_weights": ArraySpec("f", ("N",), POSITIVE, required=False),
     "survey_rows": ArraySpec("i", ("n",), (0, "N"), required="survey_weights"),

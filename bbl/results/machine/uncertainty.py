@@ -231,7 +231,7 @@ def interactions(
                 "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
                 argument="of",
             )
-        check_single_rows(self.survey, "A permutation test")
+        check_single_rows(self.survey, "A permutation test")  # raises a DataError for a sampling design
         self._rows().check_whole("Permutation tests go")  # raises a DataError for weights that are no counts
         n_permutations, rng, workers = integer("n", n, 1), generator(seed), n_workers(n_jobs)
         frame = permutation_table(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
@@ -244,12 +244,12 @@ def interactions(
 
 
 def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> str | None:
-    """Return why the parameters that `of` selects have no tests, as text for the column ``test``.
+    """Return why the parameters that `of` selects have no tests, as text for the column ``test``; None if they have.
 
-    The result is None if they have tests. It is also None for the difference of two groups of a joint fit with a
-    penalty if that has intervals: ``inference()`` then makes its table, which says that there are no tests. `of` is as
-    in the module's docstring; without it, the parameters are those of each group.
-    The methods ``check_...`` raise an error if something is lacking, and its message is the reason.
+    In one case the result is None although there are no tests: for a difference of two groups of a joint fit with a
+    penalty that has intervals. ``inference()`` makes its table, which says so itself. `of` is as in the module's
+    docstring; without it, the parameters are those of each group. The methods ``check_...`` raise an error if something
+    is lacking, and its message is the reason.
     """
     if self.engine.posterior:  # has sds and intervals, but no tests
         return f"no test: {self.engine.posterior.name(self.engine)}"

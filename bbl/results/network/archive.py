@@ -33,7 +33,7 @@ from bbl.results.network.structure import AveragedStructure, make_structure
 
 __all__ = ["pack", "unpack"]
 
-# arrays of a model file: kind of dtype, shape, range of values (any if there is none)
+# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a length that it names)
 TABLE = {
     "members": ArraySpec("i", ("members",), NON_NEGATIVE),  # number of families of each member
     "features": ArraySpec("i", ("families",), (0, "columns")),  # feature of each family, member after member
@@ -110,7 +110,7 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
             raise ValueError("a feature stands twice in its structure")
         # the feature and its parents must be different, and all be features of the graph
         if any(
-            len({i, *parents_of_i}) <= len(parents_of_i) or not dag_features.issuperset(parents_of_i)
+            len({i, *parents_of_i}) < 1 + len(parents_of_i) or not dag_features.issuperset(parents_of_i)
             for i, parents_of_i in dag.families
         ):
             raise ValueError("a family of its structure is not as saved")

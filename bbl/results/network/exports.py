@@ -96,7 +96,7 @@ def values(self: FittedNetwork, var: Hashable) -> tuple[Any, ...]:
         return self.labels.groups
     if var not in self.labels.names:
         variable_names = ", ".join(map(repr, self.structure.vars[:10]))
-        hint = near_match(var, self.structure.vars) or "."
+        hint = near_match(var, self.structure.vars) or "."  # "; did you mean 'x'?", or "" if no name is close
         raise OptionError(f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var")
     return self.labels.levels[self.labels.names.index(var)]
 

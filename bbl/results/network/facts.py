@@ -85,14 +85,15 @@ def feature_facts(
     arc_posterior: np.ndarray | None,
     feature_weights: np.ndarray | None,
 ) -> pd.DataFrame:
-    """Return a row for each feature: number of levels, parents, information about the class, weight.
+    """Return a row for each feature: number of levels, parents, mutual information with the class (nats), weight.
 
     `counts` has a table (K, L) for each feature: the weighted count of each of its L levels in each class.
     `arc_posterior` (m,) holds the posterior probability of the arc from the class to each feature (MANB),
     `feature_weights` (m,) the weight of each feature (WANBIA, AWNB), in the order of ``structure.features``; None in
     other fits.
     """
-    position = {name: i for i, name in enumerate(labels.names)}  # in `labels` and `counts`
+    # in `labels` and `counts`, whose order is that of the design, not of ``structure.features``
+    position = {name: i for i, name in enumerate(labels.names)}
     features = structure.features
     n_levels = [len(labels.levels[position[x]]) for x in features]
     table = pd.DataFrame({"levels": n_levels}, index=label_index(features))

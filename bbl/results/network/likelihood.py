@@ -108,7 +108,8 @@ def score(
     >>> round(fit.score(titanic, weights="Freq"), 4)
     0.7892
     """
-    # score(newdata, weights), as of other classifiers: `kind` holds newdata, None or a table, and `newdata` the weights
+    # score(newdata, weights), as of other classifiers: by position, `kind` holds newdata, a table or None; `newdata`
+    # holds the weights, unless weights= names them
     if kind is None or not isinstance(kind, str):
         return accuracy_score(self, kind, newdata if weights is None else weights, priors=priors, costs=costs)
     if kind == "accuracy":

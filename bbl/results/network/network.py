@@ -17,7 +17,8 @@ import pandas as pd
 
 from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
-from bbl.bayesnet.parameters import Recipe, draw_tables, fit, standard_errors
+from bbl.bayesnet.parameters import Recipe, draw_tables, standard_errors
+from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, MethodTraits, lacking
 from bbl.choices import PredictionType, Unseen
@@ -73,8 +74,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     feature_weights : ndarray, shape (m,), or None
         Weight of each feature (WANBIA, AWNB), in the same order.
     stored_errors : (ndarray, ndarray) or None
-        Standard errors that were read from a model file: of the tables of all families (cells, K), and of the class
-        probabilities (K,).
+        Standard errors from a model file: of the tables of all families (cells, K), of the class probabilities (K,).
 
     Examples
     --------
@@ -331,7 +331,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Estimate the tables of the same graphs from the rows `train`; `rng` is for trees (AWNB), `warm` not used."""
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)
-        return Refitted(fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged).network)
+        refit = fit_tables(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged)
+        return Refitted(refit.network)  # `Refitted` has the method class_scores
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refitted, np.ndarray] | None:
         """Draw the tables from their Dirichlet posteriors given `rows`; return the network and its class shares (K,).
@@ -341,7 +342,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         if not self.recipe.plain:
             return None
         drawn = draw_tables(self.network, rows, self.recipe.smooth, rng)
-        return Refitted(drawn), drawn.prior  # `Refitted` has the method class_scores
+        return Refitted(drawn), drawn.prior
 
     @property
     def _advice(self) -> str:

@@ -28,7 +28,7 @@ PATH = {  # columns of the path and their types; `ShooterResults` explains them
     "violation": float, "ebic": float, "held_raw": float, "held_refit": float, "chosen": bool,
 }  # fmt: skip
 
-# arrays of a model file: kind of dtype, shape, range of values (any if there is none)
+# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a length that it names)
 TABLE = {
     "orders": ArraySpec("i", ("terms",), (1, "m+1")),  # number of predictors of each term
     "predictors": ArraySpec("i", ("predictors",), (0, "m")),  # positions, term after term
@@ -103,9 +103,9 @@ def _unpack_terms(arrays: dict[str, np.ndarray], n_levels: np.ndarray) -> dict[t
     term_predictors = np.split(predictors, np.cumsum(orders)[:-1]) if len(orders) else []
     terms = [tuple(map(int, positions)) for positions in term_predictors]
     # terms must be different, and each must have its predictors in rising order
-    if len(set(terms)) < len(terms) or any(before >= after for t in terms for before, after in pairwise(t)):
+    if len(set(terms)) < len(terms) or any(before >= after for term in terms for before, after in pairwise(term)):
         raise ValueError("its terms are not as saved")
-    n_features = [math.prod(int(n_levels[i]) - 1 for i in t) for t in terms]
+    n_features = [math.prod(int(n_levels[i]) - 1 for i in term) for term in terms]
     if len(weights) != sum(n_features):
         raise ValueError("its weights are not as saved")
     return dict(zip(terms, np.split(weights, np.cumsum(n_features)[:-1]), strict=True)) if terms else {}

@@ -76,9 +76,9 @@ class ShooterResults(ClassifierResults):
         the mean ``loss`` of the training rows, the penalised ``objective``, the number of ``terms`` and the largest
         ``violation`` of the optimality conditions as a share of the penalty. The last row of a penalty also has
         ``ebic``, and if they were computed the mean losses of held-out rows: ``held_raw`` without a refit,
-        ``held_refit`` with it. With ``refit="auto"``, ``held_refit`` is infinite at a penalty and all smaller ones if
-        the refitted terms of one fold lose more than a model without terms, by more than the loss of all rows without
-        terms. ``chosen`` marks the row of the fit.
+        ``held_refit`` with it. With ``refit="auto"``, ``held_refit`` is infinite from the first penalty on, and at all
+        smaller ones, at which the refit of some fold fails: the loss of its held-out rows, summed, exceeds that of a
+        model without terms by more than the loss of all rows without terms. ``chosen`` marks the row of the fit.
     entered : ndarray of int
         For each chosen term, the row of `path` in which it entered the model for good.
     shares : ndarray, shape (K,)
@@ -164,7 +164,9 @@ class ShooterResults(ClassifierResults):
         The term () is the intercept, (K - 1,).
         """
         intercept: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
-        return intercept | {t: log_odds(zero_sum_table(t, self.design.n_levels, w)) for t, w in self.chosen.items()}
+        return intercept | {
+            term: log_odds(zero_sum_table(term, self.design.n_levels, w)) for term, w in self.chosen.items()
+        }
 
     @cached_property
     def terms(self) -> pd.DataFrame:
@@ -177,21 +179,22 @@ class ShooterResults(ClassifierResults):
         a difference of log odds with all other predictors at their first levels, so it depends on which level is the
         first. A chosen term also contributes to the weights of the terms within it (`coef` has all of these), so a
         weight may be near 0, or of the other sign, although the term is strong. Weights of different orders are on
-        different scales: with two levels and groups, w times the product of k predictors coded -1 and 1 is 2^k w here.
+        different scales: with two levels and groups, a term ``w x_1 ... x_k`` of predictors coded -1 and 1 has the
+        weight 2^k w in this table.
 
         Rank terms by their strength: the root mean square, over all joint levels with equal weight, of the term's
         contribution to the link in the zero-sum gauge, in which terms are penalised and chosen (``coef("zero-sum")``).
         It does not depend on which level is the first; with two levels and groups it is the size of w.
         """
         # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is the root mean square
-        strength = {t: float(np.sqrt((w * w).sum())) for t, w in self.chosen.items()}
-        terms = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))  # strongest first
+        strength = {term: float(np.sqrt((w * w).sum())) for term, w in self.chosen.items()}
+        terms = sorted(self.chosen, key=lambda term: (-strength[term], len(term), term))  # strongest first
         tables = reference_tables(self._zero_sum_tables)
-        frame = weight_frame(self.labels, {t: tables[t] for t in terms}, first=1)  # 1: without the first levels
+        frame = weight_frame(self.labels, {term: tables[term] for term in terms}, first=1)  # without the first levels
         entered = dict(zip(self.chosen, self.entered.tolist(), strict=True))
-        n_rows = [len(self.chosen[t]) for t in terms]  # of each term in the frame: prod(L_i - 1)
-        frame.insert(3, "step", np.repeat([entered[t] for t in terms], n_rows).astype(int))
-        frame.insert(4, "strength", np.repeat([strength[t] for t in terms], n_rows).astype(float))
+        n_rows = [len(self.chosen[term]) for term in terms]  # of each term in the frame: prod(L_i - 1)
+        frame.insert(3, "step", np.repeat([entered[term] for term in terms], n_rows).astype(int))
+        frame.insert(4, "strength", np.repeat([strength[term] for term in terms], n_rows).astype(float))
         return frame
 
     def coef(self, gauge: str = "reference") -> pd.DataFrame:
@@ -222,12 +225,17 @@ class ShooterResults(ClassifierResults):
         if gauge == "zero-sum":
             return weight_frame(self.labels, self._zero_sum_tables, first=0)
         tables = reference_tables(self._zero_sum_tables)
-        return weight_frame(self.labels, {t: tables[t] for t in sorted(tables, key=lambda t: (len(t), t))}, first=1)
+        return weight_frame(
+            self.labels, {term: tables[term] for term in sorted(tables, key=lambda term: (len(term), term))}, first=1
+        )
 
     # scores
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y | x)`` (n, K) for rows (n, m); a term with a missing predictor contributes its mean, 0."""
+        """Return ``ln P(y | x)`` (n, K) for rows (n, m).
+
+        A term with a missing predictor contributes 0, its mean over the levels of that predictor with equal weights.
+        """
         from scipy.special import log_softmax
 
         link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
@@ -249,10 +257,13 @@ class ShooterResults(ClassifierResults):
         """
         names = [label_text(x) for x in self.labels.names]
         # the first group, whose log odds are 0, is inserted, and the axis of groups put first
-        tables = {t: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0) for t, w in self._zero_sum_tables.items()}
+        tables = {term: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0) for term, w in self._zero_sum_tables.items()}
         constant = tables.pop(()).astype(float)  # (K,): the intercept
         return Attribution(
-            names=[":".join(names[i] for i in t) for t in tables], terms=tables, shown=list(tables), constant=constant
+            names=[":".join(names[i] for i in term) for term in tables],
+            terms=tables,
+            shown=list(tables),
+            constant=constant,
         )
 
     @property

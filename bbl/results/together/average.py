@@ -158,14 +158,14 @@ class AverageResults(ClassifierResults):
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
-        # for each member: a mask (n,) of the rows that it cannot score, as values are missing; None if it scores all
-        abstaining = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
-        # `hide_rows` marks all values of such rows as missing, so that the member returns some score, which is not used
+        # for each member: a mask (n,) of its silent rows, which it cannot score, as they lack values; None without any
+        silent_masks = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
+        # `hide_rows` marks all values of silent rows as missing: the member returns some score, which is not used
         scores = [
-            member.class_scores(codes, hide_rows(missing, unscored))
-            for member, unscored in zip(self.members, abstaining, strict=True)
+            member.class_scores(codes, hide_rows(missing, silent))
+            for member, silent in zip(self.members, silent_masks, strict=True)
         ]
-        return averaged_scores(scores, self.member_weights, abstaining)
+        return averaged_scores(scores, self.member_weights, silent_masks)
 
     @property
     def _advice(self) -> str:

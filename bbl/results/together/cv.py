@@ -174,7 +174,7 @@ class CVResults(Notebook):
                 log_p = log_probabilities(scores)
                 # `SCORES`: functions for accuracy, logloss and brier
                 row |= {title: measure(log_p, scored.y, scored.weights) for title, measure in SCORES.items()}
-                if scores.shape[1] == 2:
+                if scores.shape[1] == 2:  # `link`: log odds (n, 2) of each group against the other
                     row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]  # [0]: without its limits
                 rows.append(row)
         return pd.DataFrame(rows)

@@ -122,7 +122,7 @@ class MeanField(Engine):
                 np.negative(J, out=J)  # the inverse, as yet; in place: another matrix (D, D) may not fit into memory
                 if bases:
                     change_coordinates(layout, J, [basis.T for basis in bases])
-                theta = from_matrix(layout, effective_fields, J)
+                theta = from_matrix(layout, effective_fields, J)  # reads the couplings of interacting pairs alone
                 # J f; this J (D, D) is that of `theta`: symmetric, and 0 where two levels' predictors do not interact
                 mean_fields = to_matrix(layout, theta)[1] @ level_shares
                 theta[: layout.D] -= mean_fields
@@ -145,16 +145,14 @@ def _zero_sum_normaliser(sample: Rows, layout: Layout, theta: np.ndarray) -> Cal
 
 
 def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
-    """Return the fit of `theta` (size,); its lkh is the mean log-likelihood of complete rows with ln Z `log_z`.
+    """Return the fit of `theta` (size,); its `lkh` is the mean log-likelihood of complete rows with ln Z `log_z`.
 
-    The fit has not converged if a note is on no particular level: the covariance is then singular.
+    The fit has not converged if one of its `notes`, a tuple of `Note`, is on no level (-1): the covariance is singular.
     """
     total, energy = known_energy(sample, layout, theta)  # weight of the complete rows, and sum of their energies
     lkh = energy / total - log_z if total else np.nan
-    # n[1]: the level of a note, -1 for none
-    return EngineFit(
-        theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not any(n[1] < 0 for n in notes)), notes=notes
-    )
+    is_singular = any(note.level < 0 for note in notes)
+    return EngineFit(theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not is_singular), notes=notes)
 
 
 def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_count: float) -> np.ndarray:
@@ -174,6 +172,7 @@ def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_cou
         # weight of the rows in which two predictors are known (m, m), and counts of levels in these rows (D, m)
         known_weight, counts = known_counts(sample, layout)
         n_columns = layout.n_levels - 1
+        # (D, m): weight of the rows in which a level's predictor and another one are known
         pair_weight = np.repeat(known_weight, n_columns, axis=0) + prior_count
         # (D, D): the share of the row's level among rows in which the column's predictor is known too
         means = np.repeat((counts + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1)

@@ -1,4 +1,8 @@
-"""Naive Bayes: independent predictors, solved in closed form (section 2.4)."""
+"""Naive Bayes: independent predictors, solved in closed form (section 2.4).
+
+D counts the non-reference levels of all predictors. A *site solution* (layout.D, 1 + D) has a row for each of them: its
+field, then its couplings with all D levels.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +64,10 @@ class NaiveBayes(Engine):
         return Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
-        """Return the closed form as a solution (layout.D, 1 + D) of likelihood equations: fields, no couplings."""
+        """Return the closed form as a site solution of likelihood equations, from which standard errors follow.
+
+        Its couplings are 0.
+        """
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = self.fit(sample, layout).theta
         return Equations(site_theta, lambda_=0.0, lambdah=0.0, rows=sample)

@@ -36,7 +36,10 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
 
 
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
-    """Raise an OptionError unless a sequence of penalties has one for each order of the terms of `layout`."""
+    """Raise an OptionError unless a sequence of penalties has one for each order of the terms of `layout`.
+
+    The message names `crossVal` for those who mean a grid of penalties to compare, of which one is chosen.
+    """
     n_orders = max(layout.order, 2) - 1  # orders 2, 3, ...; a model without terms has a penalty of pairs too
     if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
         raise OptionError(

@@ -32,6 +32,7 @@ PACK_BY_LEVELS = 128  # chains of a pack if vectors run over levels
 PACK_BY_CHAINS = 64  # chains of a pack if vectors run over chains; the states of a pack should stay in the cache
 PACK_OF_MANY_LEVELS = 32  # chains of a pack if vectors run over chains and the model has over `MANY_LEVELS` levels
 MANY_LEVELS = 256  # non-reference levels of all predictors
+LOAD_COST = 5.0  # time of the load of a vector of 16 floats, in multiply-adds of such vectors
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,8 @@ class Chains:
         n_nonreference = self.n_levels.astype(float) - 1.0
         n_vectors = np.ceil(n_nonreference / 16.0)  # vectors that hold the levels of each predictor
         # Vectors of 16 floats run over levels or over chains, whichever costs less for a sweep of a chain: D D / 16
-        # multiply-adds over chains, a load of `n_vectors` for each two predictors over levels; a load costs about five.
-        self.by_levels = bool(D * n_nonreference.sum() / 16.0 > 5.0 * m * n_vectors.sum())
+        # multiply-adds over chains (`n_nonreference` sums to D), `n_vectors` loads for each two predictors over levels
+        self.by_levels = bool(D * n_nonreference.sum() / 16.0 > LOAD_COST * m * n_vectors.sum())
         self.lanes = kernel.lanes()  # floats of a vector on this processor
         # numbers in `_table`; over levels it has a row for each level, reference levels included, of whole vectors
         table_size = (D + m) * 16.0 * n_vectors.sum() if self.by_levels else float(D) * D
@@ -158,7 +159,7 @@ class Chains:
             codes = np.empty((m, width), dtype=np.int32)
             kernel.start_states(self.n_levels, codes, stream)
             best = np.full(width, -np.inf, dtype=np.float32)
-            energy = np.zeros(width, dtype=np.float32)
+            energy = np.zeros(width, dtype=np.float32)  # each sweep of the kernel sets it
             packs.append(_Pack(first, first + len(pack_seeds), codes, stream, energy, best, codes.copy()))
         return packs
 

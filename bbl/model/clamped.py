@@ -86,27 +86,28 @@ class Clamped:
         unknown_columns = layout.columns(unknown)
         new_column[unknown_columns] = np.arange(len(unknown_columns))
         # (order, size): columns in the smaller model of the levels of each parameter, the unknown ones first, then D
-        unknown_levels = np.sort(new_column[columns], axis=0)
-        self._source = np.flatnonzero(unknown_levels[0] < layout.D)  # parameters with an unknown predictor
-        unknown_levels = unknown_levels[:, self._source]
+        smaller_columns = np.sort(new_column[columns], axis=0)
+        self._source = np.flatnonzero(smaller_columns[0] < layout.D)  # parameters with an unknown predictor
+        smaller_columns = smaller_columns[:, self._source]
         source_columns = columns[:, self._source]
         # (order, sources): columns of the known levels of each source parameter; D and -1 are the last column of the
         # indicators in `theta`, a column of ones
         self._known_columns = np.where(new_column[source_columns] < layout.D, layout.D, source_columns)
         # position in `unknown` of the predictor of each column of the smaller model; no parameter reads the last -1
         predictor_of_column = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
-        n_unknown = (unknown_levels < layout.D).sum(axis=0)  # unknown predictors of each source parameter
+        n_unknown = (smaller_columns < layout.D).sum(axis=0)  # unknown predictors of each source parameter
         # orders k of the smaller model's terms; the terms are the distinct sets of k unknown predictors of a parameter
         unknown_counts = [k for k in range(2, layout.order + 1) if (n_unknown == k).any()]
-        terms = [np.unique(predictor_of_column[unknown_levels[:k, n_unknown == k]].T, axis=0) for k in unknown_counts]
+        terms = [np.unique(predictor_of_column[smaller_columns[:k, n_unknown == k]].T, axis=0) for k in unknown_counts]
         self.layout = Layout(layout.n_levels[unknown], terms)
-        # parameters of both models are matched by keys: the columns of their unknown levels as digits to this radix
+        # parameters of both models are matched by keys: the columns of their unknown levels as digits to this radix, of
+        # which the last stands for none
         radix = len(unknown_columns) + 1
-        source_keys = _keys(np.where(unknown_levels < layout.D, unknown_levels, len(unknown_columns)), radix)
+        source_keys = _keys(np.where(smaller_columns < layout.D, smaller_columns, len(unknown_columns)), radix)
         target_columns = term_columns(self.layout)
-        # keys of both models have as many digits
-        padding = np.full((max(0, len(unknown_levels) - len(target_columns)), target_columns.shape[1]), -1)
-        target_columns = np.concatenate([target_columns, padding])[: len(unknown_levels)]
+        # keys of both models have as many digits: the smaller one, whose terms have as many members at most, gets -1
+        padding = np.full((max(0, len(smaller_columns) - len(target_columns)), target_columns.shape[1]), -1)
+        target_columns = np.concatenate([target_columns, padding])[: len(smaller_columns)]
         target_keys = _keys(np.where(target_columns < 0, len(unknown_columns), target_columns), radix)
         by_key = np.argsort(target_keys)
         # parameter of the smaller model to which each source parameter contributes

@@ -29,8 +29,7 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
     n_levels : ndarray of int, shape (m,)
         Number of levels of each variable.
     mask : ndarray of bool, shape (m, m)
-        Which variables share a table; symmetric. True on the diagonal counts a variable twice until a neighbour is
-        eliminated.
+        Which variables share a table; symmetric, and False on the diagonal.
     limit : float
         Largest cost to accept.
 
@@ -97,6 +96,7 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     # variables; `last_step` stands for the sum of what is left at the end
     step_of = {i: step for step, i in enumerate(order)}
     last_step = len(order)
+    # two lists, as messages come first among tables of the same number of axes: the order of a sum changes its rounding
     input_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     message_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     for scope, table in factors:

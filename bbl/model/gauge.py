@@ -311,6 +311,7 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
     Q = lambdah * np.outer(field_map, field_map)
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
         pair_columns = slice(1 + lo, 1 + hi)  # empty for a predictor with one level, which has no share
+        # lambda_ M_j without the reference level: a share is 1 / L_j
         Q[pair_columns, pair_columns] += lambda_ * (np.eye(hi - lo) - (shares[lo] if hi > lo else 0.0))
     return Q
 
@@ -319,7 +320,9 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     """Return the fields (D,) of a model whose couplings were averaged in the zero-sum gauge.
 
     Averaging the couplings of the two sites of a pair (eq. 18) in one gauge leaves the fields of that gauge unchanged
-    and changes those of any other gauge. Couplings in the reference gauge do not depend on where the average is taken.
+    and changes those of any other gauge. The fields of the zero-sum gauge are those of ``h_i + sum_j J_ij 1/L_j``,
+    centred: h_i falls by the change of the sum. Couplings in the reference gauge do not depend on where the average is
+    taken.
 
     Parameters
     ----------

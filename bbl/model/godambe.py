@@ -103,8 +103,8 @@ class Influence(RowInfluence):
 
     Attributes
     ----------
-    _totals : ndarray, shape (m,)
-        The ``W_i``.
+    _totals, _prior_share : ndarrays, shape (m,)
+        The ``W_i``, and the shares ``prior_count / (W_i + prior_count)`` of the prior in the targets.
     _columns : list of ndarrays of intp
         Columns of each site in ``site_theta``: the constant, then its regressors.
     _inverse, _penalty_gradient, _penalty_shift : lists of ndarrays, shapes (p, p), (p,) and (p,)
@@ -134,12 +134,12 @@ class Influence(RowInfluence):
         self._flat_positions = [_locate_site_parameters(layout, i) for i in range(layout.m)]
         self._penalty_gradient, self._inverse = [], []
         self.determined = np.ones(layout.size, dtype=bool)
-        for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
+        for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():  # _: mean score
             self._penalty_gradient.append(self._penalise(H, penalty, i))
             inverted, is_determined = inverse(H)
             self._inverse.append(np.ascontiguousarray(inverted))
             self.determined[self._flat_positions[i][0][~is_determined]] = False
-        # the part of psi_i that comes from the gradient of the penalty, up to its sign
+        # psi_i is H_i^-1 u_i less this: H_i^-1 times the gradient of the penalty
         self._penalty_shift = [g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)]
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
@@ -298,8 +298,8 @@ class Influence(RowInfluence):
 
         The effective number is ``tr(K H^-1)``, for the Hessian H and the covariance K of the score (Varin, Reid & Firth
         2011, section 2.3); H is block diagonal over sites, so only the blocks of K matter. `rows` may be a part of the
-        fitted rows: the effective number is then the covariance of their score with the estimate, by which the fit
-        raises their log pseudo-likelihood. With missing values each site counts in its usable rows.
+        fitted rows: the effective number is then the covariance of their score with the estimate, the expected
+        optimism of their log pseudo-likelihood. With missing values each site counts in its usable rows.
         """
         # `varies`: the predictors that `conditionals` returns log-normalisers of
         layout, site_regressors, varies = self.layout, regressors(self.layout), self.layout.n_levels > 1
@@ -314,7 +314,7 @@ class Influence(RowInfluence):
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)
             value += float(weights @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1)))
             n_effective += self._effective_number(chunk)
-        return value, n_effective / self.total
+        return value, n_effective / self.total  # influences are times the total
 
     def _effective_number(self, rows: Sample) -> float:
         """Return the sum of the products of the penalised scores of rows with ``psi_i W/W_i``, over all sites."""
@@ -367,7 +367,7 @@ class TermCovariances:
 
     def add(self, psi: np.ndarray, weights: np.ndarray) -> None:
         """Add rows with influences (n, layout.size), divided by the sum of all weights, and weights (n,)."""
-        with np.errstate(over="ignore", invalid="ignore"):  # undetermined parameters have no standard error
+        with np.errstate(over="ignore", invalid="ignore"):  # undetermined parameters: huge influences, no errors
             for q, tables in self._tables_of_size.items():
                 starts = self._table_start[tables]
                 if q == 1:

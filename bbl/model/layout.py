@@ -84,7 +84,7 @@ class Layout:
             self.terms = _group_by_order(terms, self.m)
             # as many distinct pairs as m predictors have, all of positions below m, are all pairs
             has_all_pairs = len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
-            # `initial=0` and at least 1: fewer than two predictors have no pairs, and are complete
+            # `initial=0` and at least 1, so that it holds for m < 2: without pairs these are complete
             self.complete = has_all_pairs and int(self.terms[0].max(initial=0)) < max(self.m, 1)
         # all pairs have (D^2 - sum of D_i^2) / 2 couplings; else the vector ends with the last table
         self.size = (self.D * (self.D + 2) - int(width @ width)) // 2 if self.complete else int(self.term_start[-1][-1])
@@ -98,7 +98,7 @@ class Layout:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Layout)
+            isinstance(other, Layout)  # `n_ordered`, on which no position depends, may differ
             and np.array_equal(self.n_levels, other.n_levels)
             and self.support == other.support
             and self.complete == other.complete  # all pairs need not be listed

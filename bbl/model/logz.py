@@ -76,7 +76,7 @@ def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
     """Return the method that ``"auto"`` stands for: exact where that is cheap, else `fallback`.
 
-    With structural zeros ln Z is always exact.
+    With structural zeros "auto" is always exact. Other methods stand for themselves.
     """
     if log_z != "auto" or layout.support is not None:  # `support` holds structural zeros
         return "exact" if log_z == "auto" else log_z
@@ -117,6 +117,7 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     """
     counts = level_counts(sample, layout.n_levels)
     has_all_levels = [bool(n.all()) for n in counts]  # `sample.whole`: weights are whole numbers, that is, counts
+    # float: a prior count of 1, or 0
     f = [smoothed([n], float(sample.whole and has_all))[0] for n, has_all in zip(counts, has_all_levels, strict=True)]
     mean_indicator = np.concatenate([fi[1:] for fi in f])  # (D,): shares of the non-reference levels
     # field (D,): log odds of each level in the mean field of the other predictors
@@ -139,8 +140,11 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
 def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool) -> float:
     """Return ln Z of a model of pairs by eq. (31) in the zero-sum gauge, independent of the choice of reference levels.
 
-    Eq. (31) with the factor 1/2 depends on the gauge in which couplings are halved. The result is the ln Z that belongs
-    to the energies of `theta`, which are zero at the reference levels.
+    Eq. (31) with the factor 1/2 depends on the gauge in which couplings are halved. With the factor c, 1/2 or 1, the
+    exponent of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j) - mean_b
+    J_ij(a, b)))``, in the zero-sum gauge less its mean over a. ln Z is eq. (31) of these e, less for each site the mean
+    of e over levels and rows, plus the mean energy of `theta` over all states, which the zero-sum gauge subtracts from
+    energies. It belongs to the energies of `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
@@ -154,11 +158,10 @@ def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: 
     shifted_theta = site_theta.copy()
     shifted_theta[:, 0] += (1.0 - factor) * mean_coupling  # so that couplings are scaled in the zero-sum gauge
     log_z = pseudo_log_z(sample, layout, shifted_theta, half=half)
-    # mean over rows of the field of each level relative to the reference level; the mean of these over all levels of a
-    # predictor is what the zero-sum gauge subtracts from the fields, and so from ln Z_i
+    # mean of e over rows, `mean_fields` (D,): its mean over levels is what the zero-sum gauge subtracts from ln Z_i
     observed_coupling = (J * _observed_shares(sample, layout)).sum(axis=1)
     mean_fields = site_theta[:, 0] + mean_coupling + factor * (observed_coupling - mean_coupling)
-    # the mean of these over all levels is the constant by which energies in the reference gauge exceed zero-sum ones
+    # the means of these over the levels of each predictor add up to the mean energy over all states
     level_energies = theta[: layout.D] + 0.5 * to_sites(layout, theta)[:, 1:] @ share
     return log_z + float((level_energies - mean_fields) @ share)
 

@@ -108,15 +108,16 @@ class MarginalEnergy(Energy):
         codes = codes[first_rows]  # rows with the same levels of the neighbours have the same log-sum
         pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))  # pairs of two unknown predictors
         pair_positions = np.searchsorted(unknown, layout.pairs[pairs])
-        higher_terms = self._list_higher_terms(unknown)
+        higher_terms = self._list_higher_terms(unknown)  # one with one unknown member adds to its field alone
         terms = [pair_positions, *(positions for _, positions, _ in higher_terms if len(positions) > 1)]
         unknown_layout = Layout(layout.n_levels[unknown], terms)
         couplings = self._pair_couplings(pairs)
         structural_zeros = None if layout.support is None else self._condition_zeros(codes, unknown)
         joined = unknown_layout.mask  # which unknown predictors share a table
-        if structural_zeros is not None:  # (positions in `unknown`, table): they share a table, too
+        if structural_zeros is not None:
+            zero_scope, zero_table = structural_zeros  # positions in `unknown`, which share a table too; (n, G, ...)
             joined = joined.copy()
-            joined[np.ix_(structural_zeros[0], structural_zeros[0])] = True
+            joined[np.ix_(zero_scope, zero_scope)] = True
         # (order, table cells of a row and model); None if there are more than `CELLS`
         elimination = elimination_order(unknown_layout.n_levels, joined, CELLS)
         K = len(self.theta)
@@ -128,7 +129,7 @@ class MarginalEnergy(Energy):
             rows = codes[first : first + batch_size]
             fields = self._conditional_fields(rows, unknown)
             # theta (rows, K, size): the models of the unknown predictors
-            if not higher_terms:
+            if not higher_terms:  # only fields depend on the row
                 theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
             else:
                 theta = np.zeros((len(rows), K, unknown_layout.size))
@@ -145,9 +146,9 @@ class MarginalEnergy(Energy):
                 factors = unknown_layout.factors(theta)
                 if structural_zeros is not None:
                     # (rows, G, ...) to (rows K, ...), like `theta`
-                    table = structural_zeros[1][first : first + batch_size]
+                    table = zero_table[first : first + batch_size]
                     table = np.broadcast_to(table, (len(rows), K, *table.shape[2:]))
-                    factors.append((structural_zeros[0], table.reshape(-1, *table.shape[2:])))
+                    factors.append((zero_scope, table.reshape(-1, *table.shape[2:])))
                 log_z = log_sum(factors, elimination[0])
             out[first : first + batch_size] = log_z.reshape(-1, K)
         return out[context_of_row.ravel()]

@@ -73,6 +73,7 @@ def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> 
     Missing values have the code of the reference level, which is not counted. Counts of whole weights are exact. Rows
     in a file are counted by `workers` threads.
     """
+    # one name for any terms, on which pair counts do not depend; rows with joint levels are in memory, not in a file
     return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout), workers)
 
 

@@ -41,20 +41,20 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Compute the row and the column of `cells`.
 
-    The table of a pair is stored row by row. `col` is first the position of a coupling in its flat table, and `row` the
-    row in the table; then the columns in the table, and the first columns of i and j, give the cells of the matrix.
+    The table of a pair is stored row by row. To save memory, the arrays are changed in place from positions in a table
+    to those in the matrix.
     """
     i, j = layout.pairs.T
     table_start = layout.pair_start - layout.D  # start of each table among the couplings, then their number
     sizes = table_start[1:] - table_start[:-1]
     start = layout.start.astype(np.int32)  # int32 saves half of the memory, which matters for thousands of levels
     col = np.arange(table_start[-1], dtype=np.int32)
-    col -= table_start[:-1].astype(np.int32).repeat(sizes)
+    col -= table_start[:-1].astype(np.int32).repeat(sizes)  # as yet the position in the flat table
     row_length = (layout.n_levels[j] - 1).repeat(sizes)
-    row = col // row_length
-    row += start[i].repeat(sizes)
-    np.remainder(col, row_length, out=col)
-    col += start[j].repeat(sizes)
+    row = col // row_length  # in the table
+    row += start[i].repeat(sizes)  # in the matrix
+    np.remainder(col, row_length, out=col)  # in the table
+    col += start[j].repeat(sizes)  # in the matrix
     return row, col
 
 

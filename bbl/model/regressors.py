@@ -189,10 +189,11 @@ def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarra
     width, member_columns = np.diff(layout.start), term_columns(layout)
     by_order = zip(layout.terms[1:], layout.term_start[1:], regs.set_of_member, strict=True)
     for k, (terms, start, set_of_member) in enumerate(by_order, 3):
-        # of each term; and (k, couplings of this order): the columns of the members' levels
+        # n_couplings (T,) of each term; columns (k, couplings of this order) of the members' levels
         n_couplings, columns = np.diff(start), member_columns[:k, start[0] : start[-1]]
+        # of each coupling: the k members of its term, and their levels, 0 for the first non-reference one
         members = [np.repeat(terms[:, a], n_couplings) for a in range(k)]
-        level = [columns[a] - layout.start[members[a]] for a in range(k)]  # 0 for the first non-reference level
+        level = [columns[a] - layout.start[members[a]] for a in range(k)]
         cells = []
         for a in range(k):
             joint_level = np.zeros(columns.shape[1], dtype=np.intp)  # of the other members, counted from 0

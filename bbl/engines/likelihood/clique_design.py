@@ -6,9 +6,10 @@ share a table with it then, all of which are in the *parent* clique too (see `bb
 
 A *scope* is the predictors of a table, or of a term of the model (here also the fields of one predictor). The `size`
 parameters are those of all terms: `layout.scopes` lists the scopes of terms, `layout.cuts` the position of each one's
-first parameter. Every term belongs to one clique, and its parameters add to the energies of some of its cells. The
-terms of a small clique make one table of its cells. Those of a large one are gathered in *parts*, tables of some of its
-predictors: the table of the clique is the sum of its parts, broadcast along the other axes.
+first parameter. The parameters of a term are a table (L_i - 1, L_j - 1, ...) of its non-reference levels, raveled with
+the last predictor running fastest. Every term belongs to one clique, and its parameters add to the energies of some of
+its cells. The terms of a small clique make one table of its cells. Those of a large one are gathered in *parts*, tables
+of some of its predictors: the table of the clique is the sum of its parts, broadcast along the other axes.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ class CliqueDesign:
     ----------
     layout : Layout
     cliques : list of Clique
-    clique_of_term : ndarray of int, shape (n_terms,)
-        Number of the clique of each scope of the layout; it holds all predictors of the scope.
+    clique_of_term : ndarray of int, shape (n_scopes,)
+        Number of the clique of each of `layout.scopes`, fields too; it holds all predictors of the scope.
 
     Attributes
     ----------
@@ -109,7 +110,7 @@ class CliqueDesign:
         for k, clique in enumerate(cliques):
             terms = np.flatnonzero(clique_of_term == k).tolist()
             self.parts.append(_make_parts(layout, clique, _gather_terms(layout, clique, terms), first_cell))
-            first_cell = self.parts[-1][-1].cells.stop
+            first_cell = self.parts[-1][-1].cells.stop  # [-1] exists: each clique holds the fields of its own predictor
         self.has_whole_tables = all(len(parts) == 1 and not parts[0].outside for parts in self.parts)
         self.part_design = self._make_part_design(n_part_cells=first_cell)
         self.part_design_transposed = self.part_design.T.tocsr()
@@ -124,7 +125,7 @@ class CliqueDesign:
             for term in part.terms:
                 scope = layout.scopes[term]
                 codes = [cell_codes[part.scope.index(i)] for i in scope]
-                # cells without a reference level, and the position of their parameter in the table of the term
+                # cells without a reference level, and the position of their parameter in the raveled table of the term
                 cells = np.flatnonzero(np.logical_and.reduce([code > 0 for code in codes]))
                 position = np.zeros(len(cells), dtype=np.intp)
                 for i, code in zip(scope, codes, strict=True):
@@ -175,7 +176,7 @@ def _gather_terms(layout: Layout, clique: Clique, terms: list[int]) -> list[tupl
         return [(set(clique.scope), terms)]
     axis = {i: k for k, i in enumerate(clique.scope)}
     gathered: list[tuple[set[int], list[int]]] = []
-    # in the order of the clique's axes, neighbours in the order share predictors
+    # sorted by their axes, so that terms with common predictors follow each other and join one part
     for term in sorted(terms, key=lambda term: sorted(axis[i] for i in layout.scopes[term])):
         scope = set(layout.scopes[term])
         for k, (predictors, part_terms) in enumerate(gathered):

@@ -41,7 +41,7 @@ class Component(NamedTuple):
 
 def components(layout: Layout) -> list[Component]:
     """Return the connected parts of the interaction graph, in the order of their first predictors."""
-    if layout.complete and layout.m > 1:  # all pairs interact
+    if layout.complete and layout.m > 1:  # all pairs interact (m = 0, which has no parts, is left to the code below)
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
@@ -59,6 +59,7 @@ def components(layout: Layout) -> list[Component]:
         predictors = np.flatnonzero(label == k)
         number = {int(i): new for new, i in enumerate(predictors)}  # of a predictor within the component
         terms = [tuple(number[i] for i in scope) for scope in scopes[k] if len(scope) > 1]
+        # table(v, *scope): the entries of v of one term; the new layout keeps the order of the terms
         positions = [layout.table(flat_positions, *scope).ravel() for scope in scopes[k]]
         support = layout.support  # structural zeros, whose predictors are all in one component
         if support is not None:

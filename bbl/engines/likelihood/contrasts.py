@@ -38,7 +38,7 @@ def add_parameters(layout: Layout, theta: np.ndarray, scope: tuple[int, ...], en
             table = energy[tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))]
             members = [scope[axis] for axis in axes]
             if order == 1 or layout.index(*members) >= 0:  # -1: the model lacks the term
-                layout.table(theta, *members)[...] += table  # a view of the term's parameters in theta
+                layout.table(theta, *members)[...] += table  # a view of them in theta, its axes in the order of members
             elif table.any():
                 return False
     return True

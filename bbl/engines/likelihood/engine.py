@@ -143,7 +143,10 @@ class MaximumLikelihood(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the tables, and of the Fisher information where Newton's method needs it."""
+        """Return the bytes of the tables, and of the Fisher information where Newton's method needs it.
+
+        Rows `n` and `settings`, the number of penalties, take no more memory: the arguments are those of all engines.
+        """
         needed = 0.0
         for component in components(layout):
             if n_states(component.layout) <= MAX_STATES:
@@ -173,7 +176,11 @@ class MaximumLikelihood(Engine):
         workers: int = 1,
         start: np.ndarray | None = None,
     ):
-        """Fit one group at each penalty of `values`, from the parameters `start` (layout.size,) if they are given."""
+        """Return a list of fits of one group, one at each penalty of `values`, or at `lambda_` if None.
+
+        Iterations begin at the parameters `start` (layout.size,) if they are given. `workers` is not used: the argument
+        is that of all engines.
+        """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
         penalties = [self.penalty(layout, value) for value in grid]
@@ -200,8 +207,8 @@ class MaximumLikelihood(Engine):
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
             could_be_determined = determined_by_states(layout)
-            # parameters that no rows could determine are reported only if nothing else tells that the fit is a limit,
-            # in which states that can occur have no probability
+            # parameters that zeros leave open are not reported, unless they alone can tell that the fit is a limit: no
+            # other lacks an optimum, but its rank is below that of the states, as some have lost their probability
             if (without_optimum & could_be_determined).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
                 without_optimum &= could_be_determined
         unbounded = first_parameters(layout, without_optimum)
@@ -219,7 +226,7 @@ class MaximumLikelihood(Engine):
         )
 
     def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:
-        """Fit a group again; return the influence of rows on the estimate, and the rows."""
+        """Fit a group again; return the influence of rows on the estimate, and the fitted rows: those given."""
         return self._influence(sample, layout, None), sample
 
     def _influence(self, sample: Sample, layout: Layout, start: np.ndarray | None) -> LikelihoodInfluence:
@@ -229,10 +236,11 @@ class MaximumLikelihood(Engine):
         return LikelihoodInfluence(sample, layout, solution, penalty)
 
     def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
-        """Fit the rows of a group without a penalty, all predictors together; `sites` is not used.
+        """Fit the rows of a group without a penalty, all predictors together.
 
         Iterations begin at `start` (layout.size,). The influence holds the estimate `theta`, and `determined`, a mask
-        of the parameters that the rows determine.
+        of the parameters that the rows determine. `sites`, the predictors that other engines regress on the others, is
+        not used.
         """
         influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(rows, layout, start)
         return Unpenalised(influence.theta, influence.determined, influence)

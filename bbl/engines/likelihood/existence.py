@@ -53,7 +53,8 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
 
     One linear programme finds it: the largest sum of ``z(x)`` over the empty states with ``0 <= z <= 1`` and
     ``c + T(x) d + z(x) <= 0``, where ``c + T(x) d = 0`` in the observed states; c is a constant. The sum of two
-    directions of recession is one too, and so are multiples: at the optimum each z is therefore 0 or 1.
+    directions of recession is one too, so that one of them lowers all states that any lowers; a multiple of it lowers
+    each by 1 at least, where z is capped. At the optimum each z is therefore 0 or 1.
 
     Parameters
     ----------
@@ -73,13 +74,13 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     recession = recede(design[np.flatnonzero(counts)], design[empty])
     if recession is None:
         return zero_margins(table, counts, free)
-    is_off_face, step = recession
+    is_off_face, coefficients = recession
     if not is_off_face.any():
         return whole_face
     support = np.ones(table.n, dtype=bool) if table.possible is None else table.possible.copy()
     support[empty[is_off_face]] = False
     direction = np.zeros(size)
-    direction[free] = step[1:]  # step[0] is the change of the constant
+    direction[free] = coefficients[1:]  # coefficients[0] is the change of the constant
     return Face(support, direction)
 
 
@@ -87,32 +88,32 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the empty cells that lose their probability along a direction d, and d; None if the solver fails.
 
     The programme of `facial_set`: the largest sum of z over the empty cells with ``0 <= z <= 1``,
-    ``on_empty d + z <= 0`` and ``on_observed d = 0``.
+    ``on_empty d + z <= 0`` and ``on_observed d = 0``. `width` counts the columns of indicators, a constant among them.
 
     Parameters
     ----------
-    on_observed : sparse array, shape (n, width)
+    on_observed : sparse array, shape (n_observed, width)
         Indicators of observed cells, by which the energy along d must not change.
-    on_empty : sparse array, shape (k, width)
+    on_empty : sparse array, shape (n_empty, width)
         Indicators of empty cells, whose energy along d may fall.
 
     Returns
     -------
-    is_off_face : ndarray of bool, shape (k,)
+    is_off_face : ndarray of bool, shape (n_empty,)
         Which empty cells lose their probability.
     direction : ndarray, shape (width,)
     """
     from scipy import sparse
     from scipy.optimize import linprog
 
-    k, width = on_empty.shape
+    n_empty, width = on_empty.shape
     result = linprog(  # its variables are d, then z; it minimises
-        np.concatenate([np.zeros(width), -np.ones(k)]),
-        A_ub=sparse.hstack([on_empty, sparse.identity(k, format="csr")], format="csr"),
-        b_ub=np.zeros(k),
-        A_eq=sparse.hstack([on_observed, sparse.csr_matrix((on_observed.shape[0], k))], format="csr"),
+        np.concatenate([np.zeros(width), -np.ones(n_empty)]),
+        A_ub=sparse.hstack([on_empty, sparse.identity(n_empty, format="csr")], format="csr"),
+        b_ub=np.zeros(n_empty),
+        A_eq=sparse.hstack([on_observed, sparse.csr_matrix((on_observed.shape[0], n_empty))], format="csr"),
         b_eq=np.zeros(on_observed.shape[0]),
-        bounds=[(None, None)] * width + [(0.0, 1.0)] * k,
+        bounds=[(None, None)] * width + [(0.0, 1.0)] * n_empty,
         method="highs",
     )
     if result.status != 0:  # 0: an optimum was found
@@ -141,17 +142,19 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
         other_axes = tuple(i for i in range(layout.m) if i not in scope)
         # margins of the scope; the other axes have length 1
         is_empty = (observed.sum(axis=other_axes, keepdims=True) == 0.0) & possible.any(axis=other_axes, keepdims=True)
-        step = step_down(layout, scope, is_empty.squeeze(other_axes))
-        if step is not None and free[step != 0.0].all():
+        margin_direction = step_down(layout, scope, is_empty.squeeze(other_axes))
+        # None: no empty cell, or the model lacks a sub-term, and the margin stays on the face
+        if margin_direction is not None and free[margin_direction != 0.0].all():
             support &= ~is_empty
-            direction += step
+            direction += margin_direction
     return Face(None if np.array_equal(support, possible) else support.ravel(), direction)
 
 
 def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.ndarray | None:
-    """Return parameters (size,) that give energy -1 to empty cells of a margin and 0 to others, up to a constant.
+    """Return a direction (size,) of the parameters along which the energy of empty cells of a margin falls by 1.
 
-    None if no cell is empty, or if the model lacks a sub-term that it would take.
+    That of the other cells stays, up to a constant. None if no cell is empty, or if the model lacks a sub-term that the
+    direction would take.
 
     Parameters
     ----------
@@ -163,8 +166,8 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
     """
     if not empty.any():
         return None
-    step = np.zeros(layout.size)
-    return step if add_parameters(layout, step, scope, -empty.astype(float)) else None
+    direction = np.zeros(layout.size)
+    return direction if add_parameters(layout, direction, scope, -empty.astype(float)) else None
 
 
 def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> bool:
@@ -206,7 +209,8 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scale = np.sqrt(np.where(is_informed, diagonal, 1.0))
     scaled = np.where(np.outer(is_informed, is_informed), information / np.outer(scale, scale), 0.0)
     eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
-    is_null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)  # rounding grows with the number of parameters
+    is_null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)  # rounding grows with their number; 100: a floor
+    # parameters without information are null vectors too, as their rows are zero
     # ZERO_LOADING: squared length of a parameter's components in null vectors that is zero but for rounding
     determined = is_informed & ((eigenvectors[:, is_null] ** 2).sum(axis=1) < ZERO_LOADING)
     basis = determined.copy()

@@ -26,7 +26,7 @@ __all__ = ["IncompleteLikelihood"]
 
 ROWS = 65536  # rows of a chunk of a file
 BLOCK_SIZE = 2**22  # indicators that are averaged together
-TINY = 1e-280  # probability up to which counts are not divided by it
+TINY = 1e-280  # probabilities up to this count as zero: nothing is divided by them
 NEGLIGIBLE = 1e-8  # share of the rows that a state on the way to no probability has at most when the iteration ends
 
 
@@ -126,7 +126,10 @@ class IncompleteLikelihood:
         return compatible.ravel() if self.table.possible is None else compatible.ravel() & self.table.possible
 
     def evenly_spread_counts(self) -> np.ndarray:
-        """Return the counts (n,) of all states if each row is spread evenly over the states that it may be."""
+        """Return the counts (n,) of all states if each row is spread evenly over the states that it may be.
+
+        States that cannot occur get counts too: these only give the iteration a start.
+        """
         counts = self.complete.reshape(self.table.shape)
         for pattern in self.patterns:
             # n / counts.size is the number of states that such a row may be
@@ -240,5 +243,5 @@ class IncompleteLikelihood:
 
 
 def _shares(counts: np.ndarray, margin: np.ndarray) -> np.ndarray:
-    """Return ``counts / margin`` by element; 0 where the margin is 0, or as small as rounding may leave it."""
+    """Return ``counts / margin`` by element; 0 where the margin is TINY at most, as rounding may leave it."""
     return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > TINY)

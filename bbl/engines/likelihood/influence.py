@@ -48,7 +48,7 @@ class LikelihoodInfluence(RowInfluence):
     layout : Layout
     solution : Solution
         The fit: `theta` (size,), and the masks (size,) `determined`, of the parameters that are finite and unique at
-        the maximum, and `basis`, which marks these and as many more as there are degrees of freedom.
+        the maximum, and `basis`, which marks these and some others, as many in all as there are degrees of freedom.
     penalty : Penalty
         `ridge` (size,) holds the L2 penalties, `prior_count` the number of rows that are spread evenly over all states.
 
@@ -81,7 +81,7 @@ class LikelihoodInfluence(RowInfluence):
                 for component in components(layout)
             ]
         # a part drops parameters without information from its basis: if they were in the solution's basis, they are not
-        # determined after all; `|`: parameters outside the solution's basis keep their mark
+        # determined after all; `|`: parameters outside the solution's basis keep their value of `determined`
         self.determined = solution.determined.copy()
         for part in self._parts:
             self.determined[part.component.positions] &= part.basis | ~solution.basis[part.component.positions]
@@ -105,13 +105,13 @@ class LikelihoodInfluence(RowInfluence):
         The other parameters are held fixed. A direction holds the change of all parameters, as one of the others
         grows, along which the likelihood is flat or rises without end.
         """
-        free = copy(self)
-        free.determined = np.ones(self.layout.size, dtype=bool)  # influences outside the basis are 0 by themselves
+        on_basis = copy(self)
+        on_basis.determined = np.ones(self.layout.size, dtype=bool)  # `__call__` drops none: they are 0 off the basis
         directions = np.zeros((self.layout.size, self.layout.size))
         for part in self._parts:
             positions = part.component.positions
             directions[np.ix_(positions, positions)] = part.flat_directions
-        return free, directions[:, directions.any(axis=0)]
+        return on_basis, directions[:, directions.any(axis=0)]
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
         """Return the covariance of each table of fields, then of each table of couplings; `rows` are not used."""
@@ -187,19 +187,20 @@ class _Part:
         H = self.share * information + (1.0 - self.share) * complete_information + np.diag(penalty.ridge)
         self.basis = basis & (H.diagonal() > NO_INFORMATION)
         self.inverse = inverse_on_basis(H, self.basis)
+        # column k: 1 at k, -(H_bb)^-1 H_bk at the basis b, where the gradient then stays zero
         self.flat_directions = np.where(self.basis, 0.0, np.eye(len(H)) - self.inverse @ H)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
         self.pull = (1.0 - self.share) * (_even_moments(component.layout) - mu) - penalty.ridge * theta
 
-    def row_influences(self, rows: Sample, total: float) -> np.ndarray:
-        """Return the influences (n, size) of rows on the parameters, times the weight `total` of all fitted rows."""
+    def row_influences(self, rows: Sample, total_of_all_rows: float) -> np.ndarray:
+        """Return the influences (n, size) of rows on the parameters, times the weight `total_of_all_rows` fitted."""
         if self._incomplete is None or rows.missing is None:
             means = row_indicators(self.component.layout, rows.codes)
         else:
             means = self._incomplete.row_means(rows)
         # the product is the influence times `self.total`, the weight of the rows in the likelihood of this part
-        return (self.share * (means - self.mu) + self.pull) @ self.inverse * (total / self.total)
+        return (self.share * (means - self.mu) + self.pull) @ self.inverse * (total_of_all_rows / self.total)
 
 
 def _even_moments(layout: Layout) -> np.ndarray:
@@ -238,7 +239,8 @@ def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
     """Return the indicators (n, size) of all parameters in rows of codes (n, m)."""
-    # column -1, of ones: `term_columns` has -1 where a term has fewer predictors than the highest order
+    # term_columns (order, size): for each place in a term, the column of its level in one_hot (n, D) by parameter; -1,
+    # here the column of ones, where a term has fewer predictors than the highest order
     X = np.column_stack([one_hot(codes, layout), np.ones(len(codes))])
     out = np.ones((len(codes), layout.size))
     for columns in term_columns(layout):

@@ -40,7 +40,10 @@ class Objective(Protocol):
 
 
 class Maximum(NamedTuple):
-    """Where `maximise` ended: the point, the objective, the norm of its gradient, and the number of steps."""
+    """Where `maximise` ended: the point, the objective, the norm of its gradient, and the number of steps.
+
+    After `itmax` steps the norm is that before the last one; else it is that at the point.
+    """
 
     theta: np.ndarray
     value: float
@@ -114,15 +117,15 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
         A smaller norm. Steps go on below `tolerance` until it is reached, as long as each step halves the norm: some
         states may have frequencies below `tolerance`.
     """
-    theta, is_last, norm, n_iter = start.copy(), False, np.inf, 0
+    theta, within_tolerance, norm, n_iter = start.copy(), False, np.inf, 0
     value = objective.value(theta)
     while n_iter < itmax:
         n_iter += 1
         gradient = objective.gradient()
         last_norm, norm = norm, float(np.linalg.norm(gradient))
-        if norm == 0.0 or (is_last and (norm <= aim or norm > 0.5 * last_norm)):
+        if norm == 0.0 or (within_tolerance and (norm <= aim or norm > 0.5 * last_norm)):
             break
-        is_last = norm <= tolerance  # the step below is the last one, unless `aim` asks for more
+        within_tolerance = norm <= tolerance  # the step below is the last one, unless `aim` asks for more
         step = _uphill_step(objective.curvatures(), gradient)
         slope, length = float(gradient @ step), 1.0  # length: share of the Newton step
         error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))

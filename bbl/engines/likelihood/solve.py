@@ -204,8 +204,8 @@ class Solver:
     def _fit_states(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone.
 
-        The fit is at first on the face of the margins of zero. If its end does not prove that the maximum is there, the
-        facial set is searched and the fit repeated on it.
+        The fit is on the face of the margins of zero. If the end of Newton's method does not prove that the maximum is
+        there, it is repeated on the facial set; gradients alone prove nothing, and the first face stays.
         """
         table = StateTable(component.layout)
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(penalty.prior_count)
@@ -225,10 +225,10 @@ class Solver:
             basis, determined = _rank_on_face(table, face, penalty)
             objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
             maximum = maximise(objective, start, self.tolerance, self.itmax, aim)
-        elif maximum.n_iter == MAX_TRIAL_STEPS:
+        elif maximum.n_iter == MAX_TRIAL_STEPS:  # enough for the proof, not for the tolerance
             further = maximise(objective, maximum.theta, self.tolerance, self.itmax, aim)
             maximum = further._replace(n_iter=maximum.n_iter + further.n_iter)
-        return Solution(*_push_to_face(table, maximum, face), determined, basis)
+        return Solution(*_push_to_face(table, maximum, face), determined, basis)  # *: the four fields of a `Maximum`
 
     def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         """Fit rows with missing values on a table of all states, by Newton's method.
@@ -260,7 +260,8 @@ class Solver:
         basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
         known_share = objective.total / (rows.total + penalty.prior_count)  # `value` is a mean over known rows
         maximum = _push_to_face(table, maximum._replace(value=known_share * maximum.value), face)
-        return Solution(*maximum, determined & _rank_on_face(table, face, penalty)[1], basis)
+        _, determined_on_face = _rank_on_face(table, face, penalty)  # rows determine some of these, and no others
+        return Solution(*maximum, determined & determined_on_face, basis)
 
     def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         """Fit on a junction tree by gradients alone."""
@@ -279,7 +280,7 @@ class Solver:
             return Solution(*maximum, all_parameters, all_parameters)
         basis = determined = direction == 0.0  # if there are too many parameters for a rank
         if component.layout.size <= MAX_INFORMATION_SIZE:
-            # what the support tells apart, judged where all its states are equally probable
+            # what equally probable states of the support tell apart; a one determines each penalised parameter
             even_information = tree.information(tree.margins(np.zeros(component.layout.size), log_support))
             basis, determined = rank(even_information + np.diag((ridge > 0.0).astype(float)))
         theta = _push_on_tree(tree, maximum.theta, direction, log_support)
@@ -305,8 +306,8 @@ class Solver:
             return -gradient()
 
         # a moment that is rare in the rows, but not at the start, has the curvature of the start: with that of the rows
-        # the first step would be longer than any later one could take back
-        expected = target + descent(start) - ridge * start  # moments of the model at the start
+        # the first step would be so long that no later one could take it back
+        expected = target + descent(start) - ridge * start  # moments mu: descent is mu - target + ridge theta
         variance = np.maximum(target * (1.0 - target), expected * (1.0 - expected))
         inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)  # 1 / total: of a moment of one row
         minimum = minimise(descent, start, inverse_curvature, self.tolerance, 10 * self.itmax)
@@ -316,13 +317,12 @@ class Solver:
 def _sum_rows(component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
     """Return the sum of ``function(columns of the part)`` over blocks of all rows.
 
-    Rows in memory have the part's columns alone; rows in a file are one group (`pooled`), whose sum is kept by `name`.
+    Rows in memory have the part's columns alone; a file (`pooled`) caches the sum by `name`, that of `function`.
     """
     if rows.in_memory:
         return function(cast(Sample, rows))
-    return rows.pooled.sums(
-        (name, tuple(component.predictors.tolist())), lambda chunk: function(component.columns(chunk))
-    )
+    key = (name, tuple(component.predictors.tolist()))
+    return rows.pooled.sums(key, lambda chunk: function(component.columns(chunk)))
 
 
 def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
@@ -345,7 +345,7 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
         return (np.ones(table.layout.size, dtype=bool),) * 2
     if table.layout.size > MAX_INFORMATION_SIZE:
         return (face.direction == 0.0,) * 2
-    even_p = support / support.sum()  # equal probabilities on the face
+    even_p = support / support.sum()  # equal probabilities; the ones, below, determine the penalised parameters
     return rank(table.covariances(even_p, table.moments(even_p)) + np.diag((penalty.ridge > 0.0).astype(float)))
 
 
@@ -358,7 +358,7 @@ def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
         return maximum
     lost = ~face.support if table.possible is None else table.possible & ~face.support
     direction_energy = table.energies(face.direction)
-    # of a lost state's energy below that of the face (argmax: its first state), per step
+    # (n_lost,): by how much a step of 1 lowers each lost state's energy below the face's (argmax: one of its states)
     drop = direction_energy[np.argmax(face.support)] - direction_energy[lost]
     log_z, _ = table.log_partition(maximum.theta, face.support)
     # by how much the log probabilities of lost states are too high
@@ -380,10 +380,10 @@ def _find_tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) ->
         margin = counts[clique.cells].reshape(clique.shape).sum(axis=outside, keepdims=True)
         margin_scope = [i for i in clique.scope if i in scope]  # the axes of the margin, in the order of the clique
         is_empty = margin.squeeze(outside) == 0.0
-        step = step_down(layout, scope, is_empty.transpose([margin_scope.index(i) for i in scope]))
-        if step is not None and free[step != 0.0].all():
+        margin_direction = step_down(layout, scope, is_empty.transpose([margin_scope.index(i) for i in scope]))
+        if margin_direction is not None and free[margin_direction != 0.0].all():
             support[clique.cells] &= np.broadcast_to(margin > 0.0, clique.shape).ravel()
-            direction += step
+            direction += margin_direction
     if support.all():
         return None, direction
     return np.where(support, 0.0, -np.inf), direction

@@ -110,7 +110,11 @@ class StateTable:
         return out
 
     def quadratic_forms(self, matrix: np.ndarray) -> np.ndarray:
-        """Return ``T(x)' matrix T(x)`` (n,) of all states x, with indicators T(x) (size,); `matrix` is (size, size)."""
+        """Return ``T(x)' matrix T(x)`` (n,) of all states x, with indicators T(x) (size,); `matrix` is (size, size).
+
+        The product of two indicators is the indicator of their joint cell: with the entries of the matrix summed by
+        joint cell, the form is an energy (see `energies`).
+        """
         table = np.zeros(self.n + 1)  # the last, at n, is of products that are always 0
         size = self.layout.size
         step = max(1, PAIRS_AT_ONCE // max(size, 1))
@@ -149,10 +153,11 @@ class StateTable:
         parameters belong to different levels of some predictor.
         """
         codes = self.codes(self.cells)
-        uses = (codes > 0).astype(float)  # which predictors each parameter belongs to
-        n_shared_predictors = uses[rows] @ uses.T
+        has_predictor = (codes > 0).astype(float)  # which predictors each parameter belongs to
+        n_shared_predictors = has_predictor[rows] @ has_predictor.T
         # n_shared_levels: predictors of which both have the same level. These levels add to the positions of both
-        # cells, but only once to that of the product: what they add, `shared_position`, is subtracted below
+        # cells, but only once to that of the product: what they add, `shared_position`, is subtracted below; floats,
+        # like the matrix product, hold both exactly
         n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):

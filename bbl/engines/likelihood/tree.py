@@ -91,8 +91,8 @@ class JunctionTree:
         First cell of each clique.
     sizes : ndarray of intp, shape (m,)
         Number of cells of each clique.
-    clique_of_term : ndarray of intp, shape (n_terms,)
-        Number of the clique of each scope of the layout: that of the predictor that is summed out first.
+    clique_of_term : ndarray of intp, shape (n_scopes,)
+        Number of the clique of each of `layout.scopes`: that of the predictor that is summed out first.
     design : CliqueDesign
     """
 
@@ -232,7 +232,7 @@ class JunctionTree:
         # add to each clique what the rest of the tree holds: the parent's mean given the separator, less the message
         for k in range(len(self.cliques) - 1, -1, -1):
             clique = self.cliques[k]
-            if clique.parent < 0:  # indicators of other trees have the same mean whatever this clique's cells
+            if clique.parent < 0:  # what other trees hold is a constant here: mu less the mean of this tree
                 joint = margins.joint[clique.cells].reshape(clique.shape)
                 axes = tuple(range(joint.ndim))
                 tables[k] += mu[columns] - (joint[..., None] * tables[k]).sum(axis=axes)

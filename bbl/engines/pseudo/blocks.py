@@ -149,7 +149,7 @@ class Corrected:
         # n_slow: slow rounds of each site in a row
         sites, n_slow, n_iter = Sites(m), np.zeros(m, dtype=int), np.zeros(m, dtype=np.int32)
         norm = np.full(m, np.inf) if self.point is None else self._gradient_norms(self.point, penalty)
-        is_done, ratio = norm <= tolerance, np.full(m, LEAST_RATIO)  # ratio: norm after the next round to norm before
+        is_done, aim_ratio = norm <= tolerance, np.full(m, LEAST_RATIO)  # aim: norm after the next round to norm before
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MAX_ROUNDS):
             is_stalled = n_slow >= STALL_ROUNDS
@@ -162,7 +162,8 @@ class Corrected:
                 self._enlarge(int(np.argmax(np.where(is_done, -1.0, norm))), norm)
                 n_slow[:], pairs = 0, []
             # gradient norm of the sample's objective at which the fit of each site ends: at once if the site is done
-            target_norm = np.full(m, FIRST_NORM) if self.point is None else np.where(is_done, np.inf, ratio * norm)
+            target_norm = np.full(m, FIRST_NORM) if self.point is None else np.where(is_done, np.inf, aim_ratio * norm)
+            # 0.5: the error of the sample, which adds to that of its fit, may take the other half of the tolerance
             solve = partial(self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites,
                             tolerance=np.maximum(target_norm, 0.5 * tolerance), workers=self.workers)  # fmt: skip
             trial = self._step(solve, theta, penalty, pairs)
@@ -176,7 +177,7 @@ class Corrected:
                 is_convex = curvature > 0.0  # else the step is zero or rounding, and the site leaves this pair out
                 inverse = np.where(is_convex, 1.0 / np.where(is_convex, curvature, 1.0), 0.0)
                 pairs = [*pairs[1 - PAIRS :], (step, change, inverse)]  # the last PAIRS ones
-            ratio = np.clip(TRUST * np.where(np.isfinite(norm), new_norm / norm, 0.0), LEAST_RATIO, LARGEST_RATIO)
+            aim_ratio = np.clip(TRUST * np.where(np.isfinite(norm), new_norm / norm, 0.0), LEAST_RATIO, LARGEST_RATIO)
             is_better = ~is_done & (new_norm < norm)
             n_slow = np.where(is_done | (new_norm <= SLOW_RATIO * norm), 0, n_slow + 1)
             if self.point is None:
@@ -235,7 +236,7 @@ class Corrected:
         # the kernel evaluates whole tasks: task t has the sites order[t * lanes : (t + 1) * lanes]
         tasks = np.unique(np.flatnonzero(sites[self.problem.order]) // self.problem.lanes).tolist()
         measure = self._stage(_block_objective, theta, tasks)
-        log_norm, gradient = (row_sums / self.rows.total for row_sums in self.rows.summed(measure, self.workers))
+        log_norm, gradient = (sums / self.rows.total for sums in self.rows.summed(measure, self.workers))
         # the objective of a site is its log normaliser less the sum of its parameters times their moments
         return _Point(theta, gradient - self.moments, log_norm, log_norm - self._sum_by_site(theta * self.moments))
 
@@ -264,7 +265,7 @@ class Corrected:
         # [1]: the gradient; 0.0, 0.0: without penalties, which are added for each column
         sample_gradient = self.problem.objective(point.theta, 0.0, 0.0)[1] + penalty * point.theta
         trial = point.theta.copy()
-        solve(site_theta=trial, linear=sample_gradient - q)
+        solve(site_theta=trial, linear=sample_gradient - q)  # `linear` is subtracted from gradients: q is left here
         trial -= point.theta  # d
         for (step, change, inverse), factor in zip(pairs, reversed(factors), strict=True):
             second_factor = factor + inverse * self._sum_by_site(change * trial)
@@ -313,17 +314,18 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: in
     They are the derivatives by theta of the log numerators of the conditional distributions. A `prior_count` mixes a
     site's levels with equal shares. Entries of columns that are no regressors of the site are 0.
     """
-    wide = regressors(layout)
-    if wide.D == layout.D:
+    regs = regressors(layout)
+    if regs.D == layout.D:
         counts = pair_counts(rows, layout, workers) / rows.total
     else:
         name = ("joint levels", *_term_key(layout))
         counts = rows.sums(name, partial(_block_pairs, layout), workers) / rows.total
     # means of the constant and of all columns, (1 + D,)
     means, prior_share = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
-    out = np.zeros((layout.D, 1 + wide.D))
-    for i, columns in enumerate(wide.columns):  # of site i: 0 for the constant, then 1 + column of its regressors
+    out = np.zeros((layout.D, 1 + regs.D))
+    for i, columns in enumerate(regs.columns):  # of site i: 0 for the constant, then 1 + column of its regressors
         levels = np.arange(layout.start[i], layout.start[i + 1])
+        # of each level: its mean, for the constant, then the means of its products with all columns
         moments = np.column_stack([means[1 + levels], counts[levels]])[:, columns]
         out[np.ix_(levels, columns)] = moments + prior_share * (means[columns] / layout.n_levels[i] - moments)
     return out
@@ -336,8 +338,8 @@ def _term_key(layout: Layout) -> tuple[bytes, ...]:
 
 def _block_pairs(layout: Layout, block: Sample) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of the `Regressors`' columns in a block."""
-    wide = regressors(layout)
-    return pair_counts(Sample(wide.codes(block.codes), block.weights), wide)
+    regs = regressors(layout)
+    return pair_counts(Sample(regs.codes(block.codes), block.weights), regs)
 
 
 def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProblem:

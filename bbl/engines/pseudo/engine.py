@@ -217,23 +217,23 @@ class PseudoLikelihood(Engine):
                 argument="missing",
             )
         if few_enough(rows.n, layout):
-            all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
+            all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)  # equal rows merged
             return rows.spread(cast(Sample, self.prepare(all_rows, layout)))  # on a cluster, to all workers
         if self.prior_count:  # the zero-sum gauge, which `prepare` looks at too, is refused for so many rows
             return rows
         level_weights = level_counts(rows, layout.n_levels)
-        most_frequent = np.array([int(np.argmax(counts)) for counts in level_weights])
+        only_level = np.array([int(np.argmax(counts)) for counts in level_weights])  # of constant predictors
         constant = np.array([np.count_nonzero(counts) < 2 for counts in level_weights]) & (layout.n_levels > 1)
         if not constant.any():
             return rows
-        extra = np.where(constant & (most_frequent == 0), 1, 0).astype(code_dtype(layout.n_levels))
+        extra = np.where(constant & (only_level == 0), 1, 0).astype(code_dtype(layout.n_levels))
         return replace(rows, extra=Sample(extra[None], np.ones(1)))
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two solutions (layout.D, 1 + D), of the rows in the kernel, and of the codes of sets."""
-        wide = regressors(layout)
-        kernel_bytes = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
-        return 16.0 * layout.D * wide.D + sum(kernel_bytes) + 4.0 * n * (len(wide.n_levels) - layout.m)
+        """Return the bytes of two solutions, of rows in the kernel, and of the codes of sets, for any `settings`."""
+        regs = regressors(layout)
+        row_bytes, task_bytes = memory_estimate(n, regs.n_levels, precision=self.precision, sites=layout.m)
+        return 16.0 * layout.D * regs.D + (row_bytes + task_bytes) + 4.0 * n * (len(regs.n_levels) - layout.m)
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of a fit of rows in a file: of a sample of them, or of all if there are few."""
@@ -285,24 +285,24 @@ class PseudoLikelihood(Engine):
         if not warm_starts:  # else an earlier fit has checked this
             description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
             check_memory(self.memory(sample.n, layout), description, "Use fewer predictors or rows.")
-        fitted_rows, counts = sample, None
+        site_rows, counts = sample, None
         if sample.missing is None:
             counts = None if warm_starts else level_counts(sample, layout.n_levels)
             solutions = solve_complete(self, sample, layout, grid, workers, warm_starts, counts, site_start)
         else:
             usable = usable_rows(sample, layout)
             solutions = solve_available(self, sample, layout, usable, grid, workers, warm_starts, site_start)
-            sample = replace(sample, missing=~usable)  # of each site, for the search of unbounded parameters
+            site_rows = replace(sample, missing=~usable)  # of each site, for the search of unbounded parameters
         absent: tuple[Note, ...] = ()  # notes on levels that never occur
         if warm_starts is None and self.diverges(min(grid)):
-            absent = absent_levels(counts or level_counts(sample, layout.n_levels), "give lambdah > 0")
+            absent = absent_levels(counts or level_counts(site_rows, layout.n_levels), "give lambdah > 0")
         fits = [
-            self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
+            self._finish(site_rows, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True)
         ]
-        if (share_count := n_shares(sample)) > 1:  # on a cluster: summaries show its threads
+        if (share_count := n_shares(site_rows)) > 1:  # on a cluster: summaries show its threads
             fits = [replace(fit, state={"shared": np.array([share_count])}) for fit in fits]
-        return [self._symmetrise_zero_sum(fitted_rows, layout, fit) for fit in fits] if self.zero_sum else fits
+        return [self._symmetrise_zero_sum(sample, layout, fit) for fit in fits] if self.zero_sum else fits
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
         """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum gauge.
@@ -377,9 +377,9 @@ class PseudoLikelihood(Engine):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
         unbounded: tuple[tuple[int, ...], ...] = ()
-        if not _positive(lambda_) and not self.prior_count:
+        if not _positive(lambda_) and not self.prior_count:  # a penalty of fields alone leaves couplings unbounded
             with serial_blas():
-                unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
+                unbounded = unbounded_parameters(sample, layout, site_theta, max_parameters=POLISH_SIZE)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False  # i: the predictor, first in each tuple
         return EngineFit(

@@ -31,7 +31,9 @@ __all__ = ["CLOSE_COMPARISON_NORM", "extrapolate", "solve_available", "solve_com
 
 COMPARISON_NORM = 3e-4  # gradient norm that suffices to compare penalties
 CLOSE_COMPARISON_NORM = 2e-5  # gradient norm that suffices to compare penalties of nearly equal losses
-ABSENT_POWER = 1.84  # a solver stops where the probability of an absent level is about tolerance ** ABSENT_POWER
+# a solver stops where the probability of an absent level, which is the gradient by its field, is about
+# tolerance ** ABSENT_POWER: over 1, as its last step goes far beyond the tolerance; the number is empirical
+ABSENT_POWER = 1.84
 
 
 def solve_available(
@@ -64,26 +66,26 @@ def solve_available(
         # the terms of the group's sites, in each order
         terms = [number[term_array[np.isin(term_array, site_group).any(axis=1)]] for term_array in layout.terms]
         sub_layout = Layout(layout.n_levels[predictors], terms)
-        rows = sample.rows(usable[:, site_group[0]])
-        sub_sample = Sample(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(
+        usable_data = sample.rows(usable[:, site_group[0]])
+        sub_sample = Sample(np.ascontiguousarray(usable_data.codes[:, predictors]), usable_data.weights).collapsed(
             sub_layout.n_levels
         )
         # entries (rows, columns) of the whole solution, and rows of the group's solution, that belong to the group's
         # sites; column 0 is the field
         entries = np.ix_(layout.columns(site_group), np.append(0, 1 + all_columns.positions(sub_layout, predictors)))
-        sub_rows, share = sub_layout.columns(number[site_group]), sub_sample.total / sample.total
+        sub_levels, share = sub_layout.columns(number[site_group]), sub_sample.total / sample.total
 
         def restrict(site_theta: np.ndarray) -> np.ndarray:
             """Return the group's solution with the entries of its sites from a whole one, and zero for neighbours."""
             out = np.zeros((sub_layout.D, entries[1].size))  # noqa: B023  # called at once
-            out[sub_rows] = site_theta[entries]  # noqa: B023
+            out[sub_levels] = site_theta[entries]  # noqa: B023
             return out
 
         sub_starts = None if warm_starts is None else WarmStarts({k: restrict(v) for k, v in warm_starts.items()})
         sub_start = None if start is None else restrict(start)
         solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts, start=sub_start)
         for (site_theta, sites, _), (sub_theta, sub_sites, _) in zip(out, solutions, strict=True):
-            site_theta[entries] = sub_theta[sub_rows]
+            site_theta[entries] = sub_theta[sub_levels]
             # copies the reports on the group's sites; objectives are multiplied by the share of the rows, over which
             # they are means
             sites.take(site_group, sub_sites, number[site_group], share)
@@ -130,6 +132,7 @@ def solve_complete(
             tolerance = max(engine.tolerance, comparison_norm)
             # a solver that has prepared the rows in double precision does not serve these fits
             solve = solve if fit_engine.precision == "single" else None
+            # kept, as `replace` checks all options again
             fit_engine = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
         elif sites is not None:  # not the first fit: the last one keeps its array
             site_theta = site_theta.copy()
@@ -159,8 +162,8 @@ def _start(engine: Any, counts: list[np.ndarray], layout: Layout, starts_at_stop
 
 def _joint_levels(sample: Sample, layout: Layout) -> Sample:
     """Return the rows with the codes of the `Regressors`, which are joint levels too for terms of three or more."""
-    wide = regressors(layout)
-    return replace(sample, codes=wide.codes(sample.codes)) if wide.sets else sample
+    regs = regressors(layout)
+    return replace(sample, codes=regs.codes(sample.codes)) if regs.sets else sample
 
 
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:

@@ -3,7 +3,7 @@
 A site is a predictor in the role of the response; each of m sites is fitted by itself. A solution `site_theta` has
 shape (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D
 columns of the `Regressors`: the non-reference levels of all predictors and, if there are terms of three or more, the
-joint levels of sets of predictors. ``wide = regressors(layout)`` holds the `n_levels` (m + S,) of predictors and S
+joint levels of sets of predictors. ``regs = regressors(layout)`` holds the `n_levels` (m + S,) of predictors and S
 sets, their first columns `start`, and `mask` (m, m + S): which of them are regressors of each site.
 
 A fit starts from the site's rows of the solution and overwrites them. The kernel solves `problem.lanes` sites together,
@@ -80,9 +80,9 @@ def is_small(n: int, layout: Layout) -> bool:
     max_site_levels = float(layout.n_levels.max()) - 1.0  # non-reference levels of a site
     if n * max_site_levels**2 >= NEWTON_WORK:  # already without any regressors, which take long to list
         return False
-    wide = regressors(layout)
-    max_nonzeros = 1.0 + wide.mask.sum(axis=1).max(initial=0)  # of a row's features: the constant, one per regressor
-    max_parameters = max_site_levels * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
+    regs = regressors(layout)
+    max_nonzeros = 1.0 + regs.mask.sum(axis=1).max(initial=0)  # of a row's features: the constant, one per regressor
+    max_parameters = max_site_levels * (1.0 + (regs.mask @ (regs.n_levels - 1)).max(initial=0))
     return n * (max_site_levels * max_nonzeros) ** 2 < NEWTON_WORK and max_parameters < NEWTON_SIZE
 
 
@@ -93,16 +93,16 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
     fields. `workers` is not used: it is there because `by_lbfgs` returns functions with the same arguments. `linear`
     (layout.D, 1 + D), if given, is subtracted from the gradients.
     """
-    fitted_sites, wide = np.arange(layout.m) if only is None else only, regressors(layout)
+    fitted_sites, regs = np.arange(layout.m) if only is None else only, regressors(layout)
     newton.solve_sites(
         sample.codes,
         sample.weights,
         sample.total,
-        wide.start,
-        wide.mask.view(np.uint8),  # the kernel takes no bool
+        regs.start,
+        regs.mask.view(np.uint8),  # the kernel takes no bool
         fitted_sites.astype(np.int32),
         # penalties of the constant and the columns; in the zero-sum gauge they are the matrix at the end
-        np.zeros(1 + wide.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
+        np.zeros(1 + regs.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
         engine.prior_count,
         engine.tolerance,
         engine.itmax,
@@ -135,13 +135,13 @@ def prepare_problem(
     Without `count_moments` the problem can only compute log normalisers, for rows whose moments are known: the kernel's
     argument is called `counted`.
     """
-    wide = regressors(layout)
+    regs = regressors(layout)
     with serial_blas():
         return PseudoProblem(
             sample.codes,
             sample.weights,
-            wide.n_levels,
-            wide.mask,
+            regs.n_levels,
+            regs.mask,
             width=None,  # the best vector instructions of this processor
             precision=precision,
             prior_count=prior_count,
@@ -161,7 +161,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None):
         """Write `site_theta` and `sites` in place; return the normaliser, None if the fit was interrupted."""
-        wide = regressors(layout)
+        regs = regressors(layout)
         site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance
         site_tolerance = np.maximum(site_tolerance, FINEST[precision])
         column_penalties = penalties(layout, lambda_)
@@ -194,7 +194,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
         # near rounding a quasi-Newton line search may fail, and on flat objectives progress is slow: finish such fits
         # by Newton's method, if they have few parameters
         unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
-        if len(unfinished) and precision == "double" and wide.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE:
+        if len(unfinished) and precision == "double" and regs.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE:
             by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, unfinished, linear)
         # the remaining gradient is rounding
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED

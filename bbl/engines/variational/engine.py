@@ -47,7 +47,7 @@ LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
 MAX_CHANGE = 0.01  # relative change of the posterior mean at the end, above which there is a warning
 MAX_SCALE_CHANGE = 0.4  # change of the log global scale of couplings in the second half, above which there is a warning
-MIN_TRAVEL = 2.5  # least distance that Adam's steps must allow a log scale to go, else there is a warning
+MIN_TRAVEL = 2.5  # least distance that Adam's steps must allow a log scale to go: 500 iterations at lr = 0.01
 WORTH = 1e7  # products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
 
 
@@ -204,16 +204,21 @@ class PersistentVI(Engine):
         return rng if self.seed is None else generator(self.seed)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit: approximation, moments of Adam, draws, chains and, for linear response, states."""
+        """Return the bytes of a fit: approximation, moments of Adam, draws, chains and, for linear response, states.
+
+        `n` rows and `settings` take no more: the arguments are those of all engines.
+        """
         D, Q, free_levels = float(layout.D), self.draws, layout.n_levels - 1.0
         # parameters; if the layout has no pairs, as many as with all of them
         size = layout.size if layout.count(2) else D + (D**2 - float((free_levels**2).sum())) / 2.0
-        # numbers of each chain, and bits of all levels after each of its sweeps
-        chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
-        # how many numbers the features of all states are: the multiplications are this times `size`
-        states = min(count_multiplications(layout), MAX_MULTIPLICATIONS) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+        # bytes of the chains, and of the bits of all levels after each sweep, in whole words of 8 bytes
+        chain_bytes = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
+        # numbers of a matrix (states, size) of features; the multiplications are this times `size`
+        n_features = (
+            min(count_multiplications(layout), MAX_MULTIPLICATIONS) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+        )
         # 10 vectors of parameters, and 3 for each draw; 2 matrices (D, D), and 2 for each draw; 4 arrays of features
-        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains + 32.0 * states
+        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chain_bytes + 32.0 * n_features
 
     def path(
         self,
@@ -228,7 +233,8 @@ class PersistentVI(Engine):
         """Fit one group at each scale of `values`, all with the same random numbers.
 
         With missing values the moments of a pair are those of the rows in which both are known; the pseudo-likelihood
-        takes complete rows only.
+        takes complete rows only. `progress` is called with the share of the work that was done since its last call, and
+        a note.
         """
         self._check_response(layout)
         rng = self.generator(np.random.default_rng(0)) if rng is None else rng
@@ -371,12 +377,13 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
         if a < 2 or b < 2:
             continue
         rows, columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
-        # weights of the cells of each table: without reference levels (T, a - 1, b - 1), with one of them, with both
+        # weights of the levels of i (T, a - 1) and of j (T, b - 1), and of the cells of each table: without reference
+        # levels (T, a - 1, b - 1), with that of j alone (T, a - 1) or of i alone (T, b - 1), and with both (T,)
         inner = counts[rows[:, :, None], columns[:, None, :]]
-        levels_i, levels_j = np.stack([level_weights[k][1:] for k in i]), np.stack([level_weights[k][1:] for k in j])
-        reference_j, reference_i = levels_i - inner.sum(axis=2), levels_j - inner.sum(axis=1)
-        corner = reference_weights[i] - reference_i.sum(axis=1)
-        n_edge_cells = (reference_j > 0).sum(axis=1) + (reference_i > 0).sum(axis=1) + (corner > 0)
+        weights_i, weights_j = np.stack([level_weights[k][1:] for k in i]), np.stack([level_weights[k][1:] for k in j])
+        with_reference_j, with_reference_i = weights_i - inner.sum(axis=2), weights_j - inner.sum(axis=1)
+        with_both = reference_weights[i] - with_reference_i.sum(axis=1)
+        n_edge_cells = (with_reference_j > 0).sum(axis=1) + (with_reference_i > 0).sum(axis=1) + (with_both > 0)
         n_cells = (inner > 0).sum(axis=(1, 2)) + n_edge_cells
         for k in np.flatnonzero((n_cells == n_observed[i]) & (n_cells == n_observed[j]) & (n_cells > 1)):
             separated |= {int(i[k]), int(j[k])}

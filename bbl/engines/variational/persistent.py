@@ -60,7 +60,7 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
     """
     out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total  # counts (D, D)
     if sample.missing is None:
-        tables.features(counts, total, out)  # writes `out`
+        tables.features(counts, total, out)  # to `out`, from counts of pairs and, on the diagonal, of levels
         return out
     # weight of the rows in which both predictors of a pair are known (m, m), and counts of levels in these rows (D, m)
     known_weight, known_margins = known_counts(sample, layout)
@@ -97,7 +97,7 @@ def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
     """Return (first, end) of runs of tables with about `BLOCK` parameters; a table's parameters stop before `ends`."""
     if not len(ends):  # no tables: one empty run
         return [(0, 0)]
-    # the tables in which every BLOCK-th parameter lies, counted from the end of the first table
+    # the tables in which every BLOCK-th parameter lies, counted from the end of the first, as `ends` lacks its start
     tables = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
     cuts = np.unique(np.concatenate([[0], tables.clip(max=len(ends) - 1)]))
     cuts[-1] = len(ends)
@@ -157,7 +157,7 @@ class PseudoLikelihoodGradient:
         # a coupling is in the conditional distributions of both predictors; the kernel takes fields on the diagonal
         coupling_gradient += coupling_gradient.T.copy()  # a copy: the sum overwrites what it reads
         np.fill_diagonal(coupling_gradient, field_gradient)
-        self.tables.features(coupling_gradient, 0.0, out)  # 0.0: a gradient, from the reference gauge to simplex coding
+        self.tables.features(coupling_gradient, 0.0, out)  # the transposed gauge map; 0.0: a gradient has no total
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def ascend(
             squared_gradient = state.step(schedule.next_adam())
             if schedule.t > schedule.average_from:
                 state.add_to_average()
-            if history.is_due(schedule.t, squared_gradient) or not schedule.running:
+            if history.add_gradient(schedule.t, squared_gradient) or not schedule.running:
                 change = history.record(schedule.t, state.current)
                 if budget.tol is not None and change < budget.tol:
                     schedule.finish()
@@ -238,7 +238,7 @@ class _Schedule:
 
     def __init__(self, budget: Budget):
         self.budget, self.t, self.end = budget, 0, budget.n_iter
-        self.share_at_since, self.since = 1.0, 0  # the share of the first step size at iteration `since`
+        self.share_at_decline, self.decline_from = 1.0, 0  # a share of the first step size, and its iteration
         self.first_weight = 0.0  # sum of the weights of all gradients in Adam's first moment
         self.finishing = False  # whether `finish` has brought the end forward
 
@@ -250,17 +250,17 @@ class _Schedule:
     @property
     def average_from(self) -> float:
         """Iteration after which the approximation is averaged: a share of those since the start, or since `finish`."""
-        return self.end - max(1.0, self.budget.average * (self.end - (self.since if self.finishing else 0)))
+        return self.end - max(1.0, self.budget.average * (self.end - (self.decline_from if self.finishing else 0)))
 
     @property
     def share(self) -> float:
         """Share of the first step size."""
-        return self.share_at_since * (1.0 - (self.t - self.since) / (self.end - self.since))
+        return self.share_at_decline * (1.0 - (self.t - self.decline_from) / (self.end - self.decline_from))
 
     def next_adam(self) -> tuple[float, float, float, float, float]:
         """Advance; return Adam's step size, decays of both moments, and factors that remove the moments' bias."""
         share = self.share
-        decay = FIRST_DECAY * share
+        decay = FIRST_DECAY * share  # the shorter the steps, the more they follow the newest gradient
         self.t += 1
         self.first_weight = decay * self.first_weight + 1.0 - decay
         return self.budget.lr * share, decay, SECOND_DECAY, 1.0 / self.first_weight, 1.0 / (1.0 - SECOND_DECAY**self.t)
@@ -269,7 +269,7 @@ class _Schedule:
         """Let the step size fall to zero over a tenth of the iterations, if that is before the end."""
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
-            self.share_at_since, self.since, self.end, self.finishing = self.share, self.t, end, True
+            self.share_at_decline, self.decline_from, self.end, self.finishing = self.share, self.t, end, True
 
 
 class _History:
@@ -279,21 +279,21 @@ class _History:
         self.interval = max(1, n_iter // RECORDS)  # iterations between records
         self.smoothed_mean = begin.simplex  # posterior mean (size,), smoothed over records
         self.size = max(begin.layout.size, 1)
-        self.mean_square = 0.0  # mean square of the gradient, summed over iterations since the last record
+        self.mean_square_sum = 0.0  # of the gradient: its mean square, summed over iterations since the last record
         self.records: list[tuple] = []  # the columns of the history, record by record
 
-    def is_due(self, t: int, squared_gradient: float) -> bool:
+    def add_gradient(self, t: int, squared_gradient: float) -> bool:
         """Add the squared norm of the gradient at iteration t, and return whether a record is due."""
-        self.mean_square += squared_gradient / self.size
+        self.mean_square_sum += squared_gradient / self.size
         return t % self.interval == 0
 
     def record(self, t: int, current: Approximation) -> float:
         """Add a record and return the relative change of the smoothed posterior mean."""
         smoothed = SMOOTHING * self.smoothed_mean + (1.0 - SMOOTHING) * current.simplex
         change = float(np.linalg.norm(smoothed - self.smoothed_mean) / max(float(np.linalg.norm(smoothed)), 1e-300))
-        rms = np.sqrt(self.mean_square / (t - self.records[-1][0] if self.records else t))
+        rms = np.sqrt(self.mean_square_sum / (t - self.records[-1][0] if self.records else t))
         self.records.append((t, rms, change, *current.global_scales))
-        self.smoothed_mean, self.mean_square = smoothed, 0.0
+        self.smoothed_mean, self.mean_square_sum = smoothed, 0.0
         return change
 
     @property
@@ -317,11 +317,11 @@ class _State:
         n, size, groups = len(begin.mean), begin.layout.size, begin.groups
         self.begin, self.likelihood, self.groups, self.size = begin, likelihood, groups, size
         self.crew, self.blocks = crew, _blocks(groups.cuts[1:])
-        # random states of each draw's noise: streams of four words, not all zero
+        # states of each draw's random generators, which run side by side: four words each, not all zero
         self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
         self.mean, self.log_sd = begin.mean.copy(), begin.log_sd.copy()
         self.first_moments, self.second_moments = np.zeros((2, n)), np.zeros((2, n))
-        self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))  # by the means of z
+        self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))  # by block: see `step`
         self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
         self.scale = np.empty((draws, len(groups)))
@@ -376,8 +376,8 @@ class _State:
         if prior.slope:
             prior_slope = prior.slope(w)
             np.add(by_u, prior_slope, out=self.scale_gradient[q, : len(groups)])
-            by_u = np.negative(prior_slope, out=by_u)  # as w = u - v, the gradient by v is minus that by u
-        if b.scale is None:
+            by_u = np.negative(prior_slope, out=by_u)  # from here on by v, as w = u - v
+        if b.scale is None:  # without a prior slope u is v
             self.scale_gradient[q, -2:] = groups.sum_by_kind(by_u) + prior.hyper_slope(v)
 
     def step_block(self, adam: tuple, k: int) -> None:

@@ -91,7 +91,8 @@ def bound_hessian(approx: Approximation, feature_sums: np.ndarray, total: float,
     """Return the Hessian (2n, 2n) of the evidence lower bound by means and log sds, averaged over draws `noise` (Q, n).
 
     `feature_sums` and `total` are as in `response_covariance`. In the second derivative by a log sd, the term with the
-    gradient of the log posterior is replaced by -1, its value at an optimum, where the gradient of the bound is zero.
+    gradient of the log posterior is replaced by -1, its value at an optimum, where the gradient of the bound is zero:
+    that of the entropy by each log sd is 1.
     """
     F, n, sd = state_features(approx.layout), len(approx.mean), np.exp(approx.log_sd)
     out = np.zeros((2, n, 2, n))  # axes 0 and 2: by means (0) or log sds (1)

@@ -145,7 +145,8 @@ class Approximation:
             for kind, positions in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
                 kind_z = np.zeros(layout.size)
                 kind_z[positions] = z_mean[positions]
-                if kind_z.any():  # group 0 is of fields; the last one is of couplings, as one of them is not 0
+                # groups of a kind have one variance: that of group 0 for fields, of the last one for couplings
+                if kind_z.any():  # else the kind may have no group
                     variance += group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
         else:
             table_variance = np.zeros(layout.m + len(layout.pairs))
@@ -169,6 +170,7 @@ class Approximation:
         # from the norm of a pair's coefficients in simplex coding to that of its table in the zero-sum gauge
         L = layout.n_levels[layout.pairs].astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # C'C = L / (L - 1) I for the contrasts C of a predictor with L levels
             norm_ratio = np.sqrt(np.where(L > 1, L / (L - 1.0), 0.0).prod(axis=1))
         return out[:, layout.m :] * norm_ratio
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bbl.engines import (
         Conditional,
         HighOrder,
+        MarkovBlanket,
         MaximumLikelihood,
         MeanField,
         NaiveBayes,
@@ -65,12 +66,12 @@ __version__ = "1.0.0"
 
 __all__ = [
     "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",
-    "DataWarning", "DensityResults", "GraphsResults", "GroupParameters", "HighOrder", "MLEstimate", "MaximumLikelihood",
-    "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults",
-    "StepResults", "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets", "enrichment",
-    "effective_size", "effective_weights", "errors", "etable", "freq2raw", "graphs", "load", "lump", "log_scores",
-    "mcSample", "mlestimate", "networks", "plot_comparison", "randompar", "randomsamp", "readFasta", "removeConst",
-    "sample_xi", "shooter", "step", "survey",
+    "DataWarning", "DensityResults", "GraphsResults", "GroupParameters", "HighOrder", "MLEstimate", "MarkovBlanket",
+    "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults",
+    "ShooterResults", "StepResults", "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets",
+    "enrichment", "effective_size", "effective_weights", "errors", "etable", "freq2raw", "graphs", "load", "lump",
+    "log_scores", "mcSample", "mlestimate", "networks", "plot_comparison", "randompar", "randomsamp", "readFasta",
+    "removeConst", "sample_xi", "shooter", "step", "survey",
 ]  # fmt: skip
 
 # names by the module that defines them; they are imported on first access
@@ -93,8 +94,8 @@ NAMES_BY_MODULE = {
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
     "bbl.design.survey": ("survey",),
     "bbl.engines": (
-        "Conditional", "HighOrder", "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior",
-        "PseudoLikelihood",
+        "Conditional", "HighOrder", "MarkovBlanket", "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI",
+        "Posterior", "PseudoLikelihood",
     ),
     "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),
     "bbl.report.machine.plot": ("plot_comparison",),

@@ -11,7 +11,7 @@ a file or of a cluster (`remote`) are read for each use; ``sample.draw(size, rng
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import numpy as np
@@ -106,7 +106,8 @@ def check_training(
     if worse is not None:
         warn_record(worse, stacklevel + 1)  # 1: the frame of this function; `_warn_of_losses` adds it itself
     elif layout.order > 1:
-        naive = naive_scores(level_counts(sample, layout.n_levels, K), log_share(result.class_prior), rows)
+        counts = level_counts(sample, layout.n_levels, K)
+        naive = naive_scores(counts, log_share(result.class_prior), rows, _used_predictors(result))
         text = _describe_excess(scores, naive, rows)
         if text:
             _warn_of_losses(f"On the training rows the {text}", engine, layout, K, stacklevel)
@@ -197,15 +198,30 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
     return result.scores_by(marginal_energies, rows.codes, rows.missing)
 
 
-def naive_scores(counts: Sequence[np.ndarray], log_shares: np.ndarray, rows: Sample) -> np.ndarray:
+def _used_predictors(result: Estimate) -> np.ndarray:
+    """Return the predictors whose fields differ between groups: all, or those that were chosen.
+
+    On its training rows, naive Bayes of many more predictors would be a better fit, whatever it predicts.
+    """
+    layout, theta = result.parameters.layout, result.parameters.theta
+    is_different = (theta[:, : layout.D] != theta[0, : layout.D]).any(axis=0)
+    n_before = np.concatenate([[0], np.cumsum(is_different)])  # of the columns before each
+    return np.flatnonzero(np.diff(n_before[layout.start]))
+
+
+def naive_scores(
+    counts: Sequence[np.ndarray], log_shares: np.ndarray, rows: Sample, predictors: Iterable[int] | None = None
+) -> np.ndarray:
     """Return the class scores (n, K) of `rows` under naive Bayes, as `BASELINE` fits it.
 
     The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, with ``P(a | g) = (n_a + prior / L_i) / (n + prior)``
     of the group's n rows, n_a of them at level a. `counts` holds the counts (K, L_i) of the levels of each predictor in
-    each group, `log_shares` (K,) are those of the groups. Missing values count nothing.
+    each group, `log_shares` (K,) are those of the groups. Missing values count nothing. The sum is over `predictors`,
+    by default all.
     """
     scores, prior_count = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
-    for i, n in enumerate(counts):
+    for i in range(len(counts)) if predictors is None else predictors:
+        n = counts[i]
         # level shares (K, L_i) of predictor i
         shares = (n + prior_count / n.shape[1]) / (n.sum(axis=1, keepdims=True) + prior_count)
         log_p = np.log(shares).T[rows.codes[:, i]]  # (n, K)

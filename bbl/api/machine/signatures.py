@@ -55,6 +55,7 @@ class _Options(TypedDict, total=False):
     epochs: int
     early_stopping: bool
     ordered: LevelCoding | Literal["cv"]
+    iss: Grid | TuningRule
     order: int
     combine: Literal["or", "and", "max"]
     penalty: Literal["group", "l1"]

@@ -74,9 +74,12 @@ class MarkovBlanket(Engine):
     log_z = "half"
 
     def __post_init__(self):
-        object.__setattr__(self, "iss", real("iss", self.iss, 0.0))
-        if self.iss == 0.0:
-            raise OptionError("iss must be positive; give for example iss=10.", argument="iss")
+        object.__setattr__(self, "iss", real("iss", self.iss, 0.0, open_low=True))
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a penalty shrinks the estimates: the priors do, towards equal probabilities."""
+        return True
 
     @classmethod
     def refusals(cls) -> dict[str, str]:

@@ -84,7 +84,7 @@ def _convergence_text(fit: MachineResults) -> str:
     answer = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
     # (m,), or empty if the engine records none; in a joint fit all runs have the same norm for all predictors
     gradient_norms = fit.estimate.fits[0].grad_norm
-    if not fit.engine.joint or not gradient_norms.size:
+    if not fit.engine.joint or not gradient_norms.size or np.isnan(gradient_norms).all():  # nan: it was not computed
         return answer
     return f"{answer} (largest gradient {gradient_norms.max():.2g})"
 

@@ -199,11 +199,13 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
 
 def _used_predictors(result: Estimate) -> np.ndarray:
-    """Return the predictors whose fields differ between groups: all, or those that were chosen.
+    """Return the predictors whose fields differ between groups, all or those that were chosen; all of a single group.
 
     On its training rows, naive Bayes of many more predictors would be a better fit, whatever it predicts.
     """
     layout, theta = result.parameters.layout, result.parameters.theta
+    if len(theta) == 1:
+        return np.arange(layout.m)
     is_different = (theta[:, : layout.D] != theta[0, : layout.D]).any(axis=0)
     n_before = np.concatenate([[0], np.cumsum(is_different)])  # of the columns before each
     return np.flatnonzero(np.diff(n_before[layout.start]))

@@ -52,6 +52,14 @@ def test_a_fit_with_a_training_loss_above_that_of_naive_bayes_is_named(biased):
     assert hits[0] < hits[1] - 0.03  # it is as bad as the warning says
 
 
+@pytest.mark.parametrize("method", ["ml", "mf"])
+def test_a_fit_without_a_response_is_compared_with_all_of_its_predictors(method):
+    x = np.random.default_rng(0).integers(0, 2, (200, 4))
+    x[:100, 3], x[100:, 3] = 0, 1  # exactly even: its field may be 0
+    data = pd.DataFrame(x, columns=list("abcd"))
+    assert bbl.bbl("~ a*b + b*c + c*d + a*d", data, method=method, verbose=0).nobs() == 200  # without a warning
+
+
 def test_the_remedies_that_are_named_are_remedies(biased):
     new = block(1000, 2)
     fits = [

@@ -48,6 +48,19 @@ def test_weights_are_repeated_rows_and_the_order_of_rows_is_nothing(survey):
     assert "AIC" in one.table and str(one).startswith("The 20 best of all 64 graphs")
 
 
+def test_the_best_graphs_are_the_first_of_all_graphs():
+    """Tables of 1,024 cells: graphs are fitted in several rounds, each of which drops those that are out of reach."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 4, (300, 5))
+    for i in range(1, 5):
+        x[:, i] = np.where(rng.random(300) < 0.3, x[:, i - 1 if i % 2 else 0], x[:, i])
+    data = pd.DataFrame(x, columns=list("abcde"))
+    every = bbl.graphs(data, criterion="aic", top=1024).table
+    best = bbl.graphs(data, criterion="aic", top=20).table
+    assert len(every) == 1024
+    pd.testing.assert_frame_equal(best, every.head(20))
+
+
 def test_more_variables_are_searched(survey):
     found = bbl.graphs(survey, top=1)
     assert not found.is_exhaustive and "that a search met" in str(found)

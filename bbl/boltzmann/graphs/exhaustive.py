@@ -138,8 +138,7 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     progress(0.2, "fitting cores")
     n_at_once = max(CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float))))
     remaining_share = 0.8  # of the progress, after 0.2 for splitting
-    bounds = _upper_bounds(log_likelihoods, len(pairs))  # computed once: graphs that the loop fits keep theirs
-    while len(candidates := _within_reach(log_likelihoods, -2.0 * bounds + k * n_parameters, n_best)):
+    while len(candidates := _within_reach(log_likelihoods, n_parameters, k, n_best)):
         core_numbers = np.array(list(dict.fromkeys(core_of_graph[candidates].tolist())))
         step_share = remaining_share * min(1.0, n_at_once / len(core_numbers))
         core_numbers = core_numbers[:n_at_once]
@@ -180,12 +179,15 @@ def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
     return bounds
 
 
-def _within_reach(log_likelihoods: np.ndarray, criterion_bounds: np.ndarray, n_best: int) -> np.ndarray:
+def _within_reach(log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int) -> np.ndarray:
     """Return the numbers of graphs that are not fitted, and may be among the `n_best` or have a weight.
 
-    `log_likelihoods` are nan for graphs that are not fitted; `criterion_bounds` are lower bounds of the criterion,
-    exact for decomposable graphs. Graphs with the least bounds come first.
+    `log_likelihoods` (graphs,) are nan for graphs that are not fitted; `n_parameters` has the same shape. Graphs with
+    the least bounds of the criterion come first.
     """
+    n_pairs = len(log_likelihoods).bit_length() - 1  # there are 2 ** n_pairs graphs
+    # lower bounds of the criterion, exact for fitted graphs
+    criterion_bounds = -2.0 * _upper_bounds(log_likelihoods, n_pairs) + k * n_parameters
     is_scored = ~np.isnan(log_likelihoods)
     criteria = np.sort(criterion_bounds[is_scored])
     # without n_best fitted graphs, any graph may be among the best

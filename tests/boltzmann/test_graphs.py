@@ -160,6 +160,15 @@ def test_greedy_steps_are_the_best_decomposable_ones(seed):
     assert len(np.unique(found.edges, axis=0)) == len(found.edges)
 
 
+def test_a_search_counts_graphs_that_several_steps_compared_once():
+    """Two pairs of copies: one of the two edges comes first, and both graphs of one edge are compared by two steps."""
+    states = np.array([[a, a, b, b] for a in (0, 1) for b in (0, 1)], dtype=np.uint8)
+    found = greedy_graphs(Margins(Sample(states, np.array([9.0, 6.0, 5.0, 9.0])), np.full(4, 2)), 4.0, lambda *_: None)
+    assert found.edges[np.argmin(found.criterion(4.0))].tolist() == [True, False, False, False, False, True]
+    # no edge; one of 6; the first and one of 5 others; both and one of 4. Steps that drop an edge meet no others
+    assert found.n_graphs == 1 + 6 + 5 + 4
+
+
 def test_tables_too_large_to_be_held_are_counted(monkeypatch):
     from bbl.boltzmann.graphs import scores
 

@@ -111,17 +111,19 @@ def _make_record(pairs: np.ndarray, visited: list[tuple], least_criterion: float
 
     `visited` holds for each graph the edges before a step (E,), the edge that the step changes (-1 for none), and its
     log-likelihood and number of parameters; `least_criterion` is that of the best graph. `pairs` has shape (E, 2). The
-    record's `n_graphs` counts visits: a graph that several steps compared counts as often.
+    record's `n_graphs` counts a graph once that several steps compared.
     """
-    graphs: dict[bytes, tuple[np.ndarray, float, float]] = {}  # edges, log-likelihood, parameters; by edges as bytes
+    keys = set()  # of all visited graphs: their edges as bits
+    graphs: dict[bytes, tuple[np.ndarray, float, float]] = {}  # edges, log-likelihood, parameters; by key
     for has_edge, edge, log_likelihood, n_parameters in visited:
-        if -2.0 * log_likelihood + k * n_parameters > least_criterion + NEGLIGIBLE:
-            continue
         graph_edges = has_edge.copy()
         if edge >= 0:
             graph_edges[edge] ^= True
-        graphs.setdefault(graph_edges.tobytes(), (graph_edges, log_likelihood, n_parameters))
+        key = np.packbits(graph_edges).tobytes()
+        keys.add(key)
+        if -2.0 * log_likelihood + k * n_parameters <= least_criterion + NEGLIGIBLE:
+            graphs.setdefault(key, (graph_edges, log_likelihood, n_parameters))
     edges, log_likelihoods, sizes = zip(*graphs.values(), strict=True)
     return GraphScores(
-        pairs, np.array(edges), np.array(log_likelihoods), np.array(sizes), n_graphs=len(visited), is_exhaustive=False
+        pairs, np.array(edges), np.array(log_likelihoods), np.array(sizes), n_graphs=len(keys), is_exhaustive=False
     )

@@ -61,13 +61,14 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
         f"Choosing among predictors with {layout.D} non-reference levels for {K} groups",
         "Leave relevance out, or fit fewer predictors.",
     )
-    rows = sample.systematic_sample(n).by_state(layout.n_levels, K)
+    drawn = sample.systematic_sample(n)
+    rows = drawn.by_state(layout.n_levels, K)
     columns = one_hot(rows.codes, layout)  # (n, D) indicators
     if rows.missing is not None:
         for i, shares in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
             columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = shares[1:]
-    # weights that are no counts are scaled: those of all rows would sum to their number
-    weights = rows.weights if sample.whole else rows.weights * (sample.n / sample.total)
+    # weights that are no counts are scaled to sum to the number of rows; numbers of draws are counts
+    weights = rows.weights if drawn.whole else rows.weights * (drawn.n / drawn.total)
     groups, y = np.unique(rows.response, return_inverse=True)
     if len(groups) < 2:
         return Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))

@@ -77,6 +77,21 @@ def test_weights_are_repeated_rows(table, method):
     np.testing.assert_allclose(probabilities(weighted, table), probabilities(repeated, table), rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:weights are not all whole numbers")
+@pytest.mark.parametrize("factor", [0.01, 100.0])
+def test_weights_times_a_number_choose_the_same_predictors_also_from_a_sample_of_the_rows(factor):
+    """Predictors are chosen from 20,000 of these rows."""
+    rng = np.random.default_rng(0)
+    n = 20_500
+    y = rng.integers(0, 2, n)
+    rows = pd.DataFrame(rng.integers(0, 3, (n, 4)), columns=list("bcde"))
+    rows = rows.assign(y=y, a=np.where(rng.random(n) < 0.05, y, rng.integers(0, 2, n)))
+    weights = rng.uniform(0.5, 1.5, n)
+    one, other = (bbl.bbl("y ~ .", rows, w, method="naive", relevance=0.05) for w in (weights, weights * factor))
+    assert list(one.relevant().index) == ["a"]
+    pd.testing.assert_series_equal(other.relevant()["p_value"], one.relevant()["p_value"])
+
+
 def test_order_of_rows_and_predictors_does_not_matter(table):
     other = table.sample(frac=1.0, random_state=3)[["c", "b", "y", "a", "e", "d"]]
     np.testing.assert_allclose(

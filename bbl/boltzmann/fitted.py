@@ -146,8 +146,7 @@ class Estimate:
     def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
         """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models.
 
-        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), -1 if unknown, and `weights` (n,). Rows of
-        unknown group add 0 to the sum, but their weights to its divisor.
+        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), all of them known, and `weights` (n,).
         """
         layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
         for g, group_theta in enumerate(theta):

@@ -114,7 +114,7 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     else:
         newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
-        y = self.design.encode_response(newdata)  # -1 for a missing response, whose row adds nothing to the sum
+        y = self.design.encode_response(newdata)  # refuses a missing response
         _, frequencies = named_weights(weights, newdata, whole=False)  # whole=False: they need not be whole numbers
         if (dropped := self.design.dropped(newdata)) is not None:
             frequencies = np.where(dropped, 0.0, frequencies)

@@ -182,7 +182,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     groups : sequence of K pairs of a Sample and a SurveySample or None
         Their training rows, without missing values, and the sampling design of these.
     layout : Layout
-        Of the larger model, of pairs.
+        Of the larger model, of pairs. All predictors have two levels or more: formulas give a constant one a second.
     theta : ndarray, shape (K, layout.size)
         Its fitted parameters, with whatever penalty.
     kept : ndarray of bool, shape (P,)

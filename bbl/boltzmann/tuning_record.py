@@ -72,8 +72,8 @@ class Tuning(Notebook):
         return self._title(), [first_rows(self._shown(), "", ".frame")]  # no heading; .frame has all rows
 
     def _title(self) -> str:
-        """Return the chosen setting and the least log-loss of all settings as text."""
-        loss = f"least out-of-fold loss {self.loss.min():.4g}"
+        """Return the chosen setting and its log-loss as text."""
+        loss = f"out-of-fold loss {self.loss[self.chosen]:.4g}"
         if self.option is None:
             return f"Calibration alone, {loss}"
         return f"{self.option} = {self.values[self.chosen]:.4g} of {len(self.values)} settings, {loss}"

@@ -84,6 +84,14 @@ def test_tuning_is_a_table_with_the_chosen_setting_marked(results):
     assert str(results["calibration"]).startswith("Calibration alone")
 
 
+def test_the_title_of_a_tuning_has_the_loss_of_the_chosen_setting():
+    data = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (200, 5)), columns=list("abcde"))
+    data["y"] = (data[["a", "b", "c"]].sum(axis=1) > 1) ^ (data["d"] & data["e"] == 1)
+    tuning = bbl.bbl("y ~ .^2", data, lambda_="cv-1se", verbose=0).tuning
+    assert f"{tuning.loss[tuning.chosen]:.4g}" != f"{tuning.loss.min():.4g}"
+    assert str(tuning).splitlines()[0].endswith(f"out-of-fold loss {tuning.loss[tuning.chosen]:.4g}")
+
+
 def test_long_tables_say_where_the_rest_is():
     section = first_rows(pd.DataFrame({"x": range(1030)}), "Numbers", ".frame", "A note.")
     assert len(section.table) == 20 and section.note == "... (1,010 more rows; .frame has all) A note."

@@ -84,13 +84,13 @@ def select_predictors(
     chosen_pairs: list[tuple[int, ...]] = []
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
         regression = _Regression(columns, y, weights)
-        has_others = [_has_other_levels(columns[:, start[i] : start[i + 1]]) for i in range(len(start) - 1)]
+        is_varying = [_varies(columns[:, start[i] : start[i + 1]]) for i in range(len(start) - 1)]
         while regression.has_rows_for_more:
-            candidates = [i for i in np.flatnonzero(has_others).tolist() if i not in chosen]
+            candidates = [i for i in np.flatnonzero(is_varying).tolist() if i not in chosen]
             tested: list[tuple[int, ...]] = [(i,) for i in candidates]
             log_p = regression.score_tests(start, candidates) if candidates else np.empty(0)
             if not _is_significant(log_p, level) and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK:
-                pairs = combinations(np.flatnonzero(has_others).tolist(), 2)
+                pairs = combinations(np.flatnonzero(is_varying).tolist(), 2)
                 tested = [pair for pair in pairs if pair not in chosen_pairs]
                 log_p = regression.pair_tests(start, tested, chosen) if tested else np.empty(0)
             if not _is_significant(log_p, level):
@@ -115,13 +115,9 @@ def _is_significant(log_p: np.ndarray, level: float) -> bool:
     return bool(len(log_p)) and float(log_p.min()) < np.log(0.5 * level / len(log_p))
 
 
-def _has_other_levels(columns: np.ndarray) -> bool:
-    """Return whether a predictor has other levels than its first, given the columns (n, q) of the others, at least 0.
-
-    One with the same other level in all rows counts, too: its column equals the constant, and its score is 0.
-    """
-    # `initial=0.0` counts as one more row: the least number is 0
-    return bool(len(columns)) and bool((columns.max(axis=0, initial=0.0) > columns.min(axis=0, initial=0.0)).any())
+def _varies(columns: np.ndarray) -> bool:
+    """Return whether a predictor has two levels or more in n rows, given the columns (n, q) of all but its first."""
+    return bool(len(columns)) and bool((columns.max(axis=0) > columns.min(axis=0)).any())
 
 
 def _count_seen_levels(columns: np.ndarray) -> int:

@@ -74,6 +74,18 @@ def test_first_choice_has_the_p_value_of_the_score_test(K):
     assert chosen.p_value[0] == pytest.approx(min(1.0, 6 * p.min()), rel=1e-3)
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_constant_predictor_is_not_tested_whatever_its_level(level):
+    rng = np.random.default_rng(3)
+    x, w = rng.integers(0, 2, 60), rng.integers(1, 4, 60).astype(float)
+    y = np.where(rng.random(60) < 0.6, x, rng.integers(0, 2, 60))
+    X, start = indicators(np.column_stack([x, np.full(60, level)]), [2, 2])
+    chosen = select_predictors(X, start, y, w, 0.05)
+    assert chosen.predictors == (0,)
+    expected = 2 * first_p_value(X[:, :1], start[:2], y, w, 2)[0]  # one test
+    assert chosen.p_value[0] == pytest.approx(expected, rel=1e-3)
+
+
 def test_blanket_of_a_chain_is_chosen_and_its_far_end_is_not():
     rng = np.random.default_rng(0)
     near = rng.integers(0, 3, 2000)

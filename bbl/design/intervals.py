@@ -50,18 +50,17 @@ def interval_ends(level: object) -> Ends | None:
 
 
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
-    """Return (ends, code) of each level by rising lower end; [] unless all levels (but "missing") are intervals.
+    """Return (ends, code) of each level by rising lower end; [] unless all levels are intervals.
 
-    `kinds` has the kind of each level; an interval, or its text that was stored, has the kind "other". A level of
-    another kind beside intervals, `RARE_LEVEL` too, gives [].
+    Levels of missing values and `RARE_LEVEL` may stand beside the intervals. `kinds` has the kind of each level; an
+    interval, or its text that was stored, has the kind "other".
     """
     candidates = [
-        (interval_ends(level), code)
+        (level, kind, code)
         for code, (level, kind) in enumerate(zip(levels, kinds, strict=True))
-        if kind == "other"
+        if kind != "missing" and (kind, level) != ("string", RARE_LEVEL)
     ]
-    intervals = [(ends, code) for ends, code in candidates if ends is not None]
-    n_other_kinds = sum(kind not in ("other", "missing") for kind in kinds)
-    if n_other_kinds or len(intervals) < len(candidates):
+    intervals = [(ends, code) for level, kind, code in candidates if kind == "other" and (ends := interval_ends(level))]
+    if len(intervals) < len(candidates):
         return []
     return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))  # a text may have nan as an end

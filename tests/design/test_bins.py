@@ -73,6 +73,17 @@ def test_a_model_bins_new_numbers_as_it_was_binned_also_from_its_file(people, tm
     assert fit.predict({"age": [150, 20]}, type="prob", unseen="ignore")["old"].between(0, 1).all()
 
 
+def test_numbers_find_their_interval_beside_rare_levels_too(tmp_path):
+    x = pd.cut(np.repeat([0.5, 1.5, 2.5, 3.5], [40, 40, 2, 1]), [0, 1, 2, 3, 4])
+    table = bbl.lump(pd.DataFrame({"y": np.repeat([0, 1, 0], [40, 41, 2]), "x": x}))
+    assert [str(level) for level in table["x"].cat.categories] == ["(0, 1]", "(1, 2]", "(rare)"]
+    fit = bbl.bbl("y ~ x", table, lambdah=0.01)
+    fit.save(tmp_path / "fit.bbl")
+    levels = fit.predict({"x": [*table["x"].cat.categories, "(rare)"]})
+    for model in (fit, bbl.load(tmp_path / "fit.bbl")):
+        np.testing.assert_array_equal(model.predict({"x": [0.5, 1.5, 2.5, 7.0]}), levels)
+
+
 def test_a_boundary_belongs_where_its_bracket_says():
     data = pd.DataFrame({"y": [0, 1] * 20, "x": pd.cut(np.tile([1.0, 2.0], 20), [0, 1, 2])})
     fit = bbl.bbl("y ~ x", data)

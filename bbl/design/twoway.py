@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bbl.design.factor_storage import factor_from_dict, factor_to_dict
+from bbl.design.factor_storage import factor_from_dict, factor_to_dict, name_from_list, name_to_list
 from bbl.design.factors import Factor
 from bbl.design.formula import check_formula, parse
 from bbl.design.frames import Frame, to_frame
@@ -167,7 +167,8 @@ class TwoWay:
             "formula": self.formula,
             "rows": factor_to_dict(self.rows),
             "columns": factor_to_dict(self.columns),
-            "response": str(self.response),  # a name that is no string is stored by its text
+            # a string stays one, as in files from before names of other types were stored with their type
+            "response": self.response if isinstance(self.response, str) else name_to_list(self.response),
             "holds": self.holds,
             "levels": None if self.levels is None else factor_to_dict(self.levels),
             "repeats": self.repeats,
@@ -176,14 +177,15 @@ class TwoWay:
     @classmethod
     def from_dict(cls, stored: Mapping) -> TwoWay:
         """Return the table that `to_dict` stored; raise a ValueError if `stored` is corrupt."""
-        for name, type_ in (("response", str), ("holds", str), ("repeats", int)):
+        for name, type_ in (("holds", str), ("repeats", int)):
             if type(stored[name]) is not type_:
                 raise ValueError(f"{name!r} is not as saved")
         if stored["holds"] not in CELL_KINDS or not (stored["formula"] is None or type(stored["formula"]) is str):
             raise ValueError("the table is not as saved")
         levels = None if stored["levels"] is None else factor_from_dict(stored["levels"])
         rows, columns = (factor_from_dict(stored[name]) for name in ("rows", "columns"))
-        return cls(stored["formula"], rows, columns, stored["response"], stored["holds"], levels, stored["repeats"])
+        response = stored["response"] if type(stored["response"]) is str else name_from_list(stored["response"])
+        return cls(stored["formula"], rows, columns, response, stored["holds"], levels, stored["repeats"])
 
 
 def _parse_names(formula: str, frame: Frame, weights_name: Hashable | None) -> tuple[Hashable, Hashable, Hashable]:

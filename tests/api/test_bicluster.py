@@ -187,6 +187,16 @@ def test_what_has_converged_is_what_the_method_can_know(tmp_path):
             assert each.converged == (said == "yes") and f"Converged: {said}" in str(each.summary())
 
 
+@pytest.mark.parametrize("name", [3, 2.5, True, ("a", 1), "rating"])
+def test_a_saved_table_finds_the_column_of_its_values_whatever_the_type_of_its_name(tmp_path, name):
+    data = long_table(noisy()).rename(columns={"rating": "value"})
+    data.columns = pd.Index([name if column == "value" else column for column in data], dtype=object, tupleize_cols=False)
+    fit = bbl.bicluster(f"`{name}` ~ user*movie", data, (2, 3))
+    fit.save(tmp_path / "fit.bbl")
+    new_rows = data.assign(user=[f"new {user}" for user in data["user"]])
+    pd.testing.assert_series_equal(bbl.load(tmp_path / "fit.bbl").assign(new_rows), fit.assign(new_rows))
+
+
 def test_ordered_responses_count_from_one_unless_they_are_numbers(fit):
     words = ["poor", "fair", "good", "fine", "great"]
     data = long_table(np.clip(noisy().round(), 1, 5))

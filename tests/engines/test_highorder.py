@@ -43,6 +43,25 @@ def test_the_exact_refits_return_the_weights_of_a_known_model():
         np.testing.assert_allclose(found.theta, WEIGHTS, atol=1e-9)
 
 
+class Ramp:
+    """``max(x, 0)``, but with the slope 1 below 0 too, so that no step lowers it there; of curvature 1."""
+
+    def __call__(self, theta):
+        return max(float(theta[0]), 0.0), np.ones(1)
+
+    def curve(self, v):
+        return v
+
+    def diagonal(self):
+        return np.ones(1)
+
+
+@pytest.mark.parametrize(("itmax", "expected"), [(100, 3), (2, 2)])
+def test_a_joint_fit_counts_the_steps_that_it_made(itmax, expected):
+    found = joint.minimise(Ramp(), np.array([2.5]), 1e-9, itmax)
+    assert (found.n_iter, found.theta.tolist(), found.converged) == (expected, [2.5 - expected], False)
+
+
 @pytest.mark.parametrize("kind", ["pseudo", "exact"])
 def test_gradients_and_curvature_are_those_of_finite_differences(kind):
     layout = Layout([2, 3, 2, 3], [(0, 1), (1, 3), (0, 1, 2), (0, 1, 2, 3)])

@@ -158,13 +158,14 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
     """Return the minimum from `theta` (size,) by Newton's method, with conjugate gradients and step halving.
 
     `tolerance` is the norm of the gradient at which it ends. If no step lowers the objective any more, or after `itmax`
-    steps, a norm of up to 100 times the tolerance counts as converged, and `n_iter` is `itmax` in both cases.
+    steps, a norm of up to 100 times the tolerance counts as converged. `n_iter` is the number of steps.
     """
     value, gradient = objective(theta)
-    for step_number in range(itmax):
+    n_steps = 0
+    while n_steps < itmax:
         norm = float(np.linalg.norm(gradient))
         if norm <= tolerance:
-            return Fitted(theta, -value, norm, step_number, converged=True)
+            return Fitted(theta, -value, norm, n_steps, converged=True)
         # an inexact Newton step, ever more accurate as the norm falls
         direction = _solve_newton(objective, -gradient, min(0.1, math.sqrt(norm)))
         slope, step = float(gradient @ direction), 1.0
@@ -178,8 +179,9 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
             value, gradient = objective(theta)
             break
         theta, value, gradient = new_theta, new_value, new_gradient
+        n_steps += 1
     norm = float(np.linalg.norm(gradient))
-    return Fitted(theta, -value, norm, n_iter=itmax, converged=norm <= 100.0 * tolerance)
+    return Fitted(theta, -value, norm, n_steps, converged=norm <= 100.0 * tolerance)
 
 
 def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> np.ndarray:

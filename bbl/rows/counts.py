@@ -20,7 +20,11 @@ __all__ = ["level_counts"]
 
 
 def level_counts(
-    sample: Rows, n_levels: Sequence[int] | np.ndarray, K: int | None = None, gaps: bool = False
+    sample: Rows,
+    n_levels: Sequence[int] | np.ndarray,
+    K: int | None = None,
+    gaps: bool = False,
+    once: bool = False,
 ) -> list[np.ndarray]:
     """Return the weighted count of every level of every predictor.
 
@@ -34,17 +38,19 @@ def level_counts(
         Number of groups; needed if the last groups may have no rows.
     gaps : bool, default False
         Whether missing values are counted, as one more level.
+    once : bool, default False
+        Whether each row counts once, whatever its weight.
 
     Returns
     -------
     list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response; L_i + 1 in place of L_i with `gaps`
     """
-    count_block = partial(_block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps)
+    count_block = partial(_block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps, once=once)
     # rows outside of memory store the sums of their blocks under this key
-    return sample.grouped_sums(("levels", gaps), count_block, K)
+    return sample.grouped_sums(("levels", gaps, once), count_block, K)
 
 
-def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool) -> list[np.ndarray]:
+def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool, once: bool) -> list[np.ndarray]:
     """Return `level_counts` of rows in memory; here `n_levels` includes the level of missing values, if `gaps`."""
     if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
         sample = sample.rows(sample.y >= 0)
@@ -54,6 +60,7 @@ def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps
     counts = np.zeros((K, column_edges[-1]))
     missing = None if sample.missing is None else sample.missing.view(np.uint8)
     # adds the weights to `counts`, in place
-    kernel.level_counts(sample.codes, sample.y, sample.weights, missing, gaps, column_edges, counts)
+    weights = np.ones(sample.n) if once else sample.weights
+    kernel.level_counts(sample.codes, sample.y, weights, missing, gaps, column_edges, counts)
     count_table = counts[0] if sample.y is None else counts  # without a response K is 1
     return [count_table[..., start:end] for start, end in pairwise(column_edges.tolist())]

@@ -341,11 +341,9 @@ class StoredFold(Fold[StoredSample]):
         return self.training(sample).group_totals(K)
 
     def held_counts(self, sample: StoredSample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the weighted counts (K, L_i) of levels among the validation rows, or (K, L_i + 1) with missing values.
-
-        The last level is then that of missing values. A row counts by its weight, whole or not.
-        """
-        return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete)
+        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
+        # numbers of observations: a row whose weight is no number of copies counts once
+        return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete, once=not sample.whole)
 
 
 AnyFolds = Folds | StoredFolds

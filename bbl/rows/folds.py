@@ -96,9 +96,9 @@ class WeightedFold(Fold[Sample]):
     def held_counts(self, sample: Sample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
         positions = np.flatnonzero(self.held)  # of the validation rows
+        held_rows = replace(sample.rows(positions), weights=self.held[positions])
         # numbers of observations: a row whose weight is no number of copies counts once
-        weights = self.held[positions] if sample.whole else np.ones(len(positions))
-        return level_counts(replace(sample.rows(positions), weights=weights), n_levels, K, gaps=not sample.complete)
+        return level_counts(held_rows, n_levels, K, gaps=not sample.complete, once=not sample.whole)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,12 @@ def test_ordered_rows_are_warned_of(table, tmp_path):
         bbl.crossVal("y ~ .", ordered, method="naive")
 
 
+@pytest.mark.filterwarnings("ignore:weights are not all whole:bbl.DataWarning", "error:Levels of:bbl.DataWarning")
+def test_rows_of_large_weights_that_are_not_whole_do_not_look_ordered(table, tmp_path):
+    weighted = lazydata.lazy("folder", table.assign(w=1000.5), tmp_path)
+    bbl.crossVal("y ~ .", weighted, weights="w", method="naive", calibrate="temperature")
+
+
 def test_a_fit_whose_probabilities_are_off_is_warned_of(table):
     copies = table[["y"]].assign(**{f"x{i}": table["x2"] for i in range(9)})
     with pytest.warns(bbl.DataWarning, match="On the training rows the log-loss .* of the shares of the groups"):

@@ -3,11 +3,14 @@
 import errno
 import os
 import tempfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bbl.errors import DataError
+from bbl.rows.dealing import StoredFold
+from bbl.rows.folds import WeightedFold
 from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Sample
 from bbl.rows.staged import Staged
@@ -71,6 +74,23 @@ def test_folds_are_held_and_left_out():
         )
         assert stored.without(f).n + stored.fold(f).n == sample.n
     assert stored.without(0).group(1).n == sample.rows(fold != 0).group(1).n
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.5])
+def test_validation_rows_count_once_if_weights_are_no_numbers_of_copies(scale):
+    sample = make_rows(weighted=True, masked=True)
+    sample = replace(sample, weights=sample.weights * scale)
+    fold = np.arange(sample.n) % 3
+    stored, expected = store(sample, fold), np.zeros((5, 2, 3, 5))  # predictor, group, fold, level
+    level = np.where(sample.missing, 4, sample.codes)
+    for i in range(sample.m):
+        np.add.at(expected[i], (sample.y, fold, level[:, i]), sample.weights if scale == 1.0 else 1.0)
+    for f in range(3):
+        held_counts = StoredFold(f, 3).held_counts(stored, [4] * 5, 2)
+        np.testing.assert_array_equal(held_counts, expected[:, :, f])
+        held = np.where(fold == f, sample.weights, 0.0)
+        in_memory = WeightedFold(sample.weights - held, held).held_counts(sample, [4] * 5, 2)
+        np.testing.assert_array_equal(in_memory, held_counts)
 
 
 def test_sums_are_made_once_for_each_group_and_fold():

@@ -11,6 +11,7 @@ Its `sums` adds up weights, and weights times values, of each row by group of co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class Table:
     ----------
     cells : Cells
         One cell for each observed pair. With the metric "levels" the shape is (I, J L), the columns are levels of
-        columns, and all values are 1.
+        columns, and all values are 1: one cell for each level of an observed pair.
     metric : {"squared", "levels", "pearson"}
     n_levels : int, default 1
         Number of levels L of a cell.
@@ -89,6 +90,17 @@ class Table:
     metric: str = "squared"
     n_levels: int = 1
     fill: float = 0.0
+
+    @cached_property
+    def pairs(self) -> Cells:
+        """The observed pairs, as cells of shape (I, J) with value and weight 1.
+
+        With "levels" a pair that was observed with several levels has several of the table's cells.
+        """
+        shape = self.cells.shape[0], self.cells.shape[1] // self.n_levels
+        pairs = np.unique(self.cells.row * np.int64(shape[1]) + self.cells.column // self.n_levels)
+        row, column = np.divmod(pairs, shape[1])
+        return Cells.from_entries(row, column, *np.ones((2, len(pairs))), shape)
 
     def side(self, axis: int) -> Cells:
         """Return the cells row by row if `axis` is 0, column by column if it is 1."""
@@ -116,7 +128,7 @@ class Table:
     def grouped(self, side: Cells, axis: int, other: np.ndarray, k_other: int) -> tuple[np.ndarray, np.ndarray]:
         """Return weights and weighted values of each line, each (n, L k_other), by level, then by group of `other`.
 
-        `side` holds the cells of `side(axis)`, or others of the same pairs; `other` are the labels of the other axis.
+        `side` holds the cells of `side(axis)`; `other` are the labels of the other axis.
         """
         L = self.n_levels
         if L == 1:
@@ -180,15 +192,13 @@ class Table:
 
 
 def _pattern_costs(table: Table, axis: int, labels, other, k: int, k_other: int, tied: np.ndarray) -> np.ndarray:
-    """Return minus the log-likelihood of the pattern of observed cells of lines `tied` in each group, (len(tied), k).
+    """Return minus the log-likelihood of the pattern of observed pairs of lines `tied` in each group, (len(tied), k).
 
-    Whether a cell is observed is a Bernoulli variable with one rate for each block. `labels` (n,) are those of the
+    Whether a pair is observed is a Bernoulli variable with one rate for each block. `labels` (n,) are those of the
     axis, `other` those of the other axis.
     """
-    side = table.side(axis)
-    unweighted = Cells(side.shape, side.start, side.column, side.value, np.ones(side.n))
-    # (n, k_other): observed cells of each line by group of the other axis, summed over levels
-    n_observed = table.grouped(unweighted, axis, other, k_other)[0].reshape(len(labels), -1, k_other).sum(axis=1)
+    # (n, k_other): observed pairs of each line by group of the other axis
+    n_observed = (table.pairs.T if axis else table.pairs).sums(other, k_other)[0]
     size, size_other = np.bincount(labels, minlength=k)[:, None], np.bincount(other, minlength=k_other).astype(float)
     rate = (add_rows(labels, n_observed, k) + 0.5) / (size * size_other + 1.0)  # between 0 and 1 in empty blocks too
     return -(n_observed[tied] @ np.log(rate).T) - (size_other - n_observed[tied]) @ np.log1p(-rate).T
@@ -206,8 +216,7 @@ def _assign_lines(
     k, n = len(prototypes), len(old)
     labels, label_costs = np.empty(n, dtype=np.int32), np.empty(n)
     tolerance = TIE * (float(misfit.mean()) or 1.0)  # 1: the misfit is 0 with other metrics than "squared"
-    # whether every pair has a cell (with "levels" a pair of several values has several); then patterns tell nothing
-    is_complete = len(table.cells.value) == table.size(0) * table.size(1)
+    is_complete = table.pairs.n == table.size(0) * table.size(1)  # then patterns tell nothing
     step = max(1, COSTS_PER_CHUNK // k)
     for first in range(0, n, step):
         chunk = slice(first, min(first + step, n))

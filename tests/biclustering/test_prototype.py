@@ -178,6 +178,22 @@ def test_ties_go_to_the_group_with_the_same_pattern_of_cells():
     np.testing.assert_array_equal(found.rows, rows)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("n_levels", [1, 2, 3])
+def test_a_pattern_counts_pairs_whether_they_have_one_level_or_several(n_levels):
+    rng = np.random.default_rng(5)
+    rows, columns = np.repeat([0, 1], 30), np.repeat([0, 1, 2], 10)
+    rate = np.array([[1.0, 0.1, 0.5], [0.1, 1.0, 0.5]])[rows][:, columns]
+    row, column = np.nonzero(rng.random(rate.shape) < rate)
+    level = np.tile(np.arange(n_levels), len(row))  # every pair has all levels, so that all costs are tied
+    row, column = np.repeat(row, n_levels), np.repeat(column, n_levels)
+    cells = Cells.from_entries(row, column, level, np.ones(len(row)), rate.shape)
+    table, _ = make_tables(cells, "levels", n_levels, 1.0)
+    wrong = rows.copy()
+    wrong[[0, 1, 40]] = 1, 1, 0
+    np.testing.assert_array_equal(alternate(table, wrong, columns).rows, rows)
+
+
 @pytest.mark.parametrize("name", ["fixed", "random"])
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_blocks_without_noise_are_found_again_from_one_start(shared, name, level):

@@ -20,6 +20,7 @@ from bbl._ext.bicluster import bicluster as kernel
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.partition import canonical
 from bbl.biclustering.starts import cluster_rows, refill_empty_groups
+from bbl.errors import DataError
 from bbl.parallel import serial_blas, stop_flag
 
 __all__ = ["METRICS", "PrototypeFit", "Table", "alternate", "fit_once", "make_tables"]
@@ -315,14 +316,26 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
 
     `fill` is as in `Table`. The cells for the starts are the table's cells, but with "levels" an observed cell becomes
     L cells, 1 at its level and 0 at the others.
+
+    Raises
+    ------
+    DataError
+        If all averages of pairs are equal, with "pearson".
     """
     if metric != "levels":
         means = cells.averaged()
         center = float(np.average(means.value, weights=means.weight))  # centred values: squares lose fewer digits
         unit = 1.0
         # correlations do not change; products of two variances, fourth powers, neither vanish nor overflow. A power of
-        # two divides exactly; a table of one value is refused before
+        # two divides exactly
         if metric == "pearson":
+            spread, rounding = np.ptp(means.value), np.spacing(np.abs(means.value).max())
+            if spread <= 4.0 * rounding:  # a table of one value is refused before, but not one of equal averages
+                raise DataError(
+                    "metric='pearson': the averages of the repeated pairs are all equal, so that there are no "
+                    "correlations. Take metric='squared', or 'levels' if the response has few values.",
+                    argument="metric",
+                )
             unit = 2.0 ** np.floor(np.log2(np.abs(means.value - center).max()))
         scaled = Cells(means.shape, means.start, means.column, (means.value - center) / unit, means.weight)
         return Table(scaled, metric, 1, (fill - center) / unit), scaled

@@ -187,6 +187,15 @@ def test_what_has_converged_is_what_the_method_can_know(tmp_path):
             assert each.converged == (said == "yes") and f"Converged: {said}" in str(each.summary())
 
 
+@pytest.mark.parametrize("step", [1.0, 0.1])
+def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
+    pairs = [(user, movie, step * (1 + (user + movie) % 3)) for user in range(6) for movie in range(5)]
+    data = pd.DataFrame([(u, m, 2.0 + sign * d) for u, m, d in pairs for sign in (-1, 1)], columns=["u", "m", "r"])
+    with pytest.raises(DataError, match="averages of the repeated pairs are all equal.*Take metric='squared'"):
+        bbl.bicluster("r ~ u*m", data, (2, 2), metric="pearson")
+    np.testing.assert_allclose(bbl.bicluster("r ~ u*m", data, (2, 2), metric="squared").block_means, 2.0)
+
+
 @pytest.mark.parametrize("name", [3, 2.5, True, ("a", 1), "rating"])
 def test_a_saved_table_finds_the_column_of_its_values_whatever_the_type_of_its_name(tmp_path, name):
     data = long_table(noisy()).rename(columns={"rating": "value"})

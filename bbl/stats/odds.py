@@ -48,9 +48,9 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
     -----
     Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed, and a log odds ratio
     determines the cells, and so the shift, with standard error s. Given only the sizes of the groups, the estimate d
-    has standard error S, which is larger where groups differ. Limits are therefore moved: ``limit / d`` becomes
-    ``(limit / d) ** (S / s)``, with the same sign. A power, so that no limit crosses 0, as a longer distance from d
-    could make it do.
+    has standard error S, which is larger where groups differ. Limits are therefore moved away from d, as in
+    `bbl.stats.shift.Shift.at`: their distance from d is multiplied by S / s. Limits between 0 and d, whose sign has to
+    stay, become ``d (limit / d) ** (S / s)``.
     """
     total, group_counts = counts.sum(axis=0), counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -63,7 +63,10 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
         variance_given_margins = group_variance**2 / (group_variance + other_variance)
         ratios = limits / estimate
         error_ratio = np.sqrt(_shift_variance(counts, sizes, g) / variance_given_margins)
-        widened_limits = estimate * np.sign(ratios) * np.abs(ratios) ** error_ratio
+        is_between = (ratios >= 0.0) & (ratios <= 1.0)
+        widened_limits = np.where(
+            is_between, estimate * np.abs(ratios) ** error_ratio, estimate + error_ratio * (limits - estimate)
+        )
     return np.where(estimate == 0.0, limits, widened_limits)
 
 

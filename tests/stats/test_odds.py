@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from bbl.stats.exact import hypergeometric
 from bbl.stats.odds import least_cells, shifts_from_pooled
@@ -48,6 +49,21 @@ def test_half_widths_are_those_given_the_sizes_of_the_groups():
     ratio, error = np.log(1 / 9), np.sqrt((4 + 1 / 0.09) / n)
     low, high = (shifts_from_pooled(np.array([ratio + v * error]), counts, sizes, 0)[0] for v in (-0.5, 0.5))
     assert high - low == pytest.approx(shifts.std(), rel=0.04)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, -4.0])
+def test_limits_beyond_zero_or_the_estimate_move_away_from_it_by_the_ratio_of_the_errors(ratio):
+    counts, sizes = np.array([[[5.0], [5.0]], [[9.0], [1.0]]]), np.full((2, 1), 10.0)
+    pooled = np.log(14 / 6)
+    # given the margins: the cell with this log odds ratio, and the standard error of the shift
+    cell = brentq(lambda c: np.log(c / (10 - c)) - np.log((14 - c) / (c - 4)) - ratio, 4 + 1e-9, 10 - 1e-9)
+    a, b = 1 / 5 + 1 / 5, 1 / 9 + 1 / 1
+    # given the sizes: shares .5 and .9, and the derivatives of the shift by them
+    slope, other_slope = 10 * (a - (1 / 14 + 1 / 6)), -10 * (1 / 14 + 1 / 6)
+    widening = np.sqrt((slope**2 * 0.25 + other_slope**2 * 0.09) / 10 / (a**2 / (a + b)))
+    expected = -pooled + widening * np.log(cell / (10 - cell))
+    assert shifts_from_pooled(np.array([ratio]), counts, sizes, 0)[0] == pytest.approx(expected, rel=1e-6)
+    assert widening > 1.0 and (expected > 0.0) == (ratio > 0.0)
 
 
 def test_a_shift_is_zero_where_the_difference_is_and_has_its_sign():

@@ -226,7 +226,7 @@ def explain_rows(
         for group in of:
             if group not in groups:
                 raise OptionError(
-                    f"{group!r} is no group{near_match(group, groups)}; groups are {list(groups)}.", argument="of"
+                    f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {list(groups)}.", argument="of"
                 )
         target, reference = (np.full(n, groups.index(group)) for group in of)
     row_numbers = np.arange(n)

@@ -128,3 +128,22 @@ def test_memory_of_a_covariance_is_asked_for_before_it_is_made(fit, monkeypatch)
         fit.cov_params()
     with pytest.raises(MemoryLimitError, match="covariance of 3 parameters: 72"):
         fit.cov_params(1)
+
+
+def test_an_unknown_group_or_predictor_is_answered_in_whole_sentences():
+    fit = bbl.bbl("Survived ~ Sex * Age", bbl.datasets.load_titanic(), "Freq", verbose=0)
+    inference = fit.inference()
+    for call in (
+        lambda g: inference.cov_params(g),
+        lambda g: inference.table((g, "No")),
+        lambda g: fit.explain(of=(g, "No")),
+    ):
+        with pytest.raises(
+            OptionError, match=r"^'yes' is no group; did you mean 'Yes'\? Groups are \['No', 'Yes'\]\.$"
+        ):
+            call("yes")
+        with pytest.raises(OptionError, match=r"^'q' is no group\. Groups are"):
+            call("q")
+    exact = bbl.bbl("Survived ~ Sex * Age", bbl.datasets.load_titanic(), "Freq", method="ml", verbose=0)
+    with pytest.raises(OptionError, match=r"^'sex' is no predictor; did you mean 'Sex'\?$"):
+        exact.odds_ratios(pairs=[("sex", "Age")])

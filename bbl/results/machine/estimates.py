@@ -156,7 +156,7 @@ class Estimates(Notebook, ABC):
         groups, se = list(self._labels.groups), self.bse
         if group is not None and group not in groups:
             raise OptionError(
-                f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
+                f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {groups}.", argument="group"
             )
         size = len(se) // len(groups)  # parameters of a group
         group_positions = list(range(len(groups))) if group is None else [groups.index(group)]
@@ -201,7 +201,9 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
             if g not in groups:
-                raise OptionError(f"{g!r} is no group{near_match(g, groups)}; groups are {groups}.", argument="of")
+                raise OptionError(
+                    f"{g!r} is no group{near_match(g, groups) or '.'} Groups are {groups}.", argument="of"
+                )
         if of[0] == of[1]:
             raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
         return groups.index(of[0]), groups.index(of[1])

@@ -118,7 +118,7 @@ def _resolve_pairs(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashabl
             raise OptionError(f"pairs holds {pair!r}; give a list of pairs of predictors, [(a, b)].", argument="pairs")
         for name in pair:
             if name not in names:
-                raise OptionError(f"{name!r} is no predictor{near_match(name, names)}.", argument="pairs")
+                raise OptionError(f"{name!r} is no predictor{near_match(name, names) or '.'}", argument="pairs")
         i, j = (names.index(name) for name in pair)
         if (min(i, j), max(i, j)) not in interacting:
             raise OptionError(

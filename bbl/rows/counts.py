@@ -20,11 +20,7 @@ __all__ = ["level_counts"]
 
 
 def level_counts(
-    sample: Rows,
-    n_levels: Sequence[int] | np.ndarray,
-    K: int | None = None,
-    gaps: bool = False,
-    once: bool = False,
+    sample: Rows, n_levels: Sequence[int] | np.ndarray, K: int | None = None, gaps: bool = False, once: bool = False
 ) -> list[np.ndarray]:
     """Return the weighted count of every level of every predictor.
 

@@ -199,7 +199,9 @@ def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
 @pytest.mark.parametrize("name", [3, 2.5, True, ("a", 1), "rating"])
 def test_a_saved_table_finds_the_column_of_its_values_whatever_the_type_of_its_name(tmp_path, name):
     data = long_table(noisy()).rename(columns={"rating": "value"})
-    data.columns = pd.Index([name if column == "value" else column for column in data], dtype=object, tupleize_cols=False)
+    data.columns = pd.Index(
+        [name if column == "value" else column for column in data], dtype=object, tupleize_cols=False
+    )
     fit = bbl.bicluster(f"`{name}` ~ user*movie", data, (2, 3))
     fit.save(tmp_path / "fit.bbl")
     new_rows = data.assign(user=[f"new {user}" for user in data["user"]])

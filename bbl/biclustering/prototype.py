@@ -101,7 +101,8 @@ class Table:
         shape = self.cells.shape[0], self.cells.shape[1] // self.n_levels
         pairs = np.unique(self.cells.row * np.int64(shape[1]) + self.cells.column // self.n_levels)
         row, column = np.divmod(pairs, shape[1])
-        return Cells.from_entries(row, column, *np.ones((2, len(pairs))), shape)
+        ones = np.ones(len(pairs))
+        return Cells.from_entries(row, column, ones, ones, shape)
 
     def side(self, axis: int) -> Cells:
         """Return the cells row by row if `axis` is 0, column by column if it is 1."""

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["MOST_PANELS", "Grid", "grid_columns", "axes_at", "note_shown"]
+__all__ = ["MOST_PANELS", "NOTE_HEIGHT", "Grid", "grid_columns", "axes_at", "note_shown"]
 
 MOST_PANELS = 24  # panels of a new figure, at most
+NOTE_HEIGHT = 0.2  # inches of a note below a figure
 MAX_WIDTH = 14.0  # inches of the panels of a new figure, side by side
 
 
@@ -33,11 +34,13 @@ def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
 def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str = "first") -> None:
     """Write ``showing the first 3 of 5 groups`` below the figure of `ax`, for `n_shown` of `n`, unless all are shown.
 
-    `which` replaces the word ``first``, `noun` the word ``groups``.
+    `which` replaces the word ``first``, `noun` the word ``groups``. A further note of a figure stands above the others.
     """
     if n_shown < n:
+        n_notes = sum(note.get_text().startswith("showing the ") for note in ax.figure.texts)
+        bottom = 0.005 + n_notes * NOTE_HEIGHT * ax.figure.dpi / ax.figure.bbox.height
         text = f"showing the {which} {n_shown} of {n} {noun}"
-        ax.figure.text(0.5, 0.005, text, fontsize=MAX_FONT, ha="center", va="bottom")
+        ax.figure.text(0.5, bottom, text, fontsize=MAX_FONT, ha="center", va="bottom")
 
 
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:

@@ -21,7 +21,7 @@ from bbl.report.canvas import (
     use_plain_numbers,
     wrap_names,
 )
-from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
+from bbl.report.grid import MOST_PANELS, NOTE_HEIGHT, Grid, grid_columns, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,8 +68,10 @@ def plot_effects(
     rows = np.arange(n, dtype=float)  # vertical positions
     if axes is None:
         shown_groups = groups[:MOST_PANELS]
-        panels = _new_panels(labels, shown_groups, names[:n], rows, has_note=n < len(names))
-        note_shown(panels[0], n, len(names), "effects")  # of effects alone: left-out groups have no note
+        n_notes = (n < len(names)) + (len(shown_groups) < len(groups))
+        panels = _new_panels(labels, shown_groups, names[:n], rows, n_notes)
+        note_shown(panels[0], n, len(names), "effects")
+        note_shown(panels[0], len(shown_groups), len(groups))  # above the note of effects
     else:
         shown_groups, panels = groups, check_axes(axes, len(groups))
         for ax, text in zip(panels, group_titles(labels, groups, WIDTH), strict=True):
@@ -106,10 +108,10 @@ def plot_effects(
     return panels
 
 
-def _new_panels(labels: Labels, groups: Sequence, names: Sequence[str], rows: np.ndarray, has_note: bool) -> list[Axes]:
+def _new_panels(labels: Labels, groups: Sequence, names: Sequence[str], rows: np.ndarray, n_notes: int) -> list[Axes]:
     """Return the panels of a new figure with `names` as tick labels at `rows`, and the groups as titles.
 
-    With `has_note` there is room for the note of `note_shown`.
+    There is room for `n_notes` notes of `note_shown`.
     """
     tick_names = fit_names(names, rows, ROW, MAX_NAME_WIDTH, upright=True)
     width = WIDTH if len(groups) == 1 else NARROW_WIDTH
@@ -122,7 +124,7 @@ def _new_panels(labels: Labels, groups: Sequence, names: Sequence[str], rows: np
         height=height,
         left=tick_names.depth + 0.3,  # depth: inches that the names take
         head=title_inches(titles) + 0.5,
-        foot=0.75 + 0.2 * has_note,
+        foot=0.75 + NOTE_HEIGHT * n_notes,
         bar=0.1,
     )
     panels = grid.axes(grid.figure())

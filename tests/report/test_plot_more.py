@@ -22,6 +22,7 @@ from bbl.report.machine.plot_logo import AMINO_ACIDS, NUCLEOTIDES, draw_logo, in
 from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_coefficients import plot_coefficients
+from bbl.report.plot_effects import plot_effects
 
 DNA = tuple("ACGT")
 
@@ -374,3 +375,15 @@ def test_a_plot_of_many_coefficients_shows_those_that_are_farthest_from_zero():
     assert shown == [f"x{i}" for i in clearest]
     assert ax.figure.texts[0].get_text() == "showing the strongest 40 of 60 coefficients"
     plt.close(ax.figure)
+
+
+@pytest.mark.parametrize(("top", "expected"), [(2, ["2 of 3 effects", "24 of 30 groups"]), (9, ["24 of 30 groups"])])
+def test_effects_of_many_groups_say_how_many_of_them_are_shown(top, expected):
+    groups = tuple(range(30))
+    labels = Labels("y", groups, ("x",), ((0, 1),))
+    axes = plot_effects(labels, groups, ["a", "b", "c"], np.zeros((30, 3, 3)), "effect", 0.0, top)
+    notes = axes[0].figure.texts
+    assert len(axes) == 24 and [note.get_text() for note in notes] == [f"showing the first {n}" for n in expected]
+    bottoms = [note.get_position()[1] * axes[0].figure.get_figheight() for note in notes]
+    assert np.diff(bottoms).tolist() == pytest.approx([0.2] * (len(notes) - 1))
+    plt.close(axes[0].figure)

@@ -119,7 +119,7 @@ class ScoreGradient:
         rows ``starts[u]:starts[u + 1]``.
         """
         out = np.empty((len(starts) - 1, score_derivatives.shape[1], 1 + self.layout.size))
-        if len(codes) == len(out):  # each unit is a single row, as no unit is empty
+        if (np.diff(starts) == 1).all():  # each unit is a single row
             self._write_row_sums(codes, score_derivatives, out)
         else:
             for u, (first, stop) in enumerate(itertools.pairwise(starts)):

@@ -99,3 +99,12 @@ def test_too_many_states_of_missing_cells_are_refused():
         ScoreGradient(layout, np.zeros((2, 25))).sums(
             codes, codes == 0, np.full((1, 2), 0.5), np.ones(1), np.array([0, 1])
         )
+
+
+def test_a_unit_without_rows_beside_one_of_two_has_sums_of_zero():
+    gradient = ScoreGradient(Layout([2, 3], [(0, 1)]), np.zeros((2, 5)))
+    codes = np.array([[0, 1], [1, 2]], dtype=np.uint8)
+    p, weights = np.array([[0.2, 0.8], [0.5, 0.5]]), np.array([1.0, 3.0])
+    sums = gradient.sums(codes, None, p, weights, np.array([0, 0, 2]))
+    rows = gradient.sums(codes, None, p, weights, np.array([0, 1, 2]))
+    np.testing.assert_allclose(sums, [np.zeros_like(rows[0]), rows.sum(axis=0)])

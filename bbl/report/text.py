@@ -177,6 +177,9 @@ def group_text(
         table = _coupling_text(np.asarray(J[term]), rows, _joint_levels(other_levels))
         blocks.append(f"J[{', '.join(map(str, term))}]:\n{table}")
     lines = [f"{name}: {_argument_text(name, value)}" for name, value in (diagnostics or {}).items()]
+    pairs = [term for term in terms if len(term) == 2 and term[::-1] in J]
+    if any(not np.array_equal(J[i, j], np.asarray(J[j, i]).T, equal_nan=True) for i, j in pairs):  # not symmetrised
+        terms_line = [*terms_line, "J[j, i], from the regression of j, is another estimate than J[i, j]."]
     return "\n\n".join([*blocks, *terms_line, *(["\n".join(lines)] if lines else [])])
 
 

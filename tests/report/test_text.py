@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import bbl
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
@@ -282,3 +283,10 @@ def test_sample():
     text = sample_text(images, pd.Series(np.arange(10.0)))
     assert len(text.splitlines()) == 17
     assert "... (774 more predictors)" in text
+
+
+@pytest.mark.parametrize("symmetrize", [True, False])
+def test_couplings_that_are_not_symmetrised_say_that_there_are_two_estimates(symmetrize):
+    rows = np.random.default_rng(0).integers(0, 3, (60, 3))
+    shown = repr(bbl.mlestimate(rows, symmetrize=symmetrize))
+    assert ("J[j, i], from the regression of j, is another estimate than J[i, j]." in shown) != symmetrize

@@ -167,7 +167,6 @@ class TwoWay:
             "formula": self.formula,
             "rows": factor_to_dict(self.rows),
             "columns": factor_to_dict(self.columns),
-            # a string stays one, as in files from before names of other types were stored with their type
             "response": self.response if isinstance(self.response, str) else name_to_list(self.response),
             "holds": self.holds,
             "levels": None if self.levels is None else factor_to_dict(self.levels),
@@ -177,9 +176,8 @@ class TwoWay:
     @classmethod
     def from_dict(cls, stored: Mapping) -> TwoWay:
         """Return the table that `to_dict` stored; raise a ValueError if `stored` is corrupt."""
-        for name, type_ in (("holds", str), ("repeats", int)):
-            if type(stored[name]) is not type_:
-                raise ValueError(f"{name!r} is not as saved")
+        if type(stored["holds"]) is not str or type(stored["repeats"]) is not int:
+            raise ValueError("the table is not as saved")
         if stored["holds"] not in CELL_KINDS or not (stored["formula"] is None or type(stored["formula"]) is str):
             raise ValueError("the table is not as saved")
         levels = None if stored["levels"] is None else factor_from_dict(stored["levels"])

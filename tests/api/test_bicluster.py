@@ -189,8 +189,8 @@ def test_what_has_converged_is_what_the_method_can_know(tmp_path):
 
 @pytest.mark.parametrize("step", [1.0, 0.1])
 def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
-    pairs = [(user, movie, step * (1 + (user + movie) % 3)) for user in range(6) for movie in range(5)]
-    data = pd.DataFrame([(u, m, 2.0 + sign * d) for u, m, d in pairs for sign in (-1, 1)], columns=["u", "m", "r"])
+    user, movie, sign = (index.ravel() for index in np.indices((6, 5, 2)))
+    data = pd.DataFrame({"u": user, "m": movie, "r": 2.0 + (2 * sign - 1) * step * (1 + (user + movie) % 3)})
     with pytest.raises(DataError, match="averages of the repeated pairs are all equal.*Take metric='squared'"):
         bbl.bicluster("r ~ u*m", data, (2, 2), metric="pearson")
     np.testing.assert_allclose(bbl.bicluster("r ~ u*m", data, (2, 2), metric="squared").block_means, 2.0)
@@ -199,12 +199,9 @@ def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
 @pytest.mark.parametrize("name", [3, 2.5, True, ("a", 1), "rating"])
 def test_a_saved_table_finds_the_column_of_its_values_whatever_the_type_of_its_name(tmp_path, name):
     data = long_table(noisy()).rename(columns={"rating": "value"})
-    data.columns = pd.Index(
-        [name if column == "value" else column for column in data], dtype=object, tupleize_cols=False
-    )
-    fit = bbl.bicluster(f"`{name}` ~ user*movie", data, (2, 3))
+    data.columns = pd.Index([{"value": name}.get(c, c) for c in data], dtype=object, tupleize_cols=False)
+    fit, new_rows = bbl.bicluster(f"`{name}` ~ user*movie", data, (2, 3)), data.assign(user="new " + data["user"])
     fit.save(tmp_path / "fit.bbl")
-    new_rows = data.assign(user=[f"new {user}" for user in data["user"]])
     pd.testing.assert_series_equal(bbl.load(tmp_path / "fit.bbl").assign(new_rows), fit.assign(new_rows))
 
 

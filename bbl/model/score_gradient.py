@@ -183,10 +183,11 @@ class ScoreGradient:
         out[:, 0] = score_derivatives.sum(axis=0)
         out[:, 1 : 1 + layout.D] = score_derivatives.T @ X
         first_term = layout.D  # the first parameter that is not yet summed
-        # with many pairs of predictors, `count(2)`, sum all products of two columns, and take those of the pairs
-        if layout.count(2) * MATRIX_ADVANTAGE > layout.D**2:
+        # with many pair couplings, sum all products of two columns, and take those of the couplings
+        n_couplings = int(layout.pair_start[-1]) - layout.D
+        if n_couplings * MATRIX_ADVANTAGE > layout.D**2:
             row, column = cells(layout)  # columns of the two levels of each pair coupling
-            first_term = int(layout.pair_start[-1])
+            first_term = layout.D + n_couplings
             for k in range(q):
                 out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * score_derivatives[:, [k]]))[row, column]
         if first_term < layout.size:

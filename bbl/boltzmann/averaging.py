@@ -27,6 +27,7 @@ from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores, convex_weights
+from bbl.stats.calibration import Calibration
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 from bbl.stats.scores import log_probabilities
 
@@ -35,6 +36,7 @@ __all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "hide_rows", "out
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
 RELEVANCE = 0.05  # significance level at which predictors are chosen
+MIN_ERRORS = 3.0  # standard errors by which the average must beat the shares of the groups if no predictor is relevant
 SUPPLEMENT = 0.01  # `equality` of members that can predict badly alone, in rows; that of others is one row
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
@@ -137,6 +139,19 @@ class Member:
     estimate: Estimate
     tuning: Tuning
     equality: float = 1.0
+
+    @property
+    def has_no_predictors(self) -> bool:
+        """Whether predictors were to be chosen, and none was."""
+        relevance = self.estimate.relevance
+        return relevance is not None and not len(relevance.chosen)
+
+    def without_calibration(self) -> Member:
+        """Return the member with a calibration that leaves class scores as they are."""
+        none = Calibration(1.0, np.zeros(len(self.estimate.class_prior)))
+        return replace(
+            self, estimate=replace(self.estimate, calibration=none), tuning=replace(self.tuning, calibration=none)
+        )
 
 
 @dataclass(frozen=True)
@@ -287,8 +302,9 @@ def fit_average(task: Task, run: Run) -> Averaged:
 
     The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With more than
     `SINGLE_HOLDOUT_ABOVE` distinct rows they are those of `CANDIDATES_OF_MANY_ROWS`: one fold is held out, and settings
-    are compared on a sample of rows first. The result depends neither on the order of rows nor on whether rows are
-    repeated or weighted.
+    are compared on a sample of rows first. If no predictor is relevant, and the average is not clearly better than the
+    shares of the groups on the validated rows, a member without predictors is all, which predicts the shares.
+    The result depends neither on the order of rows nor on whether rows are repeated or weighted.
     """
     # one row for each state and group, in a fixed order
     sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
@@ -301,7 +317,30 @@ def fit_average(task: Task, run: Run) -> Averaged:
     totals = np.bincount(sample.response, sample.weights, task.K)
     equality = np.array([member.equality for member in members])
     weights, losses, record = weigh(log_p, scored[0], totals, equality=equality)
+    without_predictors = next((member for member in members if member.has_no_predictors), None)
+    shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]  # (N,)
+    if without_predictors is not None and not _beats_shares(log_p, weights, scored[0].weights, shares_log_p):
+        members = [without_predictors.without_calibration()]
+        weights, losses, record = weigh(shares_log_p[None], scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)
+
+
+def _beats_shares(
+    log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
+) -> bool:
+    """Return whether the average of members has a clearly lower loss than the shares of the groups in training rows.
+
+    Clearly means by over `MIN_ERRORS` standard errors of the mean difference. `log_p` (M, N) and `shares_log_p` (N,)
+    are log-probabilities of the groups of the validated rows, by each member and by the shares.
+    """
+    is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
+    row_weights = row_weights[is_scored]
+    gain = np.logaddexp.reduce(log_p[:, is_scored] + np.log(member_weights)[:, None], axis=0) - shares_log_p[is_scored]
+    total = row_weights.sum()
+    # the standard error of the sum is the root of the sum of squares, each counted as often as its row
+    return bool(total) and row_weights @ gain > MIN_ERRORS * np.sqrt(
+        row_weights @ (gain - row_weights @ gain / total) ** 2
+    )
 
 
 def weigh(

@@ -61,7 +61,7 @@ def test_the_average_is_of_probabilities_and_leaves_rows_to_members_that_can():
 def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     table = auto.tuning
     assert list(table.index) == [
-        "mf", "pseudo 1", "conditional 1", "conditional 2", "naive", "pseudo 2", "conditional 3"
+        "mf", "pseudo 1", "conditional 1", "conditional 2", "naive", "pseudo 2", "conditional 3", "blanket"
     ]  # fmt: skip
     assert (table["weight"] > 0).all() and table["weight"].sum() == pytest.approx(1.0)
     assert "prior_count=1" in table.loc["pseudo 1", "setting"]

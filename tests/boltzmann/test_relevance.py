@@ -219,6 +219,31 @@ def test_what_does_not_go_with_it_is_refused(table, arguments, text):
         bbl.bbl(arguments.pop("formula", "y ~ a + b"), table.assign(zero=["0", "1"] * 200), verbose=0, **arguments)
 
 
+def test_an_average_of_noise_predicts_the_shares_and_uses_nothing(tmp_path):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        noise = pd.DataFrame(rng.integers(0, 3, (300, 12)).astype(str)).add_prefix("x")
+        noise["y"] = np.where(rng.random(300) < 0.3, "yes", "no")
+        fit = bbl.bbl("y ~ .^2", noise, method="auto", verbose=0)
+        assert fit.relevant().empty and "The shares of the groups" in str(fit)
+        shares = noise["y"].value_counts(normalize=True)[["no", "yes"]]
+        np.testing.assert_allclose(probabilities(fit, noise), np.tile(shares, (300, 1)), rtol=1e-12)
+    fit.save(tmp_path / "noise.bbl")
+    loaded = bbl.load(tmp_path / "noise.bbl")
+    assert str(loaded) == str(fit) and loaded.relevant().empty
+    np.testing.assert_array_equal(probabilities(loaded, noise), probabilities(fit, noise))
+
+
+def test_many_weak_predictors_none_of_them_relevant_are_still_used_together():
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 2, (400, 60))
+    y = rng.random(400) < 1 / (1 + np.exp(-0.35 * (2 * x - 1).sum(axis=1)))
+    table = pd.DataFrame(x.astype(str)).add_prefix("x").assign(y=np.where(y, "yes", "no"))
+    assert bbl.bbl("y ~ .", table, method="naive", relevance=0.05 / 60, verbose=0).relevant().empty
+    fit = bbl.bbl("y ~ .", table, method="auto", verbose=0)
+    assert len(fit.relevant()) == 60
+
+
 def test_average_tells_what_its_members_use(table):
     noise = table.assign(
         **{f"z{k}": np.random.default_rng(k).integers(0, 3, len(table)).astype(str) for k in range(12)}

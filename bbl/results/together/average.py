@@ -44,6 +44,7 @@ NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NO_COVARIANCE = "Members of an average are fitted to the same rows, and have no covariance between them"
 NOT_A_SUM = "An average has no scores that are sums over terms"
+ONLY_SHARES = "the shares of the groups, as no predictor is relevant and all together predict no better"
 
 # arrays of a model file, besides those of the members: kind of dtype, shape, range of values
 TABLE = {
@@ -258,7 +259,7 @@ class AverageResults(ClassifierResults):
         ['fit', 'tests', 'h', 'Members']
         """
         facts = {
-            "Fit method": "average of " + ", ".join(self.names),
+            "Fit method": "average of " + ", ".join(self.names) if len(self.members) > 1 else ONLY_SHARES,
             "Observations": self.nobs(),
             **loss_facts(self.log_loss),
             "Converged": self._convergence_text(),
@@ -275,13 +276,17 @@ class AverageResults(ClassifierResults):
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text, one or more lines, and the tables that a notebook shows."""
-        heading = f"Average of {len(self.members)} members"
-        return f"{self.call}{loss_text(self.log_loss)}", [first_rows(self.tuning.round(4), heading, source=".tuning")]
+        return f"{self.call}{loss_text(self.log_loss)}", [
+            first_rows(self.tuning.round(4), self._heading, source=".tuning")
+        ]
 
     def __repr__(self) -> str:
-        return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}" + (
-            loss_text(self.log_loss)
-        )
+        return f"{self.call}\n\n{self._heading}:\n{self.tuning.round(4).to_string()}{loss_text(self.log_loss)}"
+
+    @property
+    def _heading(self) -> str:
+        """Heading of the table of members; a single one has no predictors (see `bbl.boltzmann.averaging`)."""
+        return f"Average of {len(self.members)} members" if len(self.members) > 1 else f"T{ONLY_SHARES[1:]}"
 
     def _attribution(self) -> NoReturn:
         """Raise an OptionError: logarithms of averaged probabilities are not sums over terms."""

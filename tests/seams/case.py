@@ -130,7 +130,7 @@ class Case:
     def is_tuned(self) -> bool:
         """Whether folds decide on something, so that the order of rows does too."""
         o = self.s.options
-        cv = any(o.get(name) in ("cv", "cv-1se") for name in ("lambda_", "eps", "ridge", "relevance"))
+        cv = any(o.get(name) in ("cv", "cv-1se") for name in ("lambda_", "eps", "ridge", "iss", "relevance"))
         searched = self.s.method in ("tan_hc", "tan_hcsp", "fssj", "bsej", "auto")
         return cv or searched or o.get("calibrate", "none") != "none" or o.get("average") == "cv" or "start" in o
 

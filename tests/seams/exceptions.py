@@ -83,7 +83,7 @@ def equal_terms_of_a_shooter(case: Case) -> bool:
 
 def equal_tables_of_predictors(case: Case) -> bool:
     """Whether two predictors, or two pairs, have the same table with the groups, so that one of them is chosen."""
-    if option(case, "relevance") is None:
+    if option(case, "relevance") is None and case.s.method != "blanket":
         return False
     table = case.table.take(kept_rows(case.s, case.table))
     weights = np.ones(table.n) if table.weights is None else np.asarray(table.weights, dtype=float)
@@ -203,7 +203,8 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         ("the_order_of_columns_does_not_matter",),
         equal_tables_of_predictors,
-        "Of predictors that tell equally much about the groups, relevance= chooses the first in the formula.",
+        "Of predictors that tell equally much about the groups, relevance= and method='blanket' choose the first in "
+        "the formula.",
     ),
 ]
 

@@ -175,7 +175,22 @@ def draw(seed: int) -> Scenario:
     if scenario.method == "conditional" and "ordered" in kinds:  # by numbers of its own, so that other draws stay
         of_order = np.random.default_rng([seed, 22])
         options["ordered"] = str(of_order.choice(["nominal", "linear", "cumulative", "cv"], p=[0.3, 0.3, 0.3, 0.1]))
+    if scenario.method == "conditional":  # as above
+        scenario = _draw_blanket(scenario, np.random.default_rng([seed, 23]))
     return dataclasses.replace(scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21])))
+
+
+def _draw_blanket(s: Scenario, rng: Any) -> Scenario:
+    """Return a scenario of conditional likelihood, or now and then the same one of Markov blankets."""
+    if rng.random() > 0.35:
+        return s
+    options = {k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")}
+    if rng.random() > 0.1:
+        options.pop("relevance", None)  # which is refused
+    if rng.random() < 0.7:
+        is_tuned = s.options.get("ridge") == "cv"
+        options["iss"] = "cv" if is_tuned else float(rng.choice([0.1, 1.0, 10.0, 100.0]))
+    return dataclasses.replace(s, method="blanket", options=options)
 
 
 def _draw_beside(s: Scenario, rng: Any) -> dict[str, Any]:

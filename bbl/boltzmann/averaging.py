@@ -142,7 +142,7 @@ class Member:
 
     @property
     def has_no_predictors(self) -> bool:
-        """Whether predictors were to be chosen, and none was."""
+        """Whether the member chooses its predictors, and chose none: it then predicts the shares of the groups."""
         relevance = self.estimate.relevance
         return relevance is not None and not len(relevance.chosen)
 
@@ -303,7 +303,7 @@ def fit_average(task: Task, run: Run) -> Averaged:
     The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With more than
     `SINGLE_HOLDOUT_ABOVE` distinct rows they are those of `CANDIDATES_OF_MANY_ROWS`: one fold is held out, and settings
     are compared on a sample of rows first. If no predictor is relevant, and the average is not clearly better than the
-    shares of the groups on the validated rows, a member without predictors is all, which predicts the shares.
+    shares of the groups on the validated rows, the only member is one without predictors, which predicts the shares.
     The result depends neither on the order of rows nor on whether rows are repeated or weighted.
     """
     # one row for each state and group, in a fixed order
@@ -318,9 +318,10 @@ def fit_average(task: Task, run: Run) -> Averaged:
     equality = np.array([member.equality for member in members])
     weights, losses, record = weigh(log_p, scored[0], totals, equality=equality)
     without_predictors = next((member for member in members if member.has_no_predictors), None)
-    shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]  # (N,)
+    # (N,) log share, in the training rows of its fold, of the group of each validated row
+    shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]
     if without_predictors is not None and not _beats_shares(log_p, weights, scored[0].weights, shares_log_p):
-        members = [without_predictors.without_calibration()]
+        members = [without_predictors.without_calibration()]  # its weight is 1, its log-loss that of the shares
         weights, losses, record = weigh(shares_log_p[None], scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)
 
@@ -331,13 +332,15 @@ def _beats_shares(
     """Return whether the average of members has a clearly lower loss than the shares of the groups in training rows.
 
     Clearly means by over `MIN_ERRORS` standard errors of the mean difference. `log_p` (M, N) and `shares_log_p` (N,)
-    are log-probabilities of the groups of the validated rows, by each member and by the shares.
+    are log-probabilities of the observed groups of the validated rows, by each of M members and by the shares.
+    `member_weights` is (M,), and `row_weights` (N,).
     """
     is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
     row_weights = row_weights[is_scored]
+    # ln sum_k weight_k P_k over members k, less the log share
     gain = np.logaddexp.reduce(log_p[:, is_scored] + np.log(member_weights)[:, None], axis=0) - shares_log_p[is_scored]
     total = row_weights.sum()
-    # the standard error of the sum is the root of the sum of squares, each counted as often as its row
+    # the standard error of the sum of gains: a row of weight w counts as w equal rows
     return bool(total) and row_weights @ gain > MIN_ERRORS * np.sqrt(
         row_weights @ (gain - row_weights @ gain / total) ** 2
     )

@@ -87,7 +87,7 @@ def validate(
         for fold_estimate in fits
         for problem in list_problems(fold_estimate.fits, labels)
     ]
-    last_fit = scored.fits[-1:]  # fits of all folds may not fit into memory
+    last_fit = scored.fits[-1:]  # a result that keeps the fits of all folds might fill the memory
     return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)  # other fields as in `scored`
 
 

@@ -389,6 +389,7 @@ def _check_together(design: SurveyDesign) -> None:
             "are. Leave fpc out, or take 'JKn' or 'bootstrap', which count it.",
             argument="fpc",
         )
+    # without a type the error is another: `check_replicates` asks for it, below
     if design.replicates and design.type is not None and (design.cluster or design.strata or design.fpc):
         raise OptionError(
             "replicate weights hold the clusters and strata already. Give replicates with weights, or strata, cluster "

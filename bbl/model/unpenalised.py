@@ -239,7 +239,8 @@ def prove_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sit
     smallest eigenvalue of M. A change v of parameters changes no difference of log odds in a row by more than ``r |v|
     <= r/sqrt(l) |v|_H``, ``r^2 = 2 (1 + neighbours)``, which bounds third derivatives by second ones. If ``r/sqrt(l)
     |g|_{M^-1} <= 1/2``, there is one finite optimum, and Newton steps are soon shorter than `DIVERGING_STEP` (Bach
-    2010, Propositions 1 and 2). `neighbours` counts the site's regressors. False means that the bound proves nothing.
+    2010, Propositions 1 and 2). `neighbours` counts the site's regressors: a row's design vector z, a one and an
+    indicator of each, has ``|z|^2 <= 1 + neighbours``, and 2 is of two levels. False: the bound proves nothing.
     """
     from scipy.linalg import lapack
 
@@ -252,7 +253,7 @@ def prove_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sit
     for chunk in sample.blocks(CHUNK_ROWS):
         codes, usable = regs.codes(chunk.codes), usable_rows(chunk, layout)
         X = one_hot(codes, regs)
-        field, indicators = J @ X.T + h, X[:, level_rows].T
+        field, indicators = J @ X.T + h, X[:, level_rows].T  # X begins with the D levels of the rows of site_theta
         site_arrays = zip(sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True)
         for i, bound, site_field, observed in site_arrays:
             w, max_field = chunk.weights * usable[:, i] / totals[i], np.maximum(site_field.max(axis=0), 0.0)
@@ -283,9 +284,8 @@ class _CurvatureBound:
     """The lower bound M of the Hessian of one site in `prove_near_optimum`, summed over chunks of rows.
 
     A row with design vector z (a one, then indicators) and conditional probabilities p contributes at least
-    ``c z z'``, ``c = w p_0 min_a p_a``. Only the rows of largest c count in each chunk, all with the smallest c of
-    them: M is then a multiple of unweighted pair counts. `neighbours` are the regressors of the site among all `regs`,
-    and `n_rows` is the number of rows of all chunks.
+    ``c z z'``, ``c = w p_0 min_a p_a``. In each chunk only the rows of largest c count, all with the smallest of these:
+    M is a multiple of pair counts. `neighbours`: the site's regressors, among `regs`; `n_rows`: the rows of all chunks.
     """
 
     def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):

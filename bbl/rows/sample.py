@@ -112,11 +112,11 @@ class Rows(ABC):
 
     @abstractmethod
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
-        """Return `sums` of a `function` that returns a list of arrays; with a response, each has shape (K, ...).
+        """Return a list of arrays, the `sums` of `function`: (K, ...) by group with a response, else (...).
 
-        Entry y of such an array is the sum over group y. `function` takes rows with a response and returns arrays
-        (K, ...), or rows of one group, without a response, and returns arrays (...): `Sample` calls it with all rows
-        and their response, `StoredSample` group by group, to stack the arrays.
+        `function` returns a list as well: arrays (K, ...) of rows with a response, whose entry y is the sum over group
+        y, and arrays (...) of rows without one. `Sample` calls it with all rows and their response, `StoredSample` with
+        the rows of each of the K groups, to stack its arrays. K None: one more than the largest group that occurs.
         """
 
     @abstractmethod

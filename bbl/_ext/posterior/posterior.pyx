@@ -192,6 +192,7 @@ cdef class Target:
         self.arrays = (n_levels, start, pairs, pair_start, V, group, family, sums, codes, weights, centre, adjust, tilt,
                        offset, V_start, cell, scratch)
         cdef posterior_target *t = &self.t
+        # in simplex.h L is the array `n_levels` (m,), and n_levels its sum, here n_all
         t.s.m, t.s.d, t.s.n_pairs, t.s.n_levels, t.s.n_states = m, d, pairs.shape[0], n_all, n_states
         t.s.L, t.s.level_start, t.s.start, t.s.V_start, t.s.V = &n_levels[0], &offset[0], &start[0], &V_start[0], &V[0]
         if pairs.shape[0]:
@@ -204,7 +205,8 @@ cdef class Target:
             t.codes, t.weights = &codes[0, 0], &weights[0]
         if adjust is not None:
             t.centre, t.adjust, t.tilt = &centre[0], &adjust[0, 0], &tilt[0]
-        cdef double *unused_scratch = &scratch[0]  # the part of scratch that has not been handed out
+        # from the array `scratch`: tensor, t.scratch (n_states,); phi ... (d,); h ... (n_all,); J ... (n_all, n_all)
+        cdef double *unused_scratch = &scratch[0]  # not yet handed out; posterior_target.h says what each part holds
         t.tensor, t.scratch = unused_scratch, unused_scratch + n_states
         unused_scratch += 2 * n_states
         t.phi, t.adjusted_phi, t.gradient = unused_scratch, unused_scratch + d, unused_scratch + 2 * d

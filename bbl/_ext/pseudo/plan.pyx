@@ -205,10 +205,12 @@ def wide_metric(covariance, lambda_, penalty_ridge, D_s, start, levels, D_padded
     """Return the metric of a wide problem: the inverse M of the covariance (D, D) plus a ridge, and corrections.
 
     Parameters: `covariance` is a function that returns it as a new array on each call, so that one matrix of its size
-    is held at a time. `lambda_` is the penalty of the couplings, and `penalty_ridge` the least ridge on the covariance
-    that it amounts to, lambda_ over the largest eigenvalue of the covariance of a site's own columns. `D_s` is the
-    number of columns of the sites, `start` (n_sites,) the first column and `levels` (n_sites,) the number of levels of
-    each site, and `D_padded` D rounded up to a multiple of eight.
+    is held at a time. `lambda_` is the penalty of the couplings. The Hessian of a site's couplings is about ``s Cov +
+    lambda_ I = s (Cov + lambda_/s I)``, where s is a variance of the site's own columns: the penalty amounts to the
+    ridge lambda_/s on the covariance Cov. `penalty_ridge` is the least one, at the largest eigenvalue s of any site's
+    covariance. Sites are the first predictors: `D_s`, the number of their columns, are the first of the D. `start`
+    (n_sites,) is the first column and `levels` (n_sites,) the number of levels of each site, and `D_padded` is D
+    rounded up to a multiple of eight.
 
     Returns ``(panels, site_correction, ridge, lowest, highest)``: in `panels` (D_padded / 8, D, 8) M; in
     `site_correction` (D_s, D) for the columns B of each site the rows ``inv(M[B, B]) M[B, :]``, which remove B from M.
@@ -220,7 +222,7 @@ def wide_metric(covariance, lambda_, penalty_ridge, D_s, start, levels, D_padded
     ridge = max(MIN_RIDGE_SHARE * np.trace(M) / D, penalty_ridge)
     M = ridged_inverse(M, ridge)
     lowest = max(0.0, 1.0 / largest_eigenvalue(M) - ridge)
-    # the ridge that lambda_ amounts to at the median variance of a column given all others, which is 1 / diagonal of M
+    # lambda_/s, where a fit leaves s about the variance of a column given all others: the median of 1 / diagonal of M
     conditional_ridge = lambda_ * np.median(M.diagonal())
     # where M was inverted with too small a ridge for most columns, a second time: if the ridge at least doubles, and is
     # not small beside the least eigenvalue, to which it is added

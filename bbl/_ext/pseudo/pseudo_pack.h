@@ -8,7 +8,9 @@
    numbers. A curvature pair of L-BFGS is a step and the change of the gradient along it; s.history has their number
    `count`, the position of the newest in the rings w.S and w.Y, and rho, 0 for an unused pair. A lane is *free* if it
    has no site or its result is final (is_final), else *running*; s.n_stepping lanes step, the other running ones wait
-   for an anchor. s.now has objective f, gradient norm and kappa, a mean curvature, at the block's point.
+   for an anchor. The *metric* is an approximate inverse Hessian, see pseudo_metric.h; a *composite* is a run of
+   predictors coded as one joint variable, n_composites in all. s.now has objective f, gradient norm and kappa, a mean
+   curvature, at the block's point.
 
    (a) In wide problems blocks_per_task blocks are solved together, so that the metric is read once for all. As soon as
        the running lanes fit into fewer blocks, those of one block move into free lanes of the others.
@@ -277,7 +279,9 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
                                  double *theta, pseudo_lane *lane_out)
 {
     const double share = NAME(zero_sum_share)(p, &blocks[0].w);
-    /* penalties for the metric: couplings have two indices over which the gauge subtracts means, fields one */
+    /* share: what is left of a ridge penalty in the zero-sum gauge, which subtracts the means of parameters over the
+       levels: the mean of 1 - 1/L over the predictors; else 1. It is subtracted over the two indices of a coupling, but
+       the one of a field. lambda, lambdah are the penalties of the metric, which knows no gauge */
     const REAL lambda = (REAL)(o->lambda * share * share), lambdah = (REAL)(o->lambdah * share);
     double work = 0.0;  /* table look-ups, about, since the last check for signals */
     int b, v, n_stepping, stopped = 0;  /* stopped: 1 by o->stop, -1 by o->check */
@@ -295,8 +299,9 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
             if (p->mixed && NAME(anchor_is_due)(&blocks[b]))
                 NAME(refresh_anchor)(p, &blocks[b], o, /* coupled */ 1);
 #endif
+            /* a lane that took its last step has asked for a direction as well: none is computed if no lane steps on */
             blocks[b].s.any_wants_direction &= blocks[b].s.n_stepping > 0;
-            /* 8: what else a row costs, about, in look-ups */
+            /* a logit of a row adds a look-up for each composite; 8: what else it costs, about, in look-ups */
             work += (double)p->rows.n * (double)(blocks[b].t.A * (p->composites.n_composites + 8));
         }
         if (n_blocks > 1)

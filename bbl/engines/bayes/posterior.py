@@ -57,7 +57,7 @@ class Adjustment:
     tilt: np.ndarray
 
     def curvature(self, hessian: np.ndarray) -> np.ndarray:
-        """Return the adjusted curvature (d, d) at the centre, from that of the pseudo-likelihood."""
+        """Return ``matrix' H matrix`` (d, d), the adjusted curvature at the centre; H is `hessian` of `adjustment`."""
         return self.matrix.T @ hessian @ self.matrix
 
 
@@ -193,6 +193,9 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     The adjusted curvature is ``H K^-1 H = L V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``.
     Eigenvalues of V below 1, which would make it larger than H in some direction, are raised to 1. The matrix of the
     adjustment is then ``M = L^-T V^-1/2 L'``, as ``M' H M = L V^-1 L'``.
+
+    The sampled density applies M to the pseudo-likelihood alone, with curvature H - P for the prior's precision P. Its
+    posterior has the curvature ``M' (H - P) M + P``: about ``M' H M`` where the rows outweigh the prior.
     """
     layout, rows, prior_precision = problem.layout, problem.sample, np.eye(len(centre)) / problem.tau**2
     h, J = to_matrix(layout, to_reference(layout, centre))  # fields (D,) and couplings (D, D)

@@ -26,6 +26,7 @@ from bbl.stats.ties import falling_order
 __all__ = ["MarkovBlanket"]
 
 MAX_PREDICTORS = 200  # predictors of the network: those that tell most of the response; others are left out
+# ends the message "method='blanket' ..."
 NO_ERRORS = "is a network that is chosen from the rows, whose choice no standard error knows"
 
 
@@ -99,13 +100,17 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of codes and counts: of each variable and each pair of a family with all other variables."""
+        """Return the bytes of the codes (n, M), and of the counts that `Families` keeps.
+
+        With S levels in all, these are (L_i, S) for each variable i, and (L_i, L_j, S) with a parent j; twice, for
+        parents that are given up on the way. `settings` takes no more: the argument is that of all engines.
+        """
         M = min(layout.m, MAX_PREDICTORS) + 1
-        n_levels = float(np.sort(layout.n_levels)[-M:].sum())  # of the predictors with most levels
-        return 8.0 * n * M + 16.0 * n_levels**2 * (1.0 + n_levels / M)
+        S = float(np.sort(layout.n_levels)[-M:].sum())  # the M predictors with most levels, one for the response
+        return 8.0 * n * M + 16.0 * S**2 * (1.0 + S / M)  # S / M: mean number of levels of a parent
 
     def path(self, sample, layout, values=None, workers=1):
-        """Raise an OptionError: a single group cannot be fitted."""
+        """Raise an OptionError: a single group cannot be fitted, as the network is of predictors and response."""
         raise OptionError(
             f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
             "method='pseudo'.",
@@ -134,7 +139,7 @@ class MarkovBlanket(Engine):
             f"A network of {layout.m} predictors with {layout.D + layout.m} levels",
             "Use fewer predictors, or join rare levels.",
         )
-        # variable 0 is the response, then the predictors that tell most of it
+        # variables of the network: number 0 is the response, then the predictors that tell most of it
         predictors = _informative_predictors(sample, layout.n_levels, K)
         families = Families(
             np.column_stack([sample.response, sample.codes[:, predictors]]), sample.weights,
@@ -154,45 +159,57 @@ class MarkovBlanket(Engine):
         predictors: np.ndarray,
         sample_size: float,
     ) -> JointFit:
-        """Return the fit at one imaginary `sample_size`; `predictors` are those of the variables after the first."""
+        """Return the fit at one imaginary `sample_size`; variable k > 0 is the predictor ``predictors[k - 1]``.
+
+        The class score of y is ``ln P(y | parents)`` plus ``ln P(x_i | y, other parent)`` of its children i. Each of
+        these tables has y on its first axis, and no, one or two predictors on the others. `interacts` is that of
+        `climb`.
+        """
         parents = climb(families, interacts, sample_size)
         K = int(families.n_levels[RESPONSE])
+        # used: mask of the parameters that some table has
         theta, constant, used = np.zeros((K, layout.size)), np.zeros(K), np.zeros(layout.size, dtype=bool)
         tables = [(parents[RESPONSE], _response_table(families, parents[RESPONSE], sample_size))]
-        for i, of_child in enumerate(parents):
-            if RESPONSE in of_child:
-                others = tuple(k for k in of_child if k != RESPONSE)
-                log_p = families.log_probabilities(i, (RESPONSE, *others), sample_size)
-                tables.append(((i, *others), np.moveaxis(log_p, 1, 0)))
+        for i, parents_of_i in enumerate(parents):
+            if RESPONSE in parents_of_i:  # a child
+                other_parents = tuple(k for k in parents_of_i if k != RESPONSE)
+                log_p = families.log_probabilities(i, (RESPONSE, *other_parents), sample_size)
+                tables.append(((i, *other_parents), np.moveaxis(log_p, 1, 0)))
         for variables, table in tables:
             _add_table(layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used)
         scores = energies(sample.codes, layout, theta) + constant
         loss = log_loss(log_probabilities(scores), sample.response, sample.weights)
         limits = [Limit(int(used.sum()), unbounded=(), notes=())] * K
         # in closed form there is no gradient, and nothing is iterated
-        return JointFit(theta, constant, 1.0, loss, gradient=np.nan, evaluations=0, converged=True, limits=limits)
+        return JointFit(
+            theta, constant, temperature=1.0, loss=loss, gradient=np.nan, evaluations=0, converged=True, limits=limits
+        )
 
     joint: ClassVar[JointTraits] = JointTraits(fit_groups)
 
 
 def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
-    """Return the predictors that tell most of the response, at most `MAX_PREDICTORS`, from the first down.
+    """Return the predictors of most mutual information with the response, at most `MAX_PREDICTORS`, the most first.
 
-    They are ordered by mutual information with the response less its bias, ``(L - 1)(K - 1) / 2n``, so that the search
-    does not depend on the order of columns.
+    The bias of the mutual information without any dependence, ``(L - 1)(K - 1) / 2n``, is subtracted. With variables in
+    this order, the search does not depend on the order of columns.
     """
     information = np.empty(len(n_levels))
     for i, L in enumerate(n_levels):
         joint = np.bincount(sample.response * int(L) + sample.codes[:, i], sample.weights, K * int(L)).reshape(K, -1)
         expected = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0) / sample.total
-        seen = joint > 0.0
-        total_information = float(joint[seen] @ np.log(joint[seen] / expected[seen]))
+        occurs = joint > 0.0
+        total_information = float(joint[occurs] @ np.log(joint[occurs] / expected[occurs]))  # n times the information
         information[i] = (total_information - 0.5 * (L - 1) * (K - 1)) / sample.total
     return falling_order(information)[:MAX_PREDICTORS]
 
 
 def _response_table(families: Families, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-    """Return ln P(y | parents), shape (K, L_i, ...); the prior has the shares of the groups, 0 for an absent group."""
+    """Return ln P(y | parents), shape (K, L_i, ...); without parents, the log shares (K,) of the groups.
+
+    The prior has the weight `sample_size`, spread evenly over the levels of the parents, and the shares of the groups
+    at each. A group without rows has 0 in place of -inf.
+    """
     counts = families.count_family(RESPONSE, *parents)
     shares = families.count_family(RESPONSE) / families.weights.sum()
     n_parent_levels = counts[0].size
@@ -208,8 +225,11 @@ def _add_table(
 ) -> None:
     """Add a table of class scores to constants (K,) and parameters `theta` (K, size), and mark these in `used` (size,).
 
-    `table` (K, L_i, ...) is over the levels of no, one or two `predictors`. Parameters with a reference level are zero.
+    `table` T (K, L_i, ...) is over the levels of no, one or two `predictors`. For each group ``T[a, b] = constant +
+    h[a] + h'[b] + J[a, b]``, where parameters of a reference level, 0, are zero: the constant is ``T[0, 0]``, ``h[a]
+    = T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0, 0]``.
     """
+    # index of all groups at the reference levels; that of `fields` has all levels of one predictor instead
     reference = (slice(None), *[slice(0, 1)] * len(predictors))
     constant += table[reference].reshape(len(constant))
     for axis, i in enumerate(predictors, 1):

@@ -30,7 +30,7 @@ class Families:
         self.codes, self.weights = np.ascontiguousarray(codes, dtype=np.intp), weights
         self.n_levels = n_levels.astype(np.intp)
         self.blocks = np.concatenate([[0], np.cumsum(self.n_levels)])
-        self._with_parent: dict[tuple[int, int], np.ndarray] = {}  # counts of `count_with_parent`
+        self._with_parent: dict[tuple[int, int], np.ndarray] = {}  # counts of `_count_with_parent`
 
     @property
     def n_variables(self) -> int:
@@ -57,7 +57,7 @@ class Families:
     def scores_alone(self, sample_size: float) -> np.ndarray:
         """Return the score (M,) of each variable without parents; see `scores_with_parents`."""
         counts = np.concatenate([self.count_family(i) for i in range(self.n_variables)])
-        prior = np.repeat(sample_size / self.n_levels, self.n_levels)
+        prior = np.repeat(sample_size / self.n_levels, self.n_levels)  # (S,): alpha/L_i, as q is 1
         total = gammaln(sample_size) - gammaln(sample_size + self.weights.sum())
         return total + np.add.reduceat(gammaln(prior + counts) - gammaln(prior), self.blocks[:-1])
 
@@ -67,17 +67,19 @@ class Families:
         The score is the logarithm of the probability of the levels of i given those of its parents, under Dirichlet
         priors of the same `sample_size` alpha for every family (BDeu; Heckerman, Geiger & Chickering 1995, eq. 28):
         ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q
-        joint levels b of the parents and the levels a of i, with counts n.
+        joint levels b of the parents and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i
+        and k = j mean nothing.
         """
         counts = self._count_with_parent(i, j)  # (L_i, L_j, S), or (L_i, 1, S) without j
-        n_joint = counts.shape[1] * np.repeat(self.n_levels, self.n_levels)  # (S,): number q of joint levels
-        parent_prior = sample_size / n_joint
-        prior = parent_prior / len(counts)
+        # (S,): q = L_j L_k at each level of k
+        n_joint = counts.shape[1] * np.repeat(self.n_levels, self.n_levels)
+        parent_prior = sample_size / n_joint  # alpha/q
+        prior = parent_prior / len(counts)  # alpha/(q L_i)
         by_level = (
             gammaln(prior + counts).sum(axis=0) - len(counts) * gammaln(prior)
             + gammaln(parent_prior) - gammaln(parent_prior + counts.sum(axis=0))
         )  # fmt: skip
-        return np.add.reduceat(by_level.sum(axis=0), self.blocks[:-1])
+        return np.add.reduceat(by_level.sum(axis=0), self.blocks[:-1])  # sums over the levels of j, then of each k
 
     def _count_with_parent(self, i: int, j: int | None) -> np.ndarray:
         """Return the counts (L_i, L_j, S) of variables i and j with every third variable; (L_i, 1, S) without j."""
@@ -90,7 +92,10 @@ class Families:
         return self._with_parent[key]
 
     def log_probabilities(self, i: int, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-        """Return ln P(level of i | levels of its parents), shape (L_i, L_j, ...): posterior means under the prior."""
+        """Return ln P(level of i | levels of its parents), shape (L_i, L_j, ...), of posterior means.
+
+        The prior is that of the scores: `sample_size` rows, spread evenly over all cells.
+        """
         counts = self.count_family(i, *parents)
         smoothed = counts + sample_size / counts.size
         return np.log(smoothed / smoothed.sum(axis=0))

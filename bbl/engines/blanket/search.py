@@ -18,16 +18,19 @@ RESPONSE = 0
 
 
 class _Network:
-    """A network on its way up the hill.
+    """A network on its way up the hill; its score is the sum of `scores`.
 
     Attributes
     ----------
     parents : list of tuple of int
+    scores_alone : ndarray, shape (M,)
+        Score of each variable without parents.
     scores : ndarray, shape (M,)
         Score of each variable with its parents; see `Families.scores_with_parents`.
     scores_with, scores_without : ndarray, shape (M, M)
-        Entry (k, i): score of variable i with k as a further parent, -inf where k may not become one; and without its
-        parent k, -inf where k is not a parent.
+        Entry (k, i) of the first: score of variable i with k as a further parent, -inf where the family would be too
+        large, or have predictors that do not interact. Of the second: its score without its parent k, -inf where k is
+        not a parent.
     is_ancestor : ndarray of bool, shape (M, M)
         Entry (k, i): whether a path leads from k to i.
     """
@@ -45,7 +48,7 @@ class _Network:
             self._set_scores_with(i)
 
     def add(self, j: int, i: int) -> None:
-        """Add the arc from j to i."""
+        """Add the arc from j to i, which closes no cycle."""
         self._set_parents(i, (*self.parents[i], j))
         # a path leads from j and its ancestors to i and its descendants
         is_source, is_target = self.is_ancestor[:, j].copy(), self.is_ancestor[i].copy()
@@ -55,10 +58,10 @@ class _Network:
     def remove(self, j: int, i: int) -> None:
         """Remove the arc from j to i."""
         self._set_parents(i, tuple(k for k in self.parents[i] if k != j))
-        is_ancestor, further = self.has_arc, self.has_arc
-        while further.any():  # paths of one arc more, until all are known
-            further = (further.astype(np.float32) @ self.has_arc > 0.0) & ~is_ancestor
-            is_ancestor = is_ancestor | further
+        is_ancestor, new_pairs = self.has_arc, self.has_arc  # ends of paths of one arc
+        while new_pairs.any():  # ends of paths of one arc more, which no shorter path joins
+            new_pairs = (new_pairs.astype(np.float32) @ self.has_arc > 0.0) & ~is_ancestor
+            is_ancestor = is_ancestor | new_pairs
         self.is_ancestor = is_ancestor
 
     @property
@@ -68,6 +71,7 @@ class _Network:
 
     def addition_gains(self) -> np.ndarray:
         """Return how much each further arc (M, M) raises the score; -inf where it would close a cycle."""
+        # arc (j, i) closes a cycle if a path leads from i to j
         return np.where(self.is_ancestor.T, -np.inf, self.scores_with - self.scores)
 
     def removal_gains(self) -> np.ndarray:
@@ -76,7 +80,7 @@ class _Network:
 
     def reversal_gains(self, removal_gains: np.ndarray) -> np.ndarray:
         """Return how much the reversal of each arc (M, M) raises the score; -inf where it would close a cycle."""
-        # a path from j to i through another parent of i, which the reversed arc would close
+        # the reversal of the arc (j, i) closes a cycle if j is an ancestor of another parent of i
         has_other_path = self.is_ancestor.astype(np.float32) @ self.has_arc > 0.0
         return np.where(has_other_path, -np.inf, removal_gains + (self.scores_with - self.scores).T)
 
@@ -88,7 +92,7 @@ class _Network:
 
     @property
     def rounding(self) -> float:
-        """Difference of scores below which they are equal."""
+        """Difference of the network's scores up to which they count as equal: `TIE`, relative to their size."""
         return TIE * float(np.abs(self.scores).sum())
 
     def _set_parents(self, i: int, parents: tuple[int, ...]) -> None:
@@ -101,7 +105,10 @@ class _Network:
         self._set_scores_with(i)
 
     def _set_scores_with(self, i: int) -> None:
-        """Set column i of `scores_with`: the predictors of a family with the response must interact."""
+        """Set column i of `scores_with`: the scores of variable i with each variable as a further parent.
+
+        The two predictors of a family with the response must interact, as its table gives them a coupling.
+        """
         parents, column = self.parents[i], np.full(len(self.parents), -np.inf)
         if len(parents) < MAX_PARENTS:
             column[:] = self._scores_with_one_more(i, parents)
@@ -132,9 +139,9 @@ class _Network:
 def climb(families: Families, interacts: np.ndarray, sample_size: float) -> list[tuple[int, ...]]:
     """Return the parents of each variable, found by hill climbing from the network without arcs.
 
-    In each step the arc is added, removed or reversed that raises the score most, which is the log-probability of all
-    variables under Dirichlet priors (see `Families.scores_with_parents`), until none raises it. Networks that differ
-    in directions alone may have equal scores: of equal arcs that from the earlier variable is added.
+    Each step is the addition, removal or reversal of an arc that raises the score most, until none raises it. The score
+    is the log-probability of all variables under Dirichlet priors (see `Families.scores_with_parents`). Networks that
+    differ in directions alone may have equal scores: of equal arcs, the one from the earlier variable is added.
 
     Parameters
     ----------
@@ -157,8 +164,8 @@ def climb(families: Families, interacts: np.ndarray, sample_size: float) -> list
                 gain, parent, child = other
         if not gain > network.rounding:
             return network.parents
-        if (gain, parent, child) != addition:
+        if (gain, parent, child) != addition:  # a removal or a reversal
             network.remove(parent, child)
             parent, child = child, parent
-        if (gain, child, parent) != removal:
+        if (gain, child, parent) != removal:  # an addition, or the new arc of a reversal
             network.add(parent, child)

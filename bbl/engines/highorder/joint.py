@@ -175,7 +175,7 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
             if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):  # Armijo's rule, to rounding
                 break
             step *= 0.5
-        else:  # no step lowers the objective: evaluate it again at the last point
+        else:  # no step lowers it; value and gradient are still those of theta, now its stored Hessian is too
             value, gradient = objective(theta)
             break
         theta, value, gradient = new_theta, new_value, new_gradient

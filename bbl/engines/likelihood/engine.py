@@ -207,8 +207,9 @@ class MaximumLikelihood(Engine):
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
             could_be_determined = determined_by_states(layout)
-            # parameters that zeros leave open are not reported, unless they alone can tell that the fit is a limit: no
-            # other lacks an optimum, but its rank is below that of the states, as some have lost their probability
+            # parameters that the structural zeros alone leave open are not reported. The exception: if no other
+            # parameter lacks an optimum, but the fit has a lower rank than the states that can occur, then it is a
+            # limit in which some of these states have no probability, and only those parameters show it
             if (without_optimum & could_be_determined).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
                 without_optimum &= could_be_determined
         unbounded = first_parameters(layout, without_optimum)

@@ -100,10 +100,12 @@ class LikelihoodInfluence(RowInfluence):
         return out
 
     def of_combinations(self) -> tuple[LikelihoodInfluence, np.ndarray]:
-        """Return the influences on the parameters of the basis, and the directions (size, d) of the others.
+        """Return ``(influences, directions)``, from which the errors of combinations of parameters follow.
 
-        The other parameters are held fixed. A direction holds the change of all parameters, as one of the others
-        grows, along which the likelihood is flat or rises without end.
+        Rows may determine a combination, such as a difference of two parameters, although they determine neither. The
+        influences are those on the parameters of the basis; the d others are held fixed. `directions` (size, d) has a
+        column for each of these: the change of all parameters as it grows by 1, along which the likelihood is flat or
+        rises without end. A combination that is constant along these has the errors that follow from the influences.
         """
         on_basis = copy(self)
         on_basis.determined = np.ones(self.layout.size, dtype=bool)  # `__call__` drops none: they are 0 off the basis

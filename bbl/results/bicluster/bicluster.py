@@ -115,8 +115,7 @@ class BiclusterResults(BlockTables):
             selection = selection_frame(np.array(fit.selection))  # (tried, 4), see `selection_frame`
         if fit.evolved is not None:  # "genetic": the last population, groups (members, I + J) with fitness (members,)
             population = population_frame(table, fit.evolved.population, fit.evolved.population_fitness)
-        if fit.draws is not None and fit.share is not None:  # "mcmc"
-            # shares (I, I) and (J, J) of draws in which two items are in one group
+        if fit.draws is not None and fit.share is not None:  # "mcmc"; share: of draws that join two items
             posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)
         return cls(
             call, table, method, rows, columns, sums, fit.criterion, fit.history, fit.n_iter, fit.converged,
@@ -304,7 +303,8 @@ class BiclusterResults(BlockTables):
         >>> plt.close()
         """
         table, entries = self.table, None  # entries: None to draw the block means
-        means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)  # level codes
+        # (a, b); means (a, b, L) are shares of the levels of a categorical table: draw the code of the largest
+        means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)
         if not flag("fitted", fitted):
             cells = self._require_cells()
             entries = (cells.row, cells.column, cells.value, cells.weight)

@@ -8,7 +8,6 @@ which the levels of each of the M = m + 1 variables begin among the S levels of 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
 __all__ = ["Families"]
 
@@ -56,6 +55,8 @@ class Families:
 
     def scores_alone(self, sample_size: float) -> np.ndarray:
         """Return the score (M,) of each variable without parents; see `scores_with_parents`."""
+        from scipy.special import gammaln
+
         counts = np.concatenate([self.count_family(i) for i in range(self.n_variables)])
         prior = np.repeat(sample_size / self.n_levels, self.n_levels)  # (S,): alpha/L_i, as q is 1
         total = gammaln(sample_size) - gammaln(sample_size + self.weights.sum())
@@ -65,11 +66,13 @@ class Families:
         """Return the score (M,) of variable `i` with the parents j and k, for every variable k; j may be None.
 
         The score is the logarithm of the probability of the levels of i given those of its parents, under Dirichlet
-        priors of the same `sample_size` alpha for every family (BDeu; Heckerman, Geiger & Chickering 1995, eq. 28):
+        priors of the same `sample_size` alpha for every family (BDeu; Heckerman, Geiger & Chickering 1995):
         ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q
         joint levels b of the parents and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i
         and k = j mean nothing.
         """
+        from scipy.special import gammaln
+
         counts = self._count_with_parent(i, j)  # (L_i, L_j, S), or (L_i, 1, S) without j
         # (S,): q = L_j L_k at each level of k
         n_joint = counts.shape[1] * np.repeat(self.n_levels, self.n_levels)

@@ -48,9 +48,9 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
     -----
     Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed, and a log odds ratio
     determines the cells, and so the shift, with standard error s. Given only the sizes of the groups, the estimate d
-    has standard error S, which is larger where groups differ. Limits are therefore moved away from d, as in
-    `bbl.stats.shift.Shift.at`: their distance from d is multiplied by S / s. Limits between 0 and d, whose sign has to
-    stay, become ``d (limit / d) ** (S / s)``.
+    has standard error S, mostly a larger one. Limits are then moved away from d, as in `bbl.stats.shift.Shift.at`:
+    their distance from d is multiplied by S / s. Limits between 0 and d, whose sign has to stay, become ``d (limit / d)
+    ** (S / s)``.
     """
     total, group_counts = counts.sum(axis=0), counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -62,7 +62,7 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
         # `group_variance` by it
         variance_given_margins = group_variance**2 / (group_variance + other_variance)
         ratios = limits / estimate
-        error_ratio = np.sqrt(_shift_variance(counts, sizes, g) / variance_given_margins)
+        error_ratio = np.maximum(np.sqrt(_shift_variance(counts, sizes, g) / variance_given_margins), 1.0)
         is_between = (ratios >= 0.0) & (ratios <= 1.0)
         widened_limits = np.where(
             is_between, estimate * np.abs(ratios) ** error_ratio, estimate + error_ratio * (limits - estimate)

@@ -16,7 +16,7 @@ import numpy as np
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.refining import refine
-from bbl.boltzmann.relevance import SELECTION_ROWS, choose_relevant, selection_rows
+from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
@@ -231,7 +231,7 @@ def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candida
             for candidate in table
             if candidate.relevance is None and candidate.takes_part(task, has_others=False)
         ]
-    has_others = len(choose_relevant(sample, layout, task.K, RELEVANCE).chosen) < layout.m
+    has_others = len(choose_once(task, RELEVANCE).chosen) < layout.m
     return [candidate for candidate in table if candidate.takes_part(task, has_others)]
 
 
@@ -308,7 +308,7 @@ def fit_average(task: Task, run: Run) -> Averaged:
     """
     # one row for each state and group, in a fixed order
     sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
-    task, folds = task.with_sample(sample), shuffled_folds(sample, NFOLD, run.rng)
+    task, folds = replace(task.with_sample(sample), selections={}), shuffled_folds(sample, NFOLD, run.rng)
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
     members = (_tune_members_of_many_rows if has_many_rows else _tune_members)(task, folds, run)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION

@@ -25,7 +25,7 @@ from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory
 from bbl.boltzmann.fitted import Estimate, Relevance
 from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import build_predictive
-from bbl.boltzmann.relevance import choose_relevant, extend_to_all_predictors, restrict_to_chosen
+from bbl.boltzmann.relevance import choose_once, extend_to_all_predictors, restrict_to_chosen
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.union_layout import compute_log_z, merge_layouts
 from bbl.design.labels import Labels
@@ -239,7 +239,7 @@ def _estimates_of_chosen(
 
     def choose() -> Relevance:
         """Return the predictors that differ between the groups of these rows."""
-        return choose_relevant(sample, task.layout, task.K, significance_level)
+        return choose_once(task, significance_level)
 
     relevance = warm_start_sets[0].once("relevance", choose) if warm_start_sets else choose()
     small_task = restrict_to_chosen(task, relevance)

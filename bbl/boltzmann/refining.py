@@ -18,8 +18,8 @@ import numpy as np
 
 from bbl.boltzmann.estimate import estimate, estimate_jointly
 from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.grid_search import descend
 from bbl.boltzmann.task import Run, Task
-from bbl.boltzmann.tuning import descend
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated

@@ -11,6 +11,7 @@ for all.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import cast
 
@@ -30,6 +31,7 @@ from bbl.stats.relevance import select_predictors
 __all__ = [
     "CHOSEN_BY_ROWS",
     "SELECTION_ROWS",
+    "choose_once",
     "choose_relevant",
     "extend_to_all_predictors",
     "restrict_to_chosen",
@@ -78,6 +80,21 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     return Relevance(
         level, np.array(selection.predictors, dtype=np.intp)[by_position], np.array(selection.p_value)[by_position]
     )
+
+
+def choose_once(task: Task, level: float) -> Relevance:
+    """Return `choose_relevant` of the rows of a task; rows in its `selections`, which may be added to, are not read."""
+    sample = cast(Sample, task.sample)
+    if task.selections is None:
+        return choose_relevant(sample, task.layout, task.K, level)
+    arrays = (sample.codes, sample.response, sample.weights, sample.missing)
+    digest = hashlib.blake2b(repr(level).encode())
+    for array in arrays:
+        digest.update(b"" if array is None else array.tobytes())
+    key = digest.digest()
+    if key not in task.selections:
+        task.selections[key] = choose_relevant(sample, task.layout, task.K, level)
+    return task.selections[key]
 
 
 def restrict_to_chosen(task: Task, relevance: Relevance) -> Task:

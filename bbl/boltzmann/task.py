@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bbl.boltzmann.fitted import Relevance
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.rows.on_disk import Rows
@@ -35,6 +36,9 @@ class Task:
     relevance : float, optional
         Significance level at which predictors are chosen that differ between groups (see `bbl.boltzmann.relevance`);
         None for all.
+    selections : dict, optional
+        Predictors that were chosen already, by the rows (see `bbl.boltzmann.relevance.choose_once`): shared by tasks
+        that are fitted to the same rows by different engines.
     """
 
     sample: Rows
@@ -44,6 +48,7 @@ class Task:
     labels: Labels | None = None
     pooled: bool = False
     relevance: float | None = None
+    selections: dict[bytes, Relevance] | None = None
 
     def with_sample(self, sample: Rows) -> Task:
         """Return the same task for other rows of the same predictors, without the pooled fit."""

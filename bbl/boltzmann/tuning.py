@@ -18,6 +18,7 @@ from typing import cast, get_args
 
 import numpy as np
 
+from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, STOP_RATIO, descend, walk_variants
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
@@ -34,13 +35,11 @@ from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 
-__all__ = ["NFOLD", "RULES", "descend", "tune", "tune_many", "tune_relevance"]
+__all__ = ["NFOLD", "RULES", "tune", "tune_many", "tune_relevance"]
 
 RULES = get_args(TuningRule)
 NFOLD = 5  # folds by default
 COARSE_FITS = 3  # settings of the coarse grid that are fitted before the search may stop
-STOP_RATIO = 1.1  # two settings in a row whose loss exceeds this multiple of the least end the coarse search
-NEIGHBOUR_RATIO = 1.03  # neighbours of settings whose loss is at most this multiple of the least are tried too
 SETTINGS_PER_CALL = 4  # settings that are fitted in one call, where the settings of a fold share their work
 MAX_REFITS = 3  # most settings that a search fits again, more exactly
 REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is assumed before one is measured
@@ -198,33 +197,6 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
     return int(simplest_first[losses.argmin()])
 
 
-def descend(
-    sizes: tuple[int, ...], position: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]
-) -> tuple[int, ...]:
-    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours from `position` on.
-
-    Examples
-    --------
-    >>> descend((9, 9), (4, 4), lambda position: (position[0] - 7) ** 2 + (position[1] - 2) ** 2)
-    (7, 2)
-    """
-    loss_of = {position: loss(position)}  # of all positions that were tried
-    axis, n_unmoved = len(sizes) - 1, 0  # number of axes in a row along which no step was better
-    while n_unmoved < len(sizes):
-        previous = position
-        for step in (-1, 1):
-            while 0 <= (coordinate := position[axis] + step) < sizes[axis]:
-                neighbour = (*position[:axis], coordinate, *position[axis + 1 :])
-                if neighbour not in loss_of:
-                    loss_of[neighbour] = loss(neighbour)
-                if not loss_of[neighbour] < loss_of[position]:
-                    break
-                position = neighbour
-        n_unmoved = n_unmoved + 1 if position == previous else 0
-        axis = (axis - 1) % len(sizes)
-    return position
-
-
 def _tune_one(
     task: Task, engine: Engine, settings: Sequence[float], rule: str | None, folds: AnyFolds, calibrate: str, run: Run
 ) -> Tuning:
@@ -300,7 +272,7 @@ def _tune_together(
         return loss_of[v, k]
 
     report_variant = scaled_progress(run.progress, len(folds) / len(variants))
-    _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant)
+    walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant)
     refitted: set[tuple[int, int]] = set()
     while (best := min(loss_of, key=loss_of.__getitem__)) not in refitted:  # an early end of a fit may flatter its loss
         fit(*best, exactly=True)
@@ -321,26 +293,6 @@ def _tune_together(
     losses = np.array([loss_of[best[0], k] for k in tried_ks])
     chosen = variants[best[0]].at(float(grid[best[1]]))
     return Tuning(tuned.option, grid[tried_ks], losses, tried_ks.index(best[1]), calibration, [], oof_scores, chosen)
-
-
-def _walk_variants(
-    fit: Callable[..., float], n_variants: int, last: int, exhaustive: bool, report: Callable | None
-) -> None:
-    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from `last` (strongest) to 0.
-
-    The walk leaves a variant when two losses in a row exceed `NEIGHBOUR_RATIO` times the variant's least loss so far,
-    unless it is `exhaustive`. ``report()`` is called after each variant.
-    """
-    for v in range(n_variants):
-        n_risen, least_loss = 0, np.inf
-        for k in range(last, -1, -1):
-            loss = fit(v, k)
-            least_loss = min(least_loss, loss)
-            n_risen = n_risen + 1 if loss > NEIGHBOUR_RATIO * least_loss else 0
-            if n_risen == 2 and not exhaustive:
-                break
-        if report is not None:
-            report()
 
 
 def _search(

@@ -13,6 +13,7 @@ import bbl.boltzmann.tuning as tuning
 import bbl.engines.pseudo.engine as pseudo
 import bbl.engines.pseudo.path as pseudo_path
 import bbl.engines.pseudo.solvers as solvers
+from bbl.boltzmann.grid_search import walk_variants
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.validation import Validated
 from bbl.design.design import Design
@@ -113,19 +114,24 @@ def test_the_search_ends_where_the_loss_has_risen():
 
 
 def test_each_variant_is_tried_until_its_own_loss_has_risen():
-    losses = [[0.9, 0.9, 0.9, 0.5, 0.6, 0.7], [0.9, 0.1, 0.3, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.9, 0.8, 0.7]]
+    losses = [  # from the weakest setting, the last that is tried, to the strongest
+        [0.1, 0.1, 0.53, 0.52, 0.5, 0.7],  # risen twice in a row
+        [0.1, 0.1, 0.1, 0.9, 0.5, 0.72],  # risen far
+        [0.1, 0.1, 0.1, 0.1, 0.6, 0.8],  # far behind the others twice in a row
+        [0.3, 0.35, 0.4, 0.5, 0.6, 0.7],  # falls to the end
+    ]
     tried, told = [], []
 
     def fit(v, k):
         tried.append((v, k))
         return losses[v][k]
 
-    tuning._walk_variants(fit, 3, 5, False, lambda: told.append(len(tried)))
-    assert tried == [(0, k) for k in (5, 4, 3, 2, 1)] + [(1, k) for k in range(5, -1, -1)] + [(2, k) for k in (5, 4, 3)]
-    assert told == [5, 11, 14]
+    walk_variants(fit, 4, 5, False, lambda: told.append(len(tried)))
+    assert [min(k for tried_v, k in tried if tried_v == v) for v in range(4)] == [2, 3, 4, 0]
+    assert told == [4, 7, 9, 15] and len(set(tried)) == 15
     tried.clear()
-    tuning._walk_variants(fit, 3, 5, True, None)
-    assert len(tried) == 18
+    walk_variants(fit, 4, 5, True, None)
+    assert len(tried) == 24
 
 
 def test_the_simplest_within_a_standard_error_has_all_stronger_settings_to_choose_from():

@@ -1,0 +1,66 @@
+"""Searches of grids of settings by their losses: steps to better neighbours, and walks until the loss has risen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+__all__ = ["NEIGHBOUR_RATIO", "STOP_RATIO", "descend", "walk_variants"]
+
+STOP_RATIO = 1.1  # two losses in a row that exceed this multiple of the least end a coarse search
+NEIGHBOUR_RATIO = 1.03  # settings whose loss is at most this multiple of the least are near the best
+FAR_RATIO = 1.08  # a loss that exceeds this multiple of the variant's least, and `FAR`, has risen far
+BEHIND_RATIO = 1.04  # a loss that exceeds this multiple of another variant's at the same setting, and `FAR`, is behind
+FAR = 0.005  # difference of losses that is added to both, as ratios of losses near 0 mean nothing
+
+
+def descend(
+    sizes: tuple[int, ...], position: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]
+) -> tuple[int, ...]:
+    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours from `position` on.
+
+    Examples
+    --------
+    >>> descend((9, 9), (4, 4), lambda position: (position[0] - 7) ** 2 + (position[1] - 2) ** 2)
+    (7, 2)
+    """
+    loss_of = {position: loss(position)}  # of all positions that were tried
+    axis, n_unmoved = len(sizes) - 1, 0  # number of axes in a row along which no step was better
+    while n_unmoved < len(sizes):
+        previous = position
+        for step in (-1, 1):
+            while 0 <= (coordinate := position[axis] + step) < sizes[axis]:
+                neighbour = (*position[:axis], coordinate, *position[axis + 1 :])
+                if neighbour not in loss_of:
+                    loss_of[neighbour] = loss(neighbour)
+                if not loss_of[neighbour] < loss_of[position]:
+                    break
+                position = neighbour
+        n_unmoved = n_unmoved + 1 if position == previous else 0
+        axis = (axis - 1) % len(sizes)
+    return position
+
+
+def walk_variants(
+    fit: Callable[..., float], n_variants: int, last: int, exhaustive: bool, report: Callable | None
+) -> None:
+    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from `last` (strongest) to 0.
+
+    Unless it is `exhaustive`, the walk leaves a variant when two losses in a row exceed `NEIGHBOUR_RATIO` times its
+    least loss so far, one has risen far above it, or two in a row are behind those of another variant at the same
+    settings. ``report()`` is called after each variant.
+    """
+    least_by_setting = np.full(last + 1, np.inf)
+    for v in range(n_variants):
+        n_risen, n_behind, least_loss = 0, 0, np.inf
+        for k in range(last, -1, -1):
+            loss = fit(v, k)
+            least_loss = min(least_loss, loss)
+            n_risen = n_risen + 1 if loss > NEIGHBOUR_RATIO * least_loss else 0
+            n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
+            least_by_setting[k] = min(least_by_setting[k], loss)
+            if not exhaustive and (2 in (n_risen, n_behind) or loss > FAR_RATIO * least_loss + FAR):
+                break
+        if report is not None:
+            report()

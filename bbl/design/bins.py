@@ -229,10 +229,10 @@ def _check_column_names(
 
 def _to_numbers(series: pd.Series) -> np.ndarray | None:
     """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse infinite numbers."""
-    if pd.api.types.is_bool_dtype(series.dtype) or not pd.api.types.is_numeric_dtype(series.dtype):
-        return None
-    # no numbers to cut: categories, even of numbers, and complex numbers ("c")
-    if isinstance(series.dtype, pd.CategoricalDtype) or getattr(series.dtype, "kind", "") == "c":
+    is_bool_or_complex = pd.api.types.is_bool_dtype(series.dtype) or getattr(series.dtype, "kind", "") == "c"
+    if is_bool_or_complex or not pd.api.types.is_numeric_dtype(
+        series.dtype
+    ):  # which categories are not, even of numbers
         return None
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if np.isinf(numbers).any():

@@ -254,3 +254,9 @@ def test_what_a_network_cannot_tell_is_refused(data):
         bbl.bbl("y ~ .", data, method="blanket", relevance=0.05)
     with pytest.raises(OptionError, match="cannot be summed out"):
         bbl.bbl("y ~ .", data.mask(data == "l0"), method="blanket", missing="marginal")
+
+
+def test_the_loss_that_a_fit_tells_is_that_of_its_predictions(data):
+    fit = bbl.bbl("y ~ .^2", data, method="blanket", verbose=0)
+    p = probabilities(fit, data).to_numpy()[np.arange(len(data)), [int(g[1]) for g in data["y"]]]
+    assert fit.lkh == pytest.approx(np.log(p).sum(), rel=1e-12)

@@ -16,7 +16,6 @@ from bbl.engines.engine_fit import JointFit, Limit
 from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_loss
@@ -25,7 +24,7 @@ from bbl.stats.ties import falling_order
 
 __all__ = ["MarkovBlanket"]
 
-MAX_PREDICTORS = 200  # predictors of the network: those that tell most of the response; others are left out
+MAX_PREDICTORS = 100  # predictors of the network: those that tell most of the response; others are left out
 # ends the message "method='blanket' ..."
 NO_ERRORS = "is a network that is chosen from the rows, whose choice no standard error knows"
 
@@ -55,7 +54,7 @@ class MarkovBlanket(Engine):
     -----
     The score of networks is BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); the probabilities of a table are
     their posterior means. A response without parents has the shares of the groups. Couplings are only given to pairs
-    that are in the formula. Of more than 200 predictors, those that tell most of the response take part.
+    that are in the formula. Of more than 100 predictors, those that tell most of the response take part.
 
     Examples
     --------
@@ -175,10 +174,11 @@ class MarkovBlanket(Engine):
                 other_parents = tuple(k for k in parents_of_i if k != RESPONSE)
                 log_p = families.log_probabilities(i, (RESPONSE, *other_parents), sample_size)
                 tables.append(((i, *other_parents), np.moveaxis(log_p, 1, 0)))
+        scores = np.zeros((K, sample.n))  # of the training rows
         for variables, table in tables:
+            scores += table[(slice(None), *(families.codes[:, k] for k in variables))].reshape(K, -1)
             _add_table(layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used)
-        scores = energies(sample.codes, layout, theta) + constant
-        loss = log_loss(log_probabilities(scores), sample.response, sample.weights)
+        loss = log_loss(log_probabilities(scores.T), sample.response, sample.weights)
         limits = [Limit(int(used.sum()), unbounded=(), notes=())] * K
         # in closed form there is no gradient, and nothing is iterated
         return JointFit(

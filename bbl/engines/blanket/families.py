@@ -71,18 +71,13 @@ class Families:
         joint levels b of the parents and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i
         and k = j mean nothing.
         """
-        from scipy.special import gammaln
-
         counts = self._count_with_parent(i, j)  # (L_i, L_j, S), or (L_i, 1, S) without j
         # (S,): q = L_j L_k at each level of k
         n_joint = counts.shape[1] * np.repeat(self.n_levels, self.n_levels)
         parent_prior = sample_size / n_joint  # alpha/q
         prior = parent_prior / len(counts)  # alpha/(q L_i)
-        by_level = (
-            gammaln(prior + counts).sum(axis=0) - len(counts) * gammaln(prior)
-            + gammaln(parent_prior) - gammaln(parent_prior + counts.sum(axis=0))
-        )  # fmt: skip
-        return np.add.reduceat(by_level.sum(axis=0), self.blocks[:-1])  # sums over the levels of j, then of each k
+        by_level = _gain_by_level(prior, counts) - _gain_by_level(parent_prior, counts.sum(axis=0))
+        return np.add.reduceat(by_level, self.blocks[:-1])  # sums over the levels of each k
 
     def _count_with_parent(self, i: int, j: int | None) -> np.ndarray:
         """Return the counts (L_i, L_j, S) of variables i and j with every third variable; (L_i, 1, S) without j."""
@@ -102,3 +97,16 @@ class Families:
         counts = self.count_family(i, *parents)
         smoothed = counts + sample_size / counts.size
         return np.log(smoothed / smoothed.sum(axis=0))
+
+
+def _gain_by_level(prior: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the sum of ``lnG(prior + n) - lnG(prior)`` over all axes of counts n (..., S) but the last, `prior` (S,).
+
+    Most cells of few rows and many levels are empty, and add nothing.
+    """
+    from scipy.special import gammaln
+
+    S = len(prior)
+    filled = np.flatnonzero(counts)
+    level, n = filled % S, counts.ravel()[filled]
+    return np.bincount(level, gammaln(prior[level] + n), S) - np.bincount(level, minlength=S) * gammaln(prior)

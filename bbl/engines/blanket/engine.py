@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -176,7 +176,8 @@ class MarkovBlanket(Engine):
                 tables.append(((i, *other_parents), np.moveaxis(log_p, 1, 0)))
         scores = np.zeros((K, sample.n))  # of the training rows
         for variables, table in tables:
-            scores += table[(slice(None), *(families.codes[:, k] for k in variables))].reshape(K, -1)
+            levels: tuple[Any, ...] = (slice(None), *(families.codes[:, k] for k in variables))
+            scores += table[levels].reshape(K, -1)
             _add_table(layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used)
         loss = log_loss(log_probabilities(scores.T), sample.response, sample.weights)
         limits = [Limit(int(used.sum()), unbounded=(), notes=())] * K

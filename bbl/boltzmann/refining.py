@@ -83,15 +83,7 @@ def refine(
     sample, layout, K, rng = cast(Sample, task.sample), task.layout, task.K, run.rng
     start_engine, held_out_scores = generative.engine, generative.scored
     assert isinstance(start_engine, PseudoLikelihood) and held_out_scores is not None  # noqa: S101  # as tuned
-    # train, held (folds, n): weights of rows in the training and the validation of each fold
-    other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(start_engine.setting)]
-    # for each other fold, copies of the solutions by group
-    warm_start_sets = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
-    training_scores = validate(task, start_engine, setting, other_folds, run, warm_start_sets=warm_start_sets)
-    score_arrays = [
-        (validated.rows, validated.weights, validated.scores[0]) for validated in (held_out_scores, training_scores)
-    ]
-    oof_scores = OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*score_arrays, strict=True)))
+    oof_scores = _score_by_start(task, start_engine, folds, held_out_scores, warm_starts, run)
     # positions in `oof_scores` of the rows that the first fold holds out, and of its training rows
     held_out, training = np.split(np.arange(len(oof_scores.rows)), [len(held_out_scores.rows)])
 
@@ -145,6 +137,30 @@ def refine(
     )  # fmt: skip
     start = (oof_scores, estimate(task, start_engine, run)) if engine.start else None
     return estimate_jointly(task, engine, values=None, run=run, start=start)[0], refined_tuning
+
+
+def _score_by_start(
+    task: Task,
+    engine: PseudoLikelihood,
+    folds: Folds,
+    held_out_scores: Validated,
+    warm_starts: list[WarmStarts],
+    run: Run,
+) -> OutOfFoldScores:
+    """Return the out-of-fold scores of the start `engine`: of the first fold's held-out rows, then of all other rows.
+
+    `held_out_scores` are the former, from the tuning; the latter come from fits to the other folds. `warm_starts` are
+    as in `refine`.
+    """
+    # train, held (folds, n): weights of rows in the training and the validation of each fold
+    other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(engine.setting)]
+    # for each other fold, copies of the solutions by group
+    warm_start_sets = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
+    training_scores = validate(task, engine, setting, other_folds, run, warm_start_sets=warm_start_sets)
+    score_arrays = [
+        (validated.rows, validated.weights, validated.scores[0]) for validated in (held_out_scores, training_scores)
+    ]
+    return OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*score_arrays, strict=True)))
 
 
 def _fit_by_batches(

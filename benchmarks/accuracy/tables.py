@@ -104,8 +104,8 @@ def page(frame: pd.DataFrame) -> list[str]:
         "Log-loss on rows that a method has not seen; smaller is better. That `auto` has members of relevant "
         "predictors and of Markov blankets, and how its weights are drawn to equality, was decided on these tables; "
         "all of its other settings on others. Real tables: five stratified folds. Drawn tables: 300 or 3,000 rows of "
-        "a Bayesian network (asia, sachs, child, alarm, hailfinder, win95pts), 5,000 new rows; excess is the log-loss less "
-        "that of the true network. Other methods are quoted, on the same splits: scikit-learn 1.9.1 (logistic: "
+        "a Bayesian network (asia, sachs, child, alarm, hailfinder, win95pts), 5,000 new rows; excess is the log-loss "
+        "less that of the true network. Other methods are quoted, on the same splits: scikit-learn 1.9.1 (logistic: "
         "ridge on dummies, C by cross-validation; forest of 300 trees; histogram boosting), CatBoost 1.2.10 at its "
         "defaults, bbl's TAN and AODE with a pseudocount of 1. Missing values are a level. `python -m "
         "benchmarks.accuracy.tables`",

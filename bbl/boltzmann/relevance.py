@@ -83,7 +83,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
 
 
 def choose_once(task: Task, level: float) -> Relevance:
-    """Return `choose_relevant` of the rows of a task; rows in its `selections`, which may be added to, are not read."""
+    """Return `choose_relevant` of the rows of a task: once for equal rows, if the task has `selections` to keep it."""
     sample = cast(Sample, task.sample)
     if task.selections is None:
         return choose_relevant(sample, task.layout, task.K, level)

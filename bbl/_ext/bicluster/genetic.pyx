@@ -44,8 +44,9 @@ cdef struct model:
     double *deviance       # (item groups * user groups) of each block of the individual that was evaluated last
     int32_t *map           # (items + users) scratch: new number of each label; in `cross`, overlaps
     int32_t *size          # (items + users) scratch: members of each group
-    double *cache          # (CACHE, levels + 1) row of a hash: counts of a block, then its deviance; 0 if unused.
-                           # A block takes over the row of another one with the same hash
+    # (CACHE, levels + 1), row of a hash: counts of a block, then its deviance; 0 if unused. A block takes over the row
+    # of another one with the same hash
+    double *cache
 
 
 cdef double block_deviance(model *m, const double *counts) noexcept nogil:

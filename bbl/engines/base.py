@@ -171,6 +171,9 @@ class Engine:
             only_conditional = f"{method} fits P(y|x) alone"
             need_density = ("no_response", "mlestimate", "bootstrap", "likelihood", "mcSample", "sample", "density")
             reasons |= dict.fromkeys(need_density, only_conditional)
+            reasons["missing_marginal"] = (
+                f"{method} does not model the predictors, so missing values cannot be summed out"
+            )
         if cls.chooses or cls.posterior:
             why_not = "chooses its terms itself" if cls.chooses else "has priors by which what does not matter is small"
             reasons["relevance"] = f"{method} {why_not}"
@@ -317,9 +320,15 @@ class Engine:
 
         Returns one `EngineFit` for each value. An engine that `samples` also takes ``rng``, a Generator for this group,
         and ``progress``, None or a function that is called as ``progress(share, note)`` whenever another share of the
-        fit is done.
+        fit is done. Raises an OptionError if the engine fits all groups at once.
         """
-        raise NotImplementedError
+        if not self.joint:
+            raise NotImplementedError
+        raise OptionError(
+            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
+            "method='pseudo'.",
+            argument="method",
+        )
 
     def compare(
         self, sample: Sample, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts

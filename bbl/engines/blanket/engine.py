@@ -14,7 +14,6 @@ from bbl.engines.blanket.families import Families
 from bbl.engines.blanket.search import RESPONSE, climb
 from bbl.engines.engine_fit import JointFit, Limit
 from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
-from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
@@ -86,15 +85,13 @@ class MarkovBlanket(Engine):
         """Return the capabilities that the method lacks, each with the reason."""
         reasons = super().refusals()
         method = f"method={cls.name!r}"
-        summed_out = f"{method} does not model the predictors, so missing values cannot be summed out"
         without_errors = (
             "standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria", "odds_ratios",
             "effects", "survey",
         )  # fmt: skip
         return reasons | {
             "relevance": f"{method} chooses its predictors itself",
-            "missing_marginal": summed_out,
-            "importance": summed_out,
+            "importance": reasons["missing_marginal"],
             **dict.fromkeys(without_errors, f"{method} {NO_ERRORS}"),
         }
 
@@ -107,14 +104,6 @@ class MarkovBlanket(Engine):
         M = min(layout.m, MAX_PREDICTORS) + 1
         S = float(np.sort(layout.n_levels)[-M:].sum())  # the M predictors with most levels, one for the response
         return 8.0 * n * M + 16.0 * S**2 * (1.0 + S / M)  # S / M: mean number of levels of a parent
-
-    def path(self, sample, layout, values=None, workers=1):
-        """Raise an OptionError: a single group cannot be fitted, as the network is of predictors and response."""
-        raise OptionError(
-            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
-            "method='pseudo'.",
-            argument="method",
-        )
 
     def fit_groups(
         self,
@@ -215,8 +204,6 @@ def _response_table(families: Families, parents: tuple[int, ...], sample_size: f
     shares = families.count_family(RESPONSE) / families.weights.sum()
     n_parent_levels = counts[0].size
     smoothed = counts + np.multiply.outer(shares, np.full(counts.shape[1:], sample_size / n_parent_levels))
-    if not parents:
-        smoothed = shares
     p = smoothed / smoothed.sum(axis=0)
     return np.log(np.where(p > 0.0, p, 1.0))
 
@@ -230,12 +217,9 @@ def _add_table(
     h[a] + h'[b] + J[a, b]``, where parameters of a reference level, 0, are zero: the constant is ``T[0, 0]``, ``h[a]
     = T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0, 0]``.
     """
-    # index of all groups at the reference levels; that of `fields` has all levels of one predictor instead
-    reference = (slice(None), *[slice(0, 1)] * len(predictors))
-    constant += table[reference].reshape(len(constant))
+    constant += table.reshape(len(constant), -1)[:, 0]
     for axis, i in enumerate(predictors, 1):
-        fields = np.moveaxis(table[tuple(s if a != axis else slice(None) for a, s in enumerate(reference))], axis, -1)
-        fields = fields.reshape(len(constant), -1)
+        fields = table if len(predictors) == 1 else table.take(0, axis=3 - axis)  # at level 0 of the other one
         layout.table(theta, i)[...] += fields[:, 1:] - fields[:, :1]
         layout.table(used, i)[...] = True
     if len(predictors) == 2:

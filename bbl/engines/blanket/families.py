@@ -55,12 +55,10 @@ class Families:
 
     def scores_alone(self, sample_size: float) -> np.ndarray:
         """Return the score (M,) of each variable without parents; see `scores_with_parents`."""
-        from scipy.special import gammaln
-
         counts = np.concatenate([self.count_family(i) for i in range(self.n_variables)])
         prior = np.repeat(sample_size / self.n_levels, self.n_levels)  # (S,): alpha/L_i, as q is 1
-        total = gammaln(sample_size) - gammaln(sample_size + self.weights.sum())
-        return total + np.add.reduceat(gammaln(prior + counts) - gammaln(prior), self.blocks[:-1])
+        of_all_rows = _gain_by_level(np.array([sample_size]), self.weights.sum(keepdims=True))
+        return np.add.reduceat(_gain_by_level(prior, counts), self.blocks[:-1]) - of_all_rows
 
     def scores_with_parents(self, i: int, j: int | None, sample_size: float) -> np.ndarray:
         """Return the score (M,) of variable `i` with the parents j and k, for every variable k; j may be None.

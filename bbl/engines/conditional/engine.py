@@ -195,8 +195,7 @@ class Conditional(Engine):
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
         reasons = super().refusals()
-        unmodelled = f"method={cls.name!r} does not model the predictors, so missing values cannot be summed out"
-        reasons |= {"missing_marginal": unmodelled, "importance": NOTHING_SUMMED_OUT}
+        reasons["importance"] = NOTHING_SUMMED_OUT
         errors = ("standard_errors", "covariances", "tests")
         del reasons["differences"]  # refused for want of likelihood equations, but available: see `difference`
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
@@ -286,14 +285,6 @@ class Conditional(Engine):
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
             return coefficient_covariance(basis, p, weights, self.ridge, OFFSET_PENALTY)
-
-    def path(self, sample, layout, values=None, workers=1):
-        """Raise an OptionError: a single group cannot be fitted."""
-        raise OptionError(
-            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
-            "method='pseudo'.",
-            argument="method",
-        )
 
     def fit_groups(
         self,

@@ -118,8 +118,6 @@ class MethodTraits:
         Whether the optimum was reached; True for estimates in closed form.
     stops_early : bool
         Whether the method is meant to stop before its optimum.
-    needs_complete_rows : bool
-        Whether rows with missing values have no class scores, because the method cannot sum the values out.
     calibration : str
         ``"temperature"`` or ``"none"``.
     relevance : float or None
@@ -135,7 +133,6 @@ class MethodTraits:
     setting: str = ""
     converged: bool = True
     stops_early: bool = False
-    needs_complete_rows: bool = False
     calibration: str = "none"
     relevance: float | None = None
     can_calibrate: bool = False

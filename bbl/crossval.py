@@ -26,8 +26,8 @@ from bbl.stats.metrics import SCORES, auc, mean_loss
 from bbl.stats.scores import link, log_probabilities
 
 __all__ = [
-    "Classifier", "Scored", "calibrated", "check_trained", "cross_validate", "fold_log_shares", "one_standard_error",
-    "score_settings",
+    "Averageable", "Classifier", "Scored", "calibrated", "check_trained", "cross_validate", "fold_log_shares",
+    "one_standard_error", "score_settings",
 ]  # fmt: skip
 
 # scores of which the lowest is best; of all others the highest
@@ -40,6 +40,13 @@ class Classifier(Protocol):
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K)."""
         ...
+
+
+class Averageable(Classifier, Protocol):
+    """A model that can be averaged with others, which stand in for it in rows that it cannot score."""
+
+    @property
+    def _needed(self) -> np.ndarray | None: ...  # the predictors that a row must have to be scored; None: none of them
 
 
 @dataclass(frozen=True)

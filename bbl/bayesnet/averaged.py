@@ -10,6 +10,7 @@ K); a `Dag` holds tuples (feature, its feature parents).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -118,6 +119,7 @@ class Refitted:
     """A network that was refitted to the training rows of a fold; cross-validation calls `class_scores`."""
 
     network: Network | Averaged
+    _needed: ClassVar[np.ndarray | None] = None  # no feature must be known: any can be summed out
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y, known features)`` (n, K) for rows (n, m)."""

@@ -8,6 +8,7 @@ other methods need complete rows. ``engine.tuned.grid`` lists the settings of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -20,7 +21,7 @@ from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
-from bbl.crossval import Scored, calibrated
+from bbl.crossval import Averageable, Scored, calibrated
 from bbl.engines import Conditional, Engine, MarkovBlanket, MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
@@ -31,7 +32,7 @@ from bbl.stats.calibration import Calibration
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "hide_rows", "out_of_fold", "silent_rows", "weigh"]
+__all__ = ["PREPARED_AS", "Averaged", "Member", "average_members", "fit_average", "out_of_fold", "weigh"]
 
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
@@ -174,30 +175,28 @@ class Averaged:
     log_loss: LossRecord | None
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m).
-
-        A member does not count for the rows that it cannot score; see `silent_rows`.
-        """
-        silent_masks = [silent_rows(bool(member.engine.joint), missing) for member in self.members]
-        scores = [
-            member.estimate.class_scores(codes, hide_rows(missing, silent))
-            for member, silent in zip(self.members, silent_masks, strict=True)
-        ]
-        return averaged_scores(scores, self.weights, silent_masks)
+        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m); see `average_members`."""
+        return average_members([member.estimate for member in self.members], self.weights, codes, missing)
 
 
-def silent_rows(needs_complete_rows: bool, missing: np.ndarray | None) -> np.ndarray | None:
-    """Return which rows (n,) have missing values, for a method that needs complete rows; None if all can be scored."""
-    return np.asarray(missing.any(axis=1)) if missing is not None and needs_complete_rows else None
+def average_members(
+    models: Sequence[Averageable], weights: np.ndarray, codes: np.ndarray, missing: np.ndarray | None
+) -> np.ndarray:
+    """Return the logarithms (n, K) of the weighted average of the models' probabilities of encoded rows (n, m).
 
-
-def hide_rows(missing: np.ndarray | None, silent: np.ndarray | None) -> np.ndarray | None:
-    """Return the missing cells (n, m) of rows, with all cells missing in the rows that are `silent` (n,).
-
-    Every method scores a row without known predictors by the shares of the groups. `silent` is as `silent_rows` returns
-    it: if it is an array, the other rows are complete.
+    A model is *silent*, and the others share its weight, in rows that lack a predictor that it needs.
     """
-    return missing if missing is None or silent is None else np.repeat(silent[:, None], missing.shape[1], axis=1)
+    scores, silent_masks = [], []
+    for model in models:
+        silent: np.ndarray | None = None  # which rows (n,)
+        if missing is not None and model._needed is not None:
+            # every model scores a row without known predictors, by the shares of the groups
+            silent = np.asarray(missing[:, model._needed].any(axis=1) & ~missing.all(axis=1))
+        # so it can be called for its silent rows too with all cells missing; these scores are not used
+        hidden = missing if missing is None or silent is None else missing | silent[:, None]
+        scores.append(model.class_scores(codes, hidden))
+        silent_masks.append(silent)
+    return averaged_scores(scores, weights, silent_masks)
 
 
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -89,6 +90,18 @@ class Estimate:
         log_share = np.log(np.where(self.class_prior > 0.0, self.class_prior, 1.0))
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
+    @cached_property
+    def _needed(self) -> np.ndarray | None:
+        """The predictors that a row must have to be scored, rising; None if all can be summed out.
+
+        A method that does not model the predictors needs those with parameters that differ between groups.
+        """
+        if self.log_z_kind != "none":
+            return None
+        theta = self.parameters.theta[self.class_prior > 0.0]  # a group without rows has no parameters
+        differs = (theta != theta[:1]).any(axis=0)
+        return np.array(sorted({i for i, _ in self.parameters.layout.levels_of(differs)}), dtype=np.intp)
+
     def energy(self) -> Callable:
         """Return a function of codes (n, m) and missing values (n, m) to energies (n, K).
 
@@ -105,8 +118,8 @@ class Estimate:
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out. The scores of a row without known predictors are the logarithms of the
-            groups' shares.
+            Predictors that are summed out, or left out if the model does not use them. The scores of a row without
+            known predictors are the logarithms of the groups' shares.
         """
         return self.scores_by(self.energy(), codes, missing)
 
@@ -115,12 +128,15 @@ class Estimate:
         # of rows without known predictors nothing is summed out: their scores are set below
         is_all_missing = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
         summed_out = None if missing is None else missing & ~is_all_missing[:, None]
-        if self.log_z_kind == "none" and summed_out is not None and summed_out.any():
-            raise OptionError(
-                "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. "
-                "Give complete rows of known levels, or fit method='pseudo'.",
-                argument="newdata",
-            )
+        if summed_out is not None and self._needed is not None:
+            if summed_out[:, self._needed].any():
+                raise OptionError(
+                    "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed "
+                    "out. Give complete rows of known levels, or fit method='pseudo'.",
+                    argument="newdata",
+                )
+            # the other predictors add the same to the scores of all groups at any level
+            codes, summed_out = np.where(summed_out, 0, codes).astype(codes.dtype), None
         scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)

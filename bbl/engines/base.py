@@ -174,6 +174,7 @@ class Engine:
             reasons["missing_marginal"] = (
                 f"{method} does not model the predictors, so missing values cannot be summed out"
             )
+            reasons["importance"] = "missing or unseen values cannot be summed out"
         if cls.chooses or cls.posterior:
             why_not = "chooses its terms itself" if cls.chooses else "has priors by which what does not matter is small"
             reasons["relevance"] = f"{method} {why_not}"

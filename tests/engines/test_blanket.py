@@ -260,3 +260,21 @@ def test_the_loss_that_a_fit_tells_is_that_of_its_predictions(data):
     fit = bbl.bbl("y ~ .^2", data, method="blanket", verbose=0)
     p = probabilities(fit, data).to_numpy()[np.arange(len(data)), [int(g[1]) for g in data["y"]]]
     assert fit.lkh == pytest.approx(np.log(p).sum(), rel=1e-12)
+
+
+def test_rows_need_known_values_of_the_blanket_alone(data):
+    fit = bbl.bbl("y ~ .^2", data, method="blanket", verbose=0)
+    unused = next(name for name in data.columns[:-1] if name not in {*":".join(fit.relevant().index).split(":")})
+    new = data.head(4).astype(str)
+    new.loc[1, unused], new.loc[2, fit.relevant().index[0]] = "never seen", "never seen"
+    expected = fit.predict(data.head(4), type="prob")
+    known = fit.predict(new.drop(index=2), type="prob", unseen="ignore")
+    pd.testing.assert_frame_equal(known, expected.drop(index=2))
+    with pytest.raises(OptionError, match="missing or unseen values cannot be summed out"):
+        fit.predict(new, unseen="ignore")
+    # in an average it is silent in the third row alone
+    other = bbl.bbl("y ~ .^2", data, method="mf", verbose=0)
+    both = bbl.average([fit, other], "equal").predict(new, type="prob", unseen="ignore").iloc[:, :3]
+    single = other.predict(new, type="prob", unseen="ignore").iloc[:, :3]
+    pd.testing.assert_series_equal(both.iloc[2], single.iloc[2])
+    np.testing.assert_allclose(both.iloc[1], (expected.iloc[1, :3] + single.iloc[1]).astype(float) / 2)

@@ -91,7 +91,6 @@ class MarkovBlanket(Engine):
         )  # fmt: skip
         return reasons | {
             "relevance": f"{method} chooses its predictors itself",
-            "importance": reasons["missing_marginal"],
             **dict.fromkeys(without_errors, f"{method} {NO_ERRORS}"),
         }
 

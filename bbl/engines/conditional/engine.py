@@ -35,7 +35,6 @@ from bbl.stats.calibration import fit_calibration
 __all__ = ["Conditional"]
 
 SINGLE_GROUPS = "Single groups of a conditional fit with ridge > 0 have no standard errors, and nothing has tests"
-NOTHING_SUMMED_OUT = "missing or unseen values cannot be summed out"
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
 ROWS = 5000  # up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
 COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)  # of fits with a basis at several ridges
@@ -195,7 +194,6 @@ class Conditional(Engine):
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
         reasons = super().refusals()
-        reasons["importance"] = NOTHING_SUMMED_OUT
         errors = ("standard_errors", "covariances", "tests")
         del reasons["differences"]  # refused for want of likelihood equations, but available: see `difference`
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)

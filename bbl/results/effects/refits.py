@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.boltzmann.averaging import hide_rows, silent_rows
+from bbl.boltzmann.averaging import average_members
 from bbl.checks import choice, generator, integer, share
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
 from bbl.results.effects.fit import EffectFit, Scores
 from bbl.rows.sample import Sample
-from bbl.stats.averaging import averaged_scores
 from bbl.stats.scores import with_priors
 from bbl.stats.survey.sample import SurveySample, check_single_rows
 
@@ -160,18 +159,10 @@ def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Sc
     if len(refits) == 1:
         return _replace_shares(refits[0].class_scores, fit.priors, train_shares)
 
-    def average_members(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        """Return the log of the weighted average (n, K) of the members' probabilities."""
-        # for each member a mask (n,) of its silent rows: it cannot score them, as it needs complete rows; None if none
-        silent_masks = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
-        # in silent rows all cells are hidden, so that the member can be called; `averaged_scores` leaves it out there
-        member_scores = [
-            model.class_scores(codes, hide_rows(missing, silent))
-            for model, silent in zip(refits, silent_masks, strict=True)
-        ]
-        return averaged_scores(member_scores, np.array([weight for _, weight in members]), silent_masks)
-
-    return _replace_shares(average_members, fit.priors, train_shares)
+    weights = np.array([weight for _, weight in members])
+    return _replace_shares(
+        lambda codes, missing: average_members(refits, weights, codes, missing), fit.priors, train_shares
+    )
 
 
 def _replace_shares(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:

@@ -1,8 +1,8 @@
 """AverageResults: several fitted classifiers, the *members*, whose class probabilities are averaged with weights.
 
 There are K groups and M members. `MethodTraits` are the properties of a fit's method: its ``name`` and tuned
-``setting``, whether it ``converged``, ``stops_early`` by design, ``needs_complete_rows``, and ``can_calibrate``
-although it is not calibrated. `refusals` of a class names the methods and options that its fits lack.
+``setting``, whether it ``converged``, ``stops_early`` by design, and ``can_calibrate`` although it is not
+calibrated. `refusals` of a class names the methods and options that its fits lack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.boltzmann.averaging import hide_rows, silent_rows
+from bbl.boltzmann.averaging import average_members
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
 from bbl.checks import verb
 from bbl.choices import EvaluationFigure
@@ -32,7 +32,6 @@ from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.rows.on_disk import Rows
-from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio
 
 if TYPE_CHECKING:
@@ -159,14 +158,7 @@ class AverageResults(ClassifierResults):
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
-        # for each member: a mask (n,) of its silent rows, which it cannot score, as they lack values; None without any
-        silent_masks = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
-        # `hide_rows` marks all values of silent rows as missing: the member returns some score, which is not used
-        scores = [
-            member.class_scores(codes, hide_rows(missing, silent))
-            for member, silent in zip(self.members, silent_masks, strict=True)
-        ]
-        return averaged_scores(scores, self.member_weights, silent_masks)
+        return average_members(self.members, self.member_weights, codes, missing)
 
     @property
     def _advice(self) -> str:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bbl.design.readers import freq2raw, readFasta, removeConst
     from bbl.design.survey import survey
     from bbl.engines import (
+        Boosting,
         Conditional,
         HighOrder,
         MarkovBlanket,
@@ -65,8 +66,9 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 __all__ = [
-    "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",
-    "DataWarning", "DensityResults", "GraphsResults", "GroupParameters", "HighOrder", "MLEstimate", "MarkovBlanket",
+    "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "Boosting", "CVResults", "Conditional",
+    "ConvergenceWarning", "DataWarning", "DensityResults", "GraphsResults", "GroupParameters", "HighOrder",
+    "MLEstimate", "MarkovBlanket",
     "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults",
     "ShooterResults", "StepResults", "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets",
     "enrichment", "effective_size", "effective_weights", "errors", "etable", "freq2raw", "graphs", "load", "lump",
@@ -94,8 +96,8 @@ NAMES_BY_MODULE = {
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
     "bbl.design.survey": ("survey",),
     "bbl.engines": (
-        "Conditional", "HighOrder", "MarkovBlanket", "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI",
-        "Posterior", "PseudoLikelihood",
+        "Boosting", "Conditional", "HighOrder", "MarkovBlanket", "MaximumLikelihood", "MeanField", "NaiveBayes",
+        "PersistentVI", "Posterior", "PseudoLikelihood",
     ),
     "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),
     "bbl.report.machine.plot": ("plot_comparison",),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 __all__ = [
     "ABSENT", "CAPABILITIES", "MACHINE_ONLY", "OF_MACHINES", "NOT_COUNTS", "NO_RESPONSE", "WITH_ZEROS", "Capability",
     "MethodTraits", "lacking",
@@ -118,6 +120,8 @@ class MethodTraits:
         Whether the optimum was reached; True for estimates in closed form.
     stops_early : bool
         Whether the method is meant to stop before its optimum.
+    needed : ndarray of intp or None
+        The predictors that a row must have to be scored; None if all can be summed out.
     calibration : str
         ``"temperature"`` or ``"none"``.
     relevance : float or None
@@ -133,6 +137,7 @@ class MethodTraits:
     setting: str = ""
     converged: bool = True
     stops_early: bool = False
+    needed: np.ndarray | None = None
     calibration: str = "none"
     relevance: float | None = None
     can_calibrate: bool = False

@@ -9,7 +9,7 @@ __all__ = [
     "NetworkLearner", "PredictionType", "ScoreName", "TuningRule", "Unseen",
 ]  # fmt: skip
 
-Method: TypeAlias = Literal["pseudo", "ml", "mf", "naive", "conditional", "blanket", "pvi", "bayes", "shbm"]
+Method: TypeAlias = Literal["pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm"]
 NetworkLearner: TypeAlias = Literal["nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"]
 MissingPolicy: TypeAlias = Literal["raise", "drop", "level", "marginal"]
 LogZ: TypeAlias = Literal["auto", "exact", "pseudo", "half", "mf", "ais"]

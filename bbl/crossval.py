@@ -26,7 +26,7 @@ from bbl.stats.metrics import SCORES, auc, mean_loss
 from bbl.stats.scores import link, log_probabilities
 
 __all__ = [
-    "Averageable", "Classifier", "Scored", "calibrated", "check_trained", "cross_validate", "fold_log_shares",
+    "Classifier", "Refit", "Scored", "calibrated", "check_trained", "cross_validate", "fold_log_shares",
     "one_standard_error", "score_settings",
 ]  # fmt: skip
 
@@ -42,11 +42,11 @@ class Classifier(Protocol):
         ...
 
 
-class Averageable(Classifier, Protocol):
-    """A model that can be averaged with others, which stand in for it in rows that it cannot score."""
+class Refit(Classifier, Protocol):
+    """A fit to other rows, which can be averaged with others."""
 
     @property
-    def _needed(self) -> np.ndarray | None: ...  # the predictors that a row must have to be scored; None: none of them
+    def needed(self) -> np.ndarray | None: ...  # the predictors that a row must have to be scored; None: none of them
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ REMARKS = """\
 - `method="shbm"` chooses its terms from all products of the predictors of a formula; `shooter` and networks look for
   theirs.
 - An average reads what all of its members read. `method="auto"` has mean field, pseudo-likelihood, conditional
-  likelihood, naive Bayes and Markov blankets as members; rows with missing values are left to those that sum them out.
+  likelihood, naive Bayes, Markov blankets and boosting as members; rows with missing values are left to those that sum
+  them out.
 - `aode` averages networks, so it has no graph to draw, and `explain` does not apply. Learners that search by
   cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
 - Standard errors, tests and the bootstrap are of counts: with weights that are not whole numbers they are refused, and

@@ -254,7 +254,7 @@ def test_averages_take_missing_values_as_a_level(table, tmp_path, run):
     given = ("--method", "auto", "--missing", "level", "--save", model)
     status, out, err = run("y ~ a * b", path, *given)
     assert status == 0, err
-    assert "Average of 6 members" in out and "conditional" in out
+    assert "Average of 7 members" in out and "conditional" in out
     fit = bbl.load(model)
     assert isinstance(fit, bbl.AverageResults) and fit.nobs() == 80
     status, out, _ = run("predict", model, table("a,b\n0,1\n,1\n", "new.csv"))

@@ -119,7 +119,7 @@ class Refitted:
     """A network that was refitted to the training rows of a fold; cross-validation calls `class_scores`."""
 
     network: Network | Averaged
-    _needed: ClassVar[np.ndarray | None] = None  # no feature must be known: any can be summed out
+    needed: ClassVar[np.ndarray | None] = None  # no feature must be known: any can be summed out
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y, known features)`` (n, K) for rows (n, m)."""

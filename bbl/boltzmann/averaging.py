@@ -21,8 +21,8 @@ from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
-from bbl.crossval import Averageable, Scored, calibrated
-from bbl.engines import Conditional, Engine, MarkovBlanket, MeanField, NaiveBayes, PseudoLikelihood
+from bbl.crossval import Classifier, Scored, calibrated
+from bbl.engines import Boosting, Conditional, Engine, MarkovBlanket, MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
@@ -112,6 +112,7 @@ CANDIDATES = (
     Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate((MarkovBlanket(),), MarkovBlanket.tuned.grid, equality=SUPPLEMENT),
+    Candidate((Boosting(),)),
 )
 # stops early where scores are compared
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
@@ -176,22 +177,29 @@ class Averaged:
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m); see `average_members`."""
-        return average_members([member.estimate for member in self.members], self.weights, codes, missing)
+        estimates = [member.estimate for member in self.members]
+        needed = [estimate.needed for estimate in estimates]
+        return average_members(estimates, needed, self.weights, codes, missing)
 
 
 def average_members(
-    models: Sequence[Averageable], weights: np.ndarray, codes: np.ndarray, missing: np.ndarray | None
+    models: Sequence[Classifier],
+    needed: Sequence[np.ndarray | None],
+    weights: np.ndarray,
+    codes: np.ndarray,
+    missing: np.ndarray | None,
 ) -> np.ndarray:
     """Return the logarithms (n, K) of the weighted average of the models' probabilities of encoded rows (n, m).
 
-    A model is *silent*, and the others share its weight, in rows that lack a predictor that it needs.
+    A model is *silent*, and the others share its weight, in rows that lack a predictor that it needs; `needed` holds
+    these predictors of each model, None if it needs none.
     """
     scores, silent_masks = [], []
-    for model in models:
+    for model, predictors in zip(models, needed, strict=True):
         silent: np.ndarray | None = None  # which rows (n,)
-        if missing is not None and model._needed is not None:
+        if missing is not None and predictors is not None:
             # every model scores a row without known predictors, by the shares of the groups
-            silent = np.asarray(missing[:, model._needed].any(axis=1) & ~missing.all(axis=1))
+            silent = np.asarray(missing[:, predictors].any(axis=1) & ~missing.all(axis=1))
         # so it can be called for its silent rows too with all cells missing; these scores are not used
         hidden = missing if missing is None or silent is None else missing | silent[:, None]
         scores.append(model.class_scores(codes, hidden))

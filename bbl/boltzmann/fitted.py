@@ -91,7 +91,7 @@ class Estimate:
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
     @cached_property
-    def _needed(self) -> np.ndarray | None:
+    def needed(self) -> np.ndarray | None:
         """The predictors that a row must have to be scored, rising; None if all can be summed out.
 
         A method that does not model the predictors needs those with parameters that differ between groups.
@@ -128,8 +128,8 @@ class Estimate:
         # of rows without known predictors nothing is summed out: their scores are set below
         is_all_missing = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
         summed_out = None if missing is None else missing & ~is_all_missing[:, None]
-        if summed_out is not None and self._needed is not None:
-            if summed_out[:, self._needed].any():
+        if summed_out is not None and self.needed is not None:
+            if summed_out[:, self.needed].any():
                 raise OptionError(
                     "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed "
                     "out. Give complete rows of known levels, or fit method='pseudo'.",

@@ -10,6 +10,7 @@ from bbl.checks import choice, near_match
 from bbl.engines.base import Engine
 from bbl.engines.bayes.engine import Posterior
 from bbl.engines.blanket.engine import MarkovBlanket
+from bbl.engines.boosting.engine import Boosting
 from bbl.engines.conditional.engine import Conditional
 from bbl.engines.engine_fit import EngineFit, Equations
 from bbl.engines.highorder.engine import HighOrder
@@ -26,6 +27,7 @@ __all__ = [
     "DEFAULT",
     "ENGINES",
     "EXACT",
+    "Boosting",
     "Conditional",
     "Engine",
     "EngineFit",
@@ -55,6 +57,7 @@ ENGINES: dict[str, type[Engine]] = {
         HighOrder,
         Conditional,
         MarkovBlanket,
+        Boosting,
     )
 }
 DEFAULT: Final = "pseudo"  # of calls without method=

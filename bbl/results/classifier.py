@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from bbl.boltzmann.prediction_checks import training_record
 from bbl.checks import choice, share, verb  # `@verb`: an unknown keyword raises an error that names the closest one
 from bbl.choices import PredictionType, Unseen
-from bbl.crossval import Averageable
+from bbl.crossval import Refit
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.design.frames import to_frame
 from bbl.design.weights import refuse_weights
@@ -165,14 +165,14 @@ class ClassifierResults(ModelResults):
         """Return the terms whose sums are the class scores; an OptionError if class scores are no sums of terms."""
 
     @abstractmethod
-    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Averageable:
+    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit:
         """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`.
 
         Iterations begin at this fit's solution if `warm`: for its own rows with other weights, not for other rows.
         """
 
     @abstractmethod
-    def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Averageable, np.ndarray] | None:
+    def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None:
         """Return (a draw of the model from its posterior given `rows`, class shares (K,)); None to refit drawn rows."""
 
     def with_priors(self, priors: Priors) -> Self:

@@ -162,10 +162,6 @@ class ModelResults(ABC):
         """Return the report's sections on parameters, structure or terms."""
 
     @property
-    def _needed(self) -> np.ndarray | None:
-        return None  # every predictor can be summed out; see `Estimate._needed`
-
-    @property
     def labels(self) -> Labels:
         """Names of the response, its groups, the predictors and their levels."""
         return self.design.labels

@@ -61,7 +61,8 @@ def test_the_average_is_of_probabilities_and_leaves_rows_to_members_that_can():
 def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     table = auto.tuning
     assert list(table.index) == [
-        "mf", "pseudo 1", "conditional 1", "conditional 2", "naive", "pseudo 2", "conditional 3", "blanket"
+        "mf", "pseudo 1", "conditional 1", "conditional 2", "naive", "pseudo 2", "conditional 3", "blanket",
+        "boosting",
     ]  # fmt: skip
     assert (table["weight"] > 0).all() and table["weight"].sum() == pytest.approx(1.0)
     assert "prior_count=1" in table.loc["pseudo 1", "setting"]
@@ -162,7 +163,9 @@ def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
     unknown = data.copy()
     unknown.loc[0, "a"] = None
     found = fit.predict(unknown, type="prob").iloc[:, :2].to_numpy(dtype=float)
-    able = [k for k, member in enumerate(fit.members) if not member.engine.joint]
+    needed = [member.estimate.needed for member in fit.members]  # column 0 is a
+    able = [k for k, predictors in enumerate(needed) if predictors is None or 0 not in predictors]
+    assert 0 < len(able) < len(fit.members)
     w = fit.member_weights[able] / fit.member_weights[able].sum()
     parts = [fit.members[k].predict(unknown.head(1), type="prob").iloc[0, :2].to_numpy(dtype=float) for k in able]
     np.testing.assert_allclose(found[0], w @ parts, atol=1e-12)

@@ -21,6 +21,7 @@ from bbl.biclustering.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.engines.bayes.posterior import Problem as Posterior
 from bbl.engines.bayes.posterior import adjustment, draw_chains, mode
+from bbl.engines.boosting.rounds import Rows, boost
 from bbl.engines.conditional.discriminative import fit_minibatches, solve
 from bbl.engines.conditional.full_batch import FullBatch
 from bbl.engines.conditional.kernel import make_basis
@@ -129,6 +130,18 @@ def networks(rows, dtype):
     return found
 
 
+def boosted(rows, dtype, K):
+    """Boost fields and pairs of K groups."""
+    data, _ = sample(rows, dtype, True)
+    y = np.random.default_rng(7).integers(0, K, rows)
+    held = (np.arange(rows) % 5 == 0).astype(float)
+    codes = np.ascontiguousarray(data.codes.T, dtype=np.int32)
+    to_boost = Rows(codes, np.asarray(LEVELS, dtype=np.intp), y, (1 - held) * data.weights, held)
+    pairs = np.array(np.triu_indices(len(codes), 1), dtype=np.intp).T
+    model = boost(to_boost, np.full(K, -np.log(K)), np.ascontiguousarray(pairs), 4, 0.3, np.random.default_rng(1))
+    return [table for _, table in model.tables]
+
+
 def sparse_terms(rows, terms, K, group):
     """Descend over terms, from their Hessian and row by row."""
     data, _ = sample(rows, np.uint8, True)
@@ -203,7 +216,7 @@ def without_a_job() -> set[str]:
     with_a_job |= {"pseudo.influence", "model.neighbours"}
     with_a_job |= {"gibbs.gibbs", "network.families", "sparse.sparse", "posterior.posterior", "variational.persistent"}
     with_a_job |= {"bicluster.bicluster", "bicluster.genetic", "bicluster.mcmc"}
-    with_a_job |= {"conditional.conditional", "conditional.multinomial"}
+    with_a_job |= {"boosting.boosting", "conditional.conditional", "conditional.multinomial"}
     return built - with_a_job
 
 
@@ -213,6 +226,7 @@ def jobs(rows: int = 120) -> list:
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
+        found += [partial(boosted, rows, dtype, K) for K in (2, 3)]
         found += [partial(climbs, rows, dtype, K) for K in (2, 7)] + [partial(regressions, rows, 3)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
         found += [partial(influences, PseudoLikelihood(0.1, 0.1), rows, dtype)]

@@ -52,7 +52,7 @@ def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
     if name == "method" and s.family == "bbl":
         if value not in (*ENGINES, "auto") or value == s.method:  # a complaint about the method names it
             return None
-        if value in ("conditional", "blanket") and not s.response:  # advised of formulas that have one
+        if value in ("conditional", "blanket", "boosting") and not s.response:  # advised of formulas that have one
             return None
         if value == "ml" and math.prod(s.levels[i] + 1 for i in s.used) > 2**24:  # advised if predictors are few
             return None

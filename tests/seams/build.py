@@ -258,7 +258,7 @@ def new_table(s: Scenario, table: Table, n: int = 12) -> Table:
         known = known[known >= 0]
         codes[:, i] = rng.choice(known, n) if len(known) else -1
         gaps = rng.random(n) < 0.15
-        sums_nothing_out = {"conditional", "blanket"} & {s.method, *s.method.split("+")}
+        sums_nothing_out = {"conditional", "blanket", "boosting"} & {s.method, *s.method.split("+")}
         summed = s.missing == "marginal" and not sums_nothing_out
         if blank or (s.gaps and (summed or s.missing == "drop")):  # a gap is a level where the training rows have one
             codes[gaps, i] = -1

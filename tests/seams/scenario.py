@@ -177,6 +177,8 @@ def draw(seed: int) -> Scenario:
         options["ordered"] = str(of_order.choice(["nominal", "linear", "cumulative", "cv"], p=[0.3, 0.3, 0.3, 0.1]))
     if scenario.method == "conditional":  # as above
         scenario = _draw_blanket(scenario, np.random.default_rng([seed, 23]))
+    if scenario.method == "conditional":
+        scenario = _draw_boosting(scenario, np.random.default_rng([seed, 24]))
     return dataclasses.replace(scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21])))
 
 
@@ -191,6 +193,18 @@ def _draw_blanket(s: Scenario, rng: Any) -> Scenario:
         is_tuned = s.options.get("ridge") == "cv"
         options["iss"] = "cv" if is_tuned else float(rng.choice([0.1, 1.0, 10.0, 100.0]))
     return dataclasses.replace(s, method="blanket", options=options)
+
+
+def _draw_boosting(s: Scenario, rng: Any) -> Scenario:
+    """Return a scenario of conditional likelihood, or now and then the same one of boosting."""
+    if rng.random() > 0.4:
+        return s
+    options = {k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")}
+    if rng.random() < 0.3:
+        options["rate"] = float(rng.choice([0.03, 0.3, 1.0]))
+    if rng.random() < 0.3:
+        options["pairs"] = int(rng.integers(0, 6))
+    return dataclasses.replace(s, method="boosting", options=options)
 
 
 def _draw_beside(s: Scenario, rng: Any) -> dict[str, Any]:

@@ -111,13 +111,14 @@ def bbl(
         and "conditional" take any positive numbers, but then without tests and standard errors,
         which `design` gives.
     method : str or Engine, default "pseudo"
-        "pseudo", "ml", "mf", "naive", "conditional", "blanket", "pvi", "bayes", "shbm" or "auto"; in this order:
-        pseudo-likelihood; exact maximum likelihood; mean field; naive Bayes; conditional likelihood, for prediction,
-        and with ``ridge=0`` logistic and multinomial regression; the Markov blanket of the response in a Bayesian
-        network, for prediction from few of many predictors; a posterior under sparse priors by persistent variational
-        inference, or by Markov chains; a sparse high-order Boltzmann machine, which chooses its terms itself; an
-        average of "pseudo", "mf", "conditional", "naive" and "blanket", of all and of the relevant predictors, tuned,
-        calibrated and weighted by cross-validation.
+        "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm" or "auto"; in this
+        order: pseudo-likelihood; exact maximum likelihood; mean field; naive Bayes; conditional likelihood, for
+        prediction, and with ``ridge=0`` logistic and multinomial regression; the Markov blanket of the response in a
+        Bayesian network, for prediction from few of many predictors; boosting, for prediction from levels of which many
+        act alike; a posterior under sparse priors by persistent variational inference, or by Markov chains; a sparse
+        high-order Boltzmann machine, which chooses its terms itself; an average of "pseudo", "mf", "conditional",
+        "naive", "blanket" and "boosting", of all and of the relevant predictors, tuned, calibrated and weighted by
+        cross-validation.
     design : SurveyDesign, optional
         How the rows were drawn, from `bbl.survey`, in place of `weights`: standard errors, intervals and tests then
         know strata, clusters and sampling weights. For "pseudo", "ml", "naive", and "conditional" with ``ridge=0``.
@@ -167,11 +168,11 @@ def bbl(
         Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`, `PseudoLikelihood`
         (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
         `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``), `MarkovBlanket`
-        (``iss``) and `Conditional` (``ridge``, ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``,
-        ``ordered``). ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"`` choose the setting of least
-        log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard error of it; ``fit.tuning``
-        holds the losses. Without a response, the negative log pseudo-likelihood of the left-out rows
-        (`DensityResults.pnll`) takes the place of the log-loss.
+        (``iss``), `Boosting` (``rate``, ``pairs``) and `Conditional` (``ridge``, ``scale``, ``start``, ``lambda_``,
+        ``epochs``, ``early_stopping``, ``ordered``). ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"``
+        choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
+        error of it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-likelihood of the
+        left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
 
     Returns
     -------

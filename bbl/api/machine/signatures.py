@@ -56,6 +56,8 @@ class _Options(TypedDict, total=False):
     early_stopping: bool
     ordered: LevelCoding | Literal["cv"]
     iss: Grid | TuningRule
+    rate: float
+    pairs: int | None
     order: int
     combine: Literal["or", "and", "max"]
     penalty: Literal["group", "l1"]

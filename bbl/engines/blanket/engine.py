@@ -13,6 +13,7 @@ from bbl.engines.base import Engine
 from bbl.engines.blanket.families import Families
 from bbl.engines.blanket.search import RESPONSE, climb
 from bbl.engines.engine_fit import JointFit, Limit
+from bbl.engines.score_tables import add_table
 from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
@@ -166,7 +167,7 @@ class MarkovBlanket(Engine):
         for variables, table in tables:
             levels: tuple[Any, ...] = (slice(None), *(families.codes[:, k] for k in variables))
             scores += table[levels].reshape(K, -1)
-            _add_table(layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used)
+            add_table(layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used)
         loss = log_loss(log_probabilities(scores.T), sample.response, sample.weights)
         limits = [Limit(int(used.sum()), unbounded=(), notes=())] * K
         # in closed form there is no gradient, and nothing is iterated
@@ -205,23 +206,3 @@ def _response_table(families: Families, parents: tuple[int, ...], sample_size: f
     smoothed = counts + np.multiply.outer(shares, np.full(counts.shape[1:], sample_size / n_parent_levels))
     p = smoothed / smoothed.sum(axis=0)
     return np.log(np.where(p > 0.0, p, 1.0))
-
-
-def _add_table(
-    layout: Layout, theta: np.ndarray, constant: np.ndarray, predictors: list[int], table: np.ndarray, used: np.ndarray
-) -> None:
-    """Add a table of class scores to constants (K,) and parameters `theta` (K, size), and mark these in `used` (size,).
-
-    `table` T (K, L_i, ...) is over the levels of no, one or two `predictors`. For each group ``T[a, b] = constant +
-    h[a] + h'[b] + J[a, b]``, where parameters of a reference level, 0, are zero: the constant is ``T[0, 0]``, ``h[a]
-    = T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0, 0]``.
-    """
-    constant += table.reshape(len(constant), -1)[:, 0]
-    for axis, i in enumerate(predictors, 1):
-        fields = table if len(predictors) == 1 else table.take(0, axis=3 - axis)  # at level 0 of the other one
-        layout.table(theta, i)[...] += fields[:, 1:] - fields[:, :1]
-        layout.table(used, i)[...] = True
-    if len(predictors) == 2:
-        couplings = table[:, 1:, 1:] - table[:, 1:, :1] - table[:, :1, 1:] + table[:, :1, :1]
-        layout.table(theta, *predictors)[...] += couplings
-        layout.table(used, *predictors)[...] = True

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bbl.boltzmann.inference.score_covariance import ScoreCovariance
 from bbl.capabilities import MethodTraits
-from bbl.crossval import Averageable
+from bbl.crossval import Refit
 from bbl.design.decisions import Priors
 from bbl.design.design import Design
 from bbl.design.labels import Labels
@@ -96,9 +96,9 @@ class EffectFit(Protocol):
     def _rows(self) -> Sample: ...  # the training rows, or a DataError
     def _index(self) -> pd.Index: ...  # labels of the training rows
     # a fit to other rows; `warm` starts at the solution of this fit
-    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Averageable: ...
+    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit: ...
     # (a draw of the model from its posterior, its class shares (K,)), or None if the model is refitted to drawn rows
-    def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Averageable, np.ndarray] | None: ...
+    def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None: ...
     def _error_source(self, rng: np.random.Generator) -> ErrorSource: ...  # or an OptionError or DataError
     # class scores (n, K) of rows under `priors`, None for the model's; nan in rows that are `dropped` (n,)
     def _encoded_scores(

@@ -160,8 +160,9 @@ def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Sc
         return _replace_shares(refits[0].class_scores, fit.priors, train_shares)
 
     weights = np.array([weight for _, weight in members])
+    needed = [refit.needed for refit in refits]
     return _replace_shares(
-        lambda codes, missing: average_members(refits, weights, codes, missing), fit.priors, train_shares
+        lambda codes, missing: average_members(refits, needed, weights, codes, missing), fit.priors, train_shares
     )
 
 

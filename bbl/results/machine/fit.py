@@ -261,10 +261,6 @@ class BBLResults(MachineResults, ClassifierResults):
         titles = [":".join(names[i] for i in scope) for scope in terms]
         return Attribution(titles, terms, list(terms), constant, averaged=estimate.predictive is not None)
 
-    @property
-    def _needed(self) -> np.ndarray | None:
-        return self.estimate._needed
-
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
         """Return a fit to the rows `train` with the same engine and kind of ln Z.
 

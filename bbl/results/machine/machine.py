@@ -159,7 +159,7 @@ class MachineResults(ModelResults):
         return MethodTraits(
             name=engine.name, learner=engine.name,
             setting=", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()),
-            converged=self.converged, stops_early=engine.stops_early,
+            converged=self.converged, stops_early=engine.stops_early, needed=self.estimate.needed,
             calibration="none" if calibration is None else "temperature",
             relevance=None if self.estimate.relevance is None else self.estimate.relevance.level,
             can_calibrate=calibration is None, models_predictors=not engine.joint,  # a calibration is put on but once

@@ -158,7 +158,8 @@ class AverageResults(ClassifierResults):
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
-        return average_members(self.members, self.member_weights, codes, missing)
+        needed = [traits.needed for traits in self._member_traits]
+        return average_members(self.members, needed, self.member_weights, codes, missing)
 
     @property
     def _advice(self) -> str:

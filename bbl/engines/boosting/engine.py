@@ -1,0 +1,172 @@
+"""Engine `Boosting`: fields and couplings of all groups by boosting, the mean over five models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bbl.checks import integer, real
+from bbl.engines.base import Engine
+from bbl.engines.boosting.rounds import BoostedModel, Rows, boost
+from bbl.engines.engine_fit import JointFit, Limit
+from bbl.engines.score_tables import add_table
+from bbl.engines.traits import JointTraits, OutOfFoldScores
+from bbl.memory import check_memory
+from bbl.model.layout import Layout
+from bbl.rows.folds import stratified_folds
+from bbl.rows.sample import Sample
+from bbl.stats.metrics import log_loss
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["Boosting"]
+
+NFOLD = 5  # models: each learns from four fifths of the rows
+# ends the message "method='boosting' ..."
+NO_ERRORS = "ends before its optimum, where no standard error is known"
+
+
+@dataclass(frozen=True)
+class Boosting(Engine):
+    """Fields and couplings by boosting, for prediction.
+
+    The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables of single predictors and of some pairs.
+    They begin at zero and grow in rounds: each table in turn takes a small step towards a higher likelihood, along a
+    cut that parts the levels of its predictor in two, or those of a pair in two times two, so that levels that act
+    alike stay alike. Fields come first, then the pairs that promise most. The rows are dealt to five folds; five models
+    learn from four of them each, and end where the log-loss of the fifth is lowest. The fit is their mean. P(x|y) is
+    not modelled: there are no likelihoods of rows and no ln Z, and missing values cannot be summed out.
+
+    Parameters
+    ----------
+    rate : float, default 0.1
+        Size of a step, as a share of a Newton step. Smaller ones take more rounds.
+    pairs : int, optional
+        Number of pairs that each model chooses, of those in the formula; None for as many as there are predictors.
+
+    Raises
+    ------
+    OptionError
+        If `rate` is not between 0 and 1, or `pairs` is negative.
+
+    Notes
+    -----
+    Boosting of additive logistic models by Newton steps is from Friedman, Hastie & Tibshirani (2000, Annals of
+    Statistics 28); pairs on top of fields, and their choice by the best cuts, are from Lou, Caruana, Gehrke & Hooker
+    (2013, KDD). The levels of a pair are cut in the order of their fields. Pairs with more than 4096 cells are left
+    out, and of more than 45 predictors, pairs of those with small fields.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method="boosting", verbose=0)
+    >>> round(fit.score(), 3)
+    0.791
+    """
+
+    rate: float = 0.1
+    pairs: int | None = None
+    name = "boosting"
+    log_z = "half"
+
+    def __post_init__(self):
+        object.__setattr__(self, "rate", real("rate", self.rate, 0.0, 1.0, open_low=True))
+        if self.pairs is not None:
+            object.__setattr__(self, "pairs", integer("pairs", self.pairs, 0))
+
+    @property
+    def penalised(self) -> bool:
+        """Whether something shrinks the estimates: ending early does, towards equal probabilities."""
+        return True
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether fits end before their optimum."""
+        return True
+
+    @classmethod
+    def refusals(cls) -> dict[str, str]:
+        """Return the capabilities that the method lacks, each with the reason."""
+        without_errors = (
+            "standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria", "odds_ratios",
+            "effects", "survey",
+        )  # fmt: skip
+        return super().refusals() | dict.fromkeys(without_errors, f"method={cls.name!r} {NO_ERRORS}")
+
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of the codes (m, n) in two orders, of weights in five folds, and of tables of pairs.
+
+        `settings` takes no more: the argument is that of all engines.
+        """
+        n_pairs = min(len(layout.pairs), layout.m if self.pairs is None else self.pairs)
+        largest = float(np.sort(layout.n_levels)[-2:].prod()) if n_pairs else 0.0
+        return n * (8.0 * layout.m + 16.0 * NFOLD) + 16.0 * len(layout.pairs) + 48.0 * n_pairs * min(largest, 4096.0)
+
+    def fit_groups(
+        self,
+        sample: Sample,
+        layout: Layout,
+        K: int,
+        values: Sequence[float] | None,
+        oof_scores: OutOfFoldScores | None,
+        rng: np.random.Generator,
+        start: np.ndarray | None = None,
+    ) -> list[JointFit]:
+        """Return the fit of all groups; see `JointTraits`.
+
+        `rng` deals the rows to folds and draws the cuts of the first rounds. `values`, `oof_scores` and `start` are not
+        used: nothing is tuned, and the fit begins at equal scores.
+        """
+        self.check_missing(sample)
+        if K < 2:
+            return self.path(sample, layout)  # raises
+        check_memory(
+            self.memory(sample.n, layout), f"Boosting of {layout.m} predictors on {sample.n} rows",
+            "Use fewer predictors or fewer rows.",
+        )  # fmt: skip
+        # groups that have rows; `y` are their numbers among these
+        groups, y = np.unique(sample.response, return_inverse=True)
+        folds = stratified_folds(sample, NFOLD, rng)
+        codes, y = np.ascontiguousarray(sample.codes.T, dtype=np.int32), y.ravel()
+        log_shares = np.log(np.bincount(y, sample.weights) / sample.total)
+        n_levels, pairs = np.asarray(layout.n_levels, dtype=np.intp), np.asarray(layout.pairs, dtype=np.intp)
+        models = [
+            boost(
+                Rows(codes, n_levels, y, train, held), log_shares, pairs.reshape(-1, 2),
+                layout.m if self.pairs is None else self.pairs, self.rate, model_rng,
+            )
+            for train, held, model_rng in zip(folds.train, folds.held, rng.spawn(NFOLD), strict=True)
+        ]  # fmt: skip
+        return [
+            _mean_model(models, layout, groups, log_shares, K, Rows(codes, n_levels, y, sample.weights, sample.weights))
+        ]
+
+    joint: ClassVar[JointTraits] = JointTraits(fit_groups)
+
+
+def _mean_model(
+    models: list[BoostedModel], layout: Layout, groups: np.ndarray, log_shares: np.ndarray, K: int, rows: Rows
+) -> JointFit:
+    """Return the mean of the class scores of the models, which know the `groups` (G,) of K, as a fit to `rows`.
+
+    `log_shares` (G,) are those of the groups in all rows.
+    """
+    theta, constant = np.zeros((len(groups), layout.size)), log_shares.copy()
+    used = np.zeros(layout.size, dtype=bool)  # the parameters that some table has
+    scores = np.repeat(log_shares[:, None], len(rows.y), axis=1)
+    for model in models:
+        for predictors, table in model.tables:
+            mean_table = table / len(models)
+            add_table(layout, theta, constant, predictors, mean_table, used)
+            scores += mean_table[(slice(None), *(rows.codes[i] for i in predictors))]
+    loss = log_loss(log_probabilities(scores.T), rows.y, rows.train)
+    all_theta, all_constants = np.zeros((K, layout.size)), np.zeros(K)
+    all_theta[groups], all_constants[groups] = theta, constant
+    return JointFit(
+        all_theta, all_constants, temperature=1.0, loss=loss, gradient=np.nan,
+        evaluations=sum(model.rounds for model in models), converged=all(model.converged for model in models),
+        limits=[Limit(int(used.sum()), unbounded=(), notes=())] * K,
+    )  # fmt: skip

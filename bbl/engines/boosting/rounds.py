@@ -1,0 +1,182 @@
+"""One boosted model: tables of class scores of predictors and of pairs, grown by rounds of small steps.
+
+There are n rows, m predictors with ``n_levels[i]`` levels each, and G groups. Rows have `codes` (m, n), the level of
+each predictor, the observed group `y` (n,), and two sets of weights (n,): the model learns from those of `train`, and
+ends where the log-loss of those of `held` is lowest. `p` (n, G) are the probabilities of the groups. Cuts, gains, steps
+and the order of levels along which pairs are cut are those of `bbl._ext.boosting.boosting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl._ext.boosting import boosting as kernel
+from bbl.stats.ties import falling_order
+
+__all__ = ["BoostedModel", "Rows", "boost"]
+
+RIDGE = 1.0  # added to the curvature of every part, in rows
+LEAST = 4.0  # rows that a part must have to take a step
+RANDOM_ROUNDS = 7  # rounds at the beginning whose cuts are drawn: tables then begin smooth
+PATIENCE = 5  # rounds without a lower log-loss of the held-out rows after which a model ends
+MAX_ROUNDS = 1000
+GAIN = 1e-6  # log-loss that counts as lower
+MAX_CELLS = 4096  # cells of the table of a pair; larger pairs are left out
+MAX_PAIR_PREDICTORS = 45  # predictors whose pairs are compared: those with the largest fields
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a model, as in the module's docstring."""
+
+    codes: np.ndarray
+    n_levels: np.ndarray
+    y: np.ndarray
+    train: np.ndarray
+    held: np.ndarray
+
+
+@dataclass(frozen=True)
+class BoostedModel:
+    """A boosted model: class scores that are the log shares of the groups plus the entries of tables.
+
+    Attributes
+    ----------
+    tables : list of (tuple of int, ndarray)
+        The predictor, or the pair of predictors, and the class scores (G, L_i) or (G, L_i, L_j) of its levels.
+    rounds : int
+        Number of rounds that were made.
+    converged : bool
+        Whether the model ended before `MAX_ROUNDS`.
+    """
+
+    tables: list[tuple[tuple[int, ...], np.ndarray]]
+    rounds: int
+    converged: bool
+
+
+def boost(
+    rows: Rows, log_shares: np.ndarray, pairs: np.ndarray, n_pairs: int, rate: float, rng: np.random.Generator
+) -> BoostedModel:
+    """Return the model with the fields of all predictors, then of `n_pairs` of the `pairs` (pairs, 2) of predictors.
+
+    It begins at the shares of the groups, of logarithms `log_shares` (G,). A step is the share `rate` of a Newton step;
+    `rng` is for the cuts that are drawn.
+    """
+    G = len(log_shares)
+    steps = _Steps(
+        rows, rate, rng.integers(1, 2**63, 4, dtype=np.uint64), np.tile(np.exp(log_shares), (len(rows.y), 1))
+    )
+    fields = np.zeros((int(rows.n_levels.sum()), G))
+    rounds, converged = _repeat(lambda at_random: steps.of_fields(fields, at_random), steps, fields)
+    by_predictor = np.split(fields, np.cumsum(rows.n_levels)[:-1])  # m tables (L_i, G)
+    tables: list[tuple[tuple[int, ...], np.ndarray]] = [
+        ((i,), table.T) for i, table in enumerate(by_predictor) if table.any()
+    ]
+    ranks = [_rank_levels(table) for table in by_predictor]
+    pairs = _pairs_of_large_fields(pairs, by_predictor, rows) if n_pairs else pairs[:0]
+    if len(pairs):
+        # the rounds after the best one are undone
+        scores = log_shares + sum(table[codes] for table, codes in zip(by_predictor, rows.codes, strict=True))
+        steps.p[:] = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+        # levels in the order of their fields, along which pairs are cut
+        steps.codes = np.array([rank[codes] for rank, codes in zip(ranks, rows.codes, strict=True)], dtype=np.int32)
+        chosen = pairs[falling_order(steps.gains(pairs))[:n_pairs]]
+        sizes = rows.n_levels[chosen].prod(axis=1)
+        cells = np.zeros((int(sizes.sum()), G))
+        more, has_ended = _repeat(lambda at_random: steps.of_pairs(chosen, cells, at_random), steps, cells)
+        rounds, converged = rounds + more, converged and has_ended
+        for (i, j), table in zip(chosen.tolist(), np.split(cells, np.cumsum(sizes)[:-1]), strict=True):
+            if table.any():
+                by_level = table.reshape(len(ranks[i]), len(ranks[j]), G)[ranks[i]][:, ranks[j]]
+                tables.append(((i, j), np.moveaxis(by_level, -1, 0)))
+    return BoostedModel(tables, rounds, converged)
+
+
+class _Steps:
+    """Calls of the kernel for the rows of a model.
+
+    Attributes
+    ----------
+    codes : ndarray of int32, shape (m, n)
+        Levels of the rows, in the order along which pairs are cut.
+    p : ndarray, shape (n, G)
+        Probabilities of the groups, changed by every step.
+    """
+
+    def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
+        self.codes, self.p, self.rows, self.rate, self.stream = rows.codes, p, rows, rate, stream
+
+    def of_fields(self, fields: np.ndarray, at_random: bool) -> None:
+        """Make a round of the fields (sum of n_levels, G) of all predictors; cuts are drawn if `at_random`."""
+        kernel.round_of_fields(
+            self.codes, self.rows.n_levels, self.rows.y, self.rows.train, self.rate, RIDGE, LEAST, at_random,
+            self.stream, self.p, fields,
+        )  # fmt: skip
+
+    def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, at_random: bool) -> None:
+        """Make a round of the `cells` of the `pairs` (pairs, 2)."""
+        kernel.round_of_pairs(
+            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, self.rate, RIDGE, LEAST, at_random,
+            self.stream, self.p, cells,
+        )  # fmt: skip
+
+    def gains(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the gain (pairs,) of the best cuts of each pair."""
+        gains = np.empty(len(pairs))
+        kernel.pair_gains(
+            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, RIDGE, LEAST, self.p, gains
+        )
+        return gains
+
+
+def _repeat(step: Callable[[bool], None], steps: _Steps, tables: np.ndarray) -> tuple[int, bool]:
+    """Make rounds until the held-out log-loss stops falling; leave the best `tables`, and return (rounds, converged).
+
+    ``step(at_random)`` makes a round, which changes ``steps.p`` and `tables`.
+    """
+    held, best, best_round, best_tables = np.flatnonzero(steps.rows.held), np.inf, 0, tables.copy()
+    if not len(held):  # nothing tells when to end
+        return 0, True
+    y, weights = steps.rows.y[held], steps.rows.held[held] / steps.rows.held.sum()
+    for made in range(MAX_ROUNDS + 1):
+        loss = -float(weights @ np.log(steps.p[held, y]))
+        if loss < best - GAIN:
+            best, best_round = loss, made
+            best_tables[:] = tables
+        elif made - best_round >= PATIENCE:
+            break
+        if made < MAX_ROUNDS:
+            step(made < RANDOM_ROUNDS)
+    tables[:] = best_tables
+    return made, made < MAX_ROUNDS
+
+
+def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Rows) -> np.ndarray:
+    """Return the `pairs` (pairs, 2) whose tables are not too large, of at most `MAX_PAIR_PREDICTORS` predictors.
+
+    These are the ones whose `fields`, m tables (L_i, G), differ most over the training rows.
+    """
+    n_levels = rows.n_levels[pairs]
+    pairs = pairs[(n_levels.min(axis=1, initial=2) > 1) & (n_levels.prod(axis=1) <= MAX_CELLS)]
+    if len(fields) <= MAX_PAIR_PREDICTORS:
+        return pairs
+    variance = np.empty(len(fields))
+    for i, table in enumerate(fields):
+        centred = table - table.mean(axis=1, keepdims=True)
+        shares = np.bincount(rows.codes[i], rows.train, len(table)) / rows.train.sum()
+        variance[i] = float(shares @ ((centred - shares @ centred) ** 2).sum(axis=1))
+    return pairs[np.isin(pairs, falling_order(variance)[:MAX_PAIR_PREDICTORS]).all(axis=1)]
+
+
+def _rank_levels(table: np.ndarray) -> np.ndarray:
+    """Return the rank of each level of a table (L, G) along the direction in which its class scores differ most."""
+    centred = table - table.mean(axis=1, keepdims=True)
+    centred = centred - centred.mean(axis=0)
+    position = centred @ np.linalg.svd(centred, full_matrices=False)[2][0] if centred.any() else np.zeros(len(table))
+    ranks = np.empty(len(table), dtype=np.intp)
+    ranks[np.argsort(position, kind="stable")] = np.arange(len(table))
+    return ranks

@@ -56,7 +56,8 @@ class Energy:
 
     def __init__(self, layout: Layout, theta: np.ndarray):
         self.layout = layout
-        K, D = len(theta), layout.D
+        K = len(theta)
+        D = layout.D
         self.h = np.ascontiguousarray(theta[:, :D].T)
         self.J = np.zeros((0, 0, K))
         if layout.count(2):

@@ -101,8 +101,8 @@ def _iterate_chunks(
     The weight is zero where a row is not usable: the site, or a predictor that it interacts with, is missing.
     """
     for chunk in sample.blocks(ROWS):
-        Z, P = site_design(chunk.codes, layout, site_theta)
-        yield Z, P, chunk.weights[:, None] * usable_rows(chunk, layout)
+        design, p = site_design(chunk.codes, layout, site_theta)
+        yield design, p, chunk.weights[:, None] * usable_rows(chunk, layout)
 
 
 def _add_scores(scores: np.ndarray, Z: np.ndarray, P: np.ndarray, weights: np.ndarray, layout: Layout) -> None:

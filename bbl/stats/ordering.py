@@ -38,7 +38,8 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
 
     tables = np.asarray(tables, dtype=float)
     folds, levels, total = tables.sum(axis=-1), tables.sum(axis=-2), tables.sum(axis=(-1, -2))
-    F, L = tables.shape[-2:]
+    F = tables.shape[-2]
+    L = tables.shape[-1]
     log_p = gammaln(folds + 1).sum(axis=-1) + gammaln(levels + 1).sum(axis=-1)
     log_p -= gammaln(total + 1) + gammaln(tables + 1).sum(axis=(-1, -2))
     # for each level, ways to spread its rows over the folds (..., L); for each fold, over the levels (..., F)

@@ -273,7 +273,8 @@ def _draw_bars(
 
     `names` are the groups, `title` that of the vertical axis, `errors` (2, K, D) the distances of the limits, or None.
     """
-    K, D = fields.shape
+    K = len(fields)
+    D = fields.shape[1]
     width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)  # bars of a level fill 80 % of its place
     x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
     bars = [ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]

@@ -175,7 +175,9 @@ def _make_frame(
     has a trailing underscore.
     """
     # groups change fastest from row to row, quantities slowest, as in the arrays (Q, U, K)
-    Q, U, K = values.estimate.shape
+    Q = len(questions.quantities)
+    U = values.estimate.shape[1]
+    K = len(fit.labels.groups)
     # `rows.keys` has a row for each unit: its values of the columns of `by`, or its label in the column "row"
     user_columns: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
     package_columns = ["group", "term", "contrast", *(["row"] if rows.is_rowwise else []), "estimate", "std_error",

@@ -59,7 +59,8 @@ def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, n
     if "draws_log_z" not in arrays:
         return None
     log_z = arrays["draws_log_z"]
-    K, T = log_z.shape
+    K = len(log_z)
+    T = log_z.shape[1]
     # the T draws of a group are some of its draws in all chains
     if "draws" not in arrays or np.prod(arrays["draws"].shape[1:3]) < T:
         raise ValueError("'draws_log_z' is not as saved")

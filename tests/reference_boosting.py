@@ -53,14 +53,14 @@ def softmax(scores):
     return p / p.sum(axis=1, keepdims=True)
 
 
-def round_of_fields(codes, n_levels, y, weights, p, rate, ridge, least):
-    """Return the tables (L_i, K) of all predictors after a round, and the new probabilities; codes are (m, n)."""
+def round_of_fields(codes, n_levels, y, weights, p, rate, ridge, least, entry):
+    """Return the tables (L_i, K) of all predictors after a first round, and the new probabilities; codes are (m, n)."""
     tables = []
     for i, L in enumerate(n_levels):
         masks = list(level_parts(codes[i], L, y, weights, p, ridge))
         table = np.zeros((L, p.shape[1]))
         best = take_best([mask[codes[i]].astype(int) for mask in masks], y, weights, p, rate, ridge, least)
-        if best is not None:
+        if best is not None and best[1] > entry:
             steps = best[2] if len(best[2]) == 2 else np.vstack([best[2], np.zeros(p.shape[1])])
             table = steps[masks[best[0]].astype(int)]
             p = softmax(np.log(p) + table[codes[i]])
@@ -81,15 +81,15 @@ def pair_gain(codes_i, codes_j, A, B, y, weights, p, ridge, least):
     return 0.0 if best is None else best[1]
 
 
-def round_of_pairs(codes, n_levels, pairs, y, weights, p, rate, ridge, least):
-    """Return the tables (A, B, K) of all pairs after a round, and the new probabilities."""
+def round_of_pairs(codes, n_levels, pairs, y, weights, p, rate, ridge, least, entry):
+    """Return the tables (A, B, K) of all pairs after a first round, and the new probabilities."""
     tables = []
     for i, j in pairs:
         cuts = list(pair_cuts(n_levels[i], n_levels[j]))
         rows_parts = [cells[codes[i], codes[j]] for cells in cuts]
         best = take_best(rows_parts, y, weights, p, rate, ridge, least)
         table = np.zeros((n_levels[i], n_levels[j], p.shape[1]))
-        if best is not None:
+        if best is not None and best[1] > entry:
             steps = np.zeros((4, p.shape[1]))
             steps[: len(best[2])] = best[2]
             table = steps[cuts[best[0]]]

@@ -69,6 +69,8 @@ class Candidate:
         Gradient norm at which the fit to all rows stops; that of the engine by default.
     refined : bool, default False
         Whether conditional likelihood refines the fit, as a further member; only of many rows.
+    largest : float, optional
+        Product of rows, predictors and groups above which it takes no part; None for no limit.
     """
 
     variants: tuple[Engine, ...]
@@ -79,6 +81,7 @@ class Candidate:
     has_twin: bool = False
     tolerance: float | None = None
     refined: bool = False
+    largest: float | None = None
 
     def narrow_task(self, task: Task) -> Task:
         """Return the task with the terms and the choice of predictors of this candidate."""
@@ -94,6 +97,8 @@ class Candidate:
         """
         # order 1: the formula has no interactions that `fields_only` could leave out
         is_distinct = not (self.fields_only and task.layout.order == 1) and (has_others or not self.has_twin)
+        if self.largest is not None and task.sample.n * task.layout.m * task.K > self.largest:
+            return False
         return is_distinct and (task.sample.complete or not self.variants[0].joint)
 
 
@@ -120,6 +125,7 @@ CANDIDATES_OF_MANY_ROWS = (
     Candidate((MeanField(),)),
     Candidate((FAST_PSEUDO,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
     Candidate((FAST_PSEUDO,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5),
+    Candidate((Boosting(),), largest=5e6),  # within a minute
 )
 
 
@@ -266,7 +272,7 @@ def _tune_members(task: Task, folds: Folds, run: Run) -> list[Member]:
 def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Member]:
     """Return the members for many rows: tuned on a sample of the first fold, then on that fold, and fitted to all rows.
 
-    Conditional likelihood only takes part if no value is missing.
+    Conditional likelihood and boosting only take part if no value is missing.
     """
     first_fold = Folds(folds.train[:1], folds.held[:1])  # weights (1, n) in training and in validation
     sample_folds = Folds(

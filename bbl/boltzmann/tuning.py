@@ -119,7 +119,7 @@ def tune_many(
     """Choose the engine's tuned option for many rows: on a sample of rows first, then on all rows.
 
     More rows need weaker penalties. So the search on all rows starts at the setting of least log-loss on the sample,
-    and goes on to weaker penalties until the log-loss rises.
+    and goes on to weaker penalties until the log-loss rises. An engine without such an option is calibrated alone.
 
     Parameters
     ----------
@@ -135,7 +135,11 @@ def tune_many(
     """
     sample, progress, silent_run = cast(Sample, task.sample), run.progress, run.reporting(None)
     tuned, fitted_layout = engine.tuned, engine.layout(sample, task.layout)
-    assert tuned is not None  # noqa: S101  # callers pass engines with such an option
+    if tuned is None:
+        calibrated_alone = tune(task, engine, None, calibrate, silent_run, folds=folds)
+        if progress is not None:
+            progress(float(NFOLD))
+        return calibrated_alone, calibrated_alone, []
     stepwise = engine.stepwise(sample, fitted_layout)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1  # sign: step to a weaker penalty
 

@@ -12,7 +12,7 @@ from bbl.engines.boosting.rounds import Rows, boost
 from bbl.errors import OptionError
 from tests import reference_boosting as oracle
 
-RULE = {"rate": 0.3, "ridge": 0.7, "least": 3.0}
+RULE = {"rate": 0.3, "ridge": 0.7, "least": 3.0, "entry": 4.0}
 
 
 def kernel_rows(seed, n=80, K=3, n_levels=(4, 2, 3, 1, 5)):
@@ -55,6 +55,18 @@ def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     kernel.round_of_fields(codes, n_levels, y, weights, *RULE.values(), False, stream(), p, tables)
     np.testing.assert_allclose(tables, np.vstack(expected), atol=1e-13)
     np.testing.assert_allclose(p, expected_p, rtol=1e-12)
+    assert {bool(table.any()) for table in expected} == {True, False}  # some gain less than the entry
+    before = tables.copy()  # tables that are not zero grow whatever their gain is
+    begun = [not table.any() and L > 1 for table, L in zip(expected, n_levels, strict=True)]
+    everything = RULE | {"entry": np.inf}
+    kernel.round_of_fields(codes, n_levels, y, weights, *everything.values(), False, stream(), p, tables)
+    changed = [
+        bool((new != old).any())
+        for new, old in zip(
+            np.split(tables, np.cumsum(n_levels)[:-1]), np.split(before, np.cumsum(n_levels)[:-1]), strict=True
+        )
+    ]
+    assert not any(c and b for c, b in zip(changed, begun, strict=True)) and any(changed)
 
 
 @pytest.mark.parametrize("K", [2, 3])
@@ -84,7 +96,7 @@ def test_random_cuts_part_levels_in_two_and_raise_the_likelihood():
     for start in range(40):
         p, tables = before.copy(), np.zeros((n_levels.sum(), 3))
         words = np.array([start + 1, 5, 9, 2], dtype=np.uint64)
-        kernel.round_of_fields(codes, n_levels, y, weights, 0.1, 1.0, 1.0, True, words, p, tables)
+        kernel.round_of_fields(codes, n_levels, y, weights, 0.1, 1.0, 1.0, 0.0, True, words, p, tables)
         by_predictor = np.split(tables, np.cumsum(n_levels)[:-1])
         assert all(len(np.unique(table, axis=0)) <= 2 for table in by_predictor)
         scores = np.log(before) + sum(table[c] for table, c in zip(by_predictor, codes, strict=True))
@@ -210,10 +222,10 @@ def test_of_noise_it_says_little():
 
 
 def test_files_keep_the_fit(data, tmp_path):
-    fit = bbl.bbl("y ~ .^2", data, method="boosting", rate=0.2, calibrate="temperature", verbose=0)
+    fit = bbl.bbl("y ~ .^2", data, method="boosting", rate=0.1, calibrate="temperature", verbose=0)
     fit.save(tmp_path / "model.bbl")
     loaded = bbl.load(tmp_path / "model.bbl")
-    assert loaded.engine == Boosting(rate=0.2)
+    assert loaded.engine == Boosting(rate=0.1)
     pd.testing.assert_frame_equal(loaded.predict(data), fit.predict(data), check_exact=True)
 
 

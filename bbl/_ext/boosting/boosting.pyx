@@ -9,7 +9,8 @@ the weights. The *gain* of a part of the cells with the sums G, H is ``sum_k G_k
 ``rate G_k / (H_k + ridge)``, and 0 if its weight is below `least`.
 (c) A *cut* parts the levels of a predictor in two, those below the cut in some order and the others; two cuts part the
 cells of a pair in four. In a random round the cuts are drawn, else they are those of the largest gain.
-(d) Rows of weight 0 are not learnt from, but their probabilities are kept up. `state` are the four words of the random
+(d) A table that is zero takes its first step only if the gain of its cut is above `entry`.
+(e) Rows of weight 0 are not learnt from, but their probabilities are kept up. `state` are the four words of the random
 numbers.
 """
 from cpython.exc cimport PyErr_CheckSignals
@@ -29,10 +30,11 @@ cdef struct Level:
     int32_t level
 
 
-cdef struct Rule:  # how large steps are, see (b)
+cdef struct Rule:  # how large steps are, and which are taken; see (b) and (d)
     double rate
     double ridge
     double least
+    double entry
 
 
 cdef int compare_levels(const void *a, const void *b) noexcept nogil:
@@ -60,6 +62,18 @@ cdef void set_step(double *step, const double *sums, Py_ssize_t K, Rule rule) no
     cdef Py_ssize_t k
     for k in range(K):
         step[k] = rule.rate * sums[k] / (sums[K + k] + rule.ridge) if sums[2 * K] >= rule.least else 0.0
+
+
+cdef bint gains_enough(double gain, const double[:, ::1] table, Rule rule) noexcept nogil:
+    """Return whether a table (cells, K) takes the step of a cut with this gain."""
+    cdef Py_ssize_t c, k
+    if gain > rule.entry:
+        return True
+    for c in range(table.shape[0]):
+        for k in range(table.shape[1]):
+            if table[c, k] != 0.0:
+                return gain > 0.0
+    return False
 
 
 cdef void add_rows(const int32_t[::1] cell, const Py_ssize_t[::1] y, const double[::1] weights, const double[:, ::1] p,
@@ -197,27 +211,29 @@ cdef void set_cells(const int32_t[:, ::1] codes, Py_ssize_t i, Py_ssize_t j, Py_
 
 
 def round_of_fields(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, const Py_ssize_t[::1] y,
-                    const double[::1] weights, double rate, double ridge, double least, bint at_random,
+                    const double[::1] weights, double rate, double ridge, double least, double entry, bint at_random,
                     uint64_t[::1] state, double[:, ::1] p, double[:, ::1] tables):
     """Take a step of the table of each predictor in turn.
 
     `tables` (sum of n_levels, K) are those of all predictors, one after the other; they and `p` are changed.
     """
     cdef Py_ssize_t K = p.shape[1], i, L, start = 0
-    cdef Rule rule = Rule(rate, ridge, least)
+    cdef Rule rule = Rule(rate, ridge, least, entry)
     cdef Py_ssize_t most = np.max(n_levels)
     cdef double[:, ::1] sums = np.empty((most, 2 * K + 1)), parts = np.empty((2, 2 * K + 1))
     cdef double[:, ::1] steps = np.zeros((2, K)), factors = np.empty((2, K))
     cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
     cdef uint8_t[::1] memory = np.empty(most * sizeof(Level), dtype=np.uint8)
     cdef Level *order = <Level *> &memory[0]
+    cdef double gain
     for i in range(codes.shape[0]):
         L = n_levels[i]
         if L > 1:
             with nogil:
                 sums[:L] = 0.0
                 add_rows(codes[i], y, weights, p, sums)
-                if cut_levels(sums, L, K, rule, at_random, &state[0], order, parts, steps, part) > 0.0:
+                gain = cut_levels(sums, L, K, rule, at_random, &state[0], order, parts, steps, part)
+                if gains_enough(gain, tables[start:start + L], rule):
                     take_step(codes[i], part, steps, tables[start:start + L], factors, p)
             PyErr_CheckSignals()
         start += L
@@ -225,18 +241,19 @@ def round_of_fields(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels,
 
 def round_of_pairs(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, const Py_ssize_t[:, ::1] pairs,
                    const Py_ssize_t[::1] y, const double[::1] weights, double rate, double ridge, double least,
-                   bint at_random, uint64_t[::1] state, double[:, ::1] p, double[:, ::1] tables):
+                   double entry, bint at_random, uint64_t[::1] state, double[:, ::1] p, double[:, ::1] tables):
     """Take a step of the table of each of the `pairs` (pairs, 2) in turn, cut along the order of the codes.
 
     `tables` (cells, K) are those of all pairs, one after the other; they and `p` are changed.
     """
     cdef Py_ssize_t K = p.shape[1], t, i, j, A, B, a, b, q, start = 0, first_cut = 0, second_cut = 0
-    cdef Rule rule = Rule(rate, ridge, least)
+    cdef Rule rule = Rule(rate, ridge, least, entry)
     cdef Py_ssize_t most = np.max(np.prod(np.asarray(n_levels)[np.asarray(pairs)], axis=1))
     cdef double[:, ::1] sums = np.empty((most, 2 * K + 1)), parts = np.empty((4, 2 * K + 1))
     cdef double[:, ::1] steps = np.zeros((4, K)), factors = np.empty((4, K))
     cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
     cdef int32_t[::1] cell = np.empty(codes.shape[1], dtype=np.int32)
+    cdef double gain
     for t in range(pairs.shape[0]):
         i, j = pairs[t, 0], pairs[t, 1]
         A, B = n_levels[i], n_levels[j]
@@ -245,7 +262,8 @@ def round_of_pairs(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, 
             sums[:A * B] = 0.0
             add_rows(cell, y, weights, p, sums)
             add_up(sums, A, B)
-            if cut_pair(sums, A, B, K, rule, at_random, &state[0], parts, &first_cut, &second_cut) > 0.0:
+            gain = cut_pair(sums, A, B, K, rule, at_random, &state[0], parts, &first_cut, &second_cut)
+            if gains_enough(gain, tables[start:start + A * B], rule):
                 set_parts(sums, A, B, first_cut, second_cut, parts)
                 for q in range(4):
                     set_step(&steps[q, 0], &parts[q, 0], K, rule)
@@ -262,7 +280,7 @@ def pair_gains(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, cons
                const double[:, ::1] p, double[::1] gains):
     """Set `gains` (pairs,) to the gain of the best cuts of each of the `pairs` (pairs, 2)."""
     cdef Py_ssize_t K = p.shape[1], t, i, j, A, B, first_cut = 0, second_cut = 0
-    cdef Rule rule = Rule(0.0, ridge, least)
+    cdef Rule rule = Rule(0.0, ridge, least, 0.0)
     cdef Py_ssize_t most = np.max(np.prod(np.asarray(n_levels)[np.asarray(pairs)], axis=1))
     cdef double[:, ::1] sums = np.empty((most, 2 * K + 1)), parts = np.empty((4, 2 * K + 1))
     cdef int32_t[::1] cell = np.empty(codes.shape[1], dtype=np.int32)

@@ -35,13 +35,15 @@ class Boosting(Engine):
     The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables of single predictors and of some pairs.
     They begin at zero and grow in rounds: each table in turn takes a small step towards a higher likelihood, along a
     cut that parts the levels of its predictor in two, or those of a pair in two times two, so that levels that act
-    alike stay alike. Fields come first, then the pairs that promise most. The rows are dealt to five folds; five models
-    learn from four of them each, and end where the log-loss of the fifth is lowest. The fit is their mean. P(x|y) is
-    not modelled: there are no likelihoods of rows and no ln Z, and missing values cannot be summed out.
+    alike stay alike. A table begins to grow only if its first cut gains clearly more than chance, so that predictors
+    that do not matter have no parameters. Fields come first, then the pairs that promise most. The rows are dealt to
+    five folds; five models learn from four of them each, and end where the log-loss of the fifth is lowest. The fit is
+    their mean. P(x|y) is not modelled: there are no likelihoods of rows and no ln Z, and missing values cannot be
+    summed out.
 
     Parameters
     ----------
-    rate : float, default 0.1
+    rate : float, default 0.2
         Size of a step, as a share of a Newton step. Smaller ones take more rounds.
     pairs : int, optional
         Number of pairs that each model chooses, of those in the formula; None for as many as there are predictors.
@@ -67,7 +69,7 @@ class Boosting(Engine):
     0.791
     """
 
-    rate: float = 0.1
+    rate: float = 0.2
     pairs: int | None = None
     name = "boosting"
     log_z = "half"

@@ -20,6 +20,7 @@ __all__ = ["BoostedModel", "Rows", "boost"]
 
 RIDGE = 1.0  # added to the curvature of every part, in rows
 LEAST = 4.0  # rows that a part must have to take a step
+ENTRY = 6.0  # gain for each group above which a table begins to grow; with two groups, a chi-square of one df
 RANDOM_ROUNDS = 7  # rounds at the beginning whose cuts are drawn: tables then begin smooth
 PATIENCE = 5  # rounds without a lower log-loss of the held-out rows after which a model ends
 MAX_ROUNDS = 1000
@@ -110,17 +111,21 @@ class _Steps:
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
         self.codes, self.p, self.rows, self.rate, self.stream = rows.codes, p, rows, rate, stream
 
+    def rule(self) -> tuple[float, float, float, float]:
+        """Return the rate, the ridge, and the least weight and gain of steps."""
+        return self.rate, RIDGE, LEAST, ENTRY * self.p.shape[1]
+
     def of_fields(self, fields: np.ndarray, at_random: bool) -> None:
         """Make a round of the fields (sum of n_levels, G) of all predictors; cuts are drawn if `at_random`."""
         kernel.round_of_fields(
-            self.codes, self.rows.n_levels, self.rows.y, self.rows.train, self.rate, RIDGE, LEAST, at_random,
-            self.stream, self.p, fields,
+            self.codes, self.rows.n_levels, self.rows.y, self.rows.train, *self.rule(), at_random, self.stream,
+            self.p, fields,
         )  # fmt: skip
 
     def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, at_random: bool) -> None:
         """Make a round of the `cells` of the `pairs` (pairs, 2)."""
         kernel.round_of_pairs(
-            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, self.rate, RIDGE, LEAST, at_random,
+            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, *self.rule(), at_random,
             self.stream, self.p, cells,
         )  # fmt: skip
 

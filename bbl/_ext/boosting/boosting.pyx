@@ -9,12 +9,13 @@ the weights. The *gain* of a part of the cells with the sums G, H is ``sum_k G_k
 ``rate G_k / (H_k + ridge)``, and 0 if its weight is below `least`.
 (c) A *cut* parts the levels of a predictor in two, those below the cut in some order and the others; two cuts part the
 cells of a pair in four. In a random round the cuts are drawn, else they are those of the largest gain.
-(d) A table that is zero takes its first step only if the gain of its cut is above `entry`.
+(d) A table that is zero takes its first step only if the gain of its cut is above `entry`; if that is infinite, no cut
+of such tables is looked for.
 (e) Rows of weight 0 are not learnt from, but their probabilities are kept up. `state` are the four words of the random
 numbers.
 """
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport exp
+from libc.math cimport INFINITY, exp
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport qsort
 
@@ -64,34 +65,61 @@ cdef void set_step(double *step, const double *sums, Py_ssize_t K, Rule rule) no
         step[k] = rule.rate * sums[k] / (sums[K + k] + rule.ridge) if sums[2 * K] >= rule.least else 0.0
 
 
-cdef bint gains_enough(double gain, const double[:, ::1] table, Rule rule) noexcept nogil:
-    """Return whether a table (cells, K) takes the step of a cut with this gain."""
+cdef bint is_zero(const double[:, ::1] table) noexcept nogil:
+    """Return whether all entries of a table are zero."""
     cdef Py_ssize_t c, k
-    if gain > rule.entry:
-        return True
     for c in range(table.shape[0]):
         for k in range(table.shape[1]):
             if table[c, k] != 0.0:
-                return gain > 0.0
-    return False
+                return False
+    return True
 
 
-cdef void add_rows(const int32_t[::1] cell, const Py_ssize_t[::1] y, const double[::1] weights, const double[:, ::1] p,
-                   double[:, ::1] sums) noexcept nogil:
+cdef inline void add_rows_of(const int32_t *cell, const Py_ssize_t *y, const double *weights, const double *p,
+                             Py_ssize_t n, Py_ssize_t K, double *sums) noexcept nogil:
     """Add all rows to the `sums` (cells, 2 K + 1) of their cells, `cell` (n,)."""
-    cdef Py_ssize_t n = p.shape[0], K = p.shape[1], r, k
+    cdef Py_ssize_t r, k
     cdef double *into
     cdef double w, wp
     for r in range(n):
         w = weights[r]
         if w > 0.0:
-            into = &sums[cell[r], 0]
+            into = sums + cell[r] * (2 * K + 1)
             for k in range(K):
-                wp = w * p[r, k]
+                wp = w * p[r * K + k]
                 into[k] -= wp
-                into[K + k] += wp * (1.0 - p[r, k])
+                into[K + k] += wp * (1.0 - p[r * K + k])
             into[y[r]] += w
             into[2 * K] += w
+
+
+cdef void add_rows(const int32_t[::1] cell, const Py_ssize_t[::1] y, const double[::1] weights, const double[:, ::1] p,
+                   double[:, ::1] sums) noexcept nogil:
+    """Call `add_rows_of`; with a constant K the compiler writes its inner loop out."""
+    cdef Py_ssize_t n = p.shape[0], K = p.shape[1]
+    if K == 2:
+        add_rows_of(&cell[0], &y[0], &weights[0], &p[0, 0], n, 2, &sums[0, 0])
+    elif K == 3:
+        add_rows_of(&cell[0], &y[0], &weights[0], &p[0, 0], n, 3, &sums[0, 0])
+    else:
+        add_rows_of(&cell[0], &y[0], &weights[0], &p[0, 0], n, K, &sums[0, 0])
+
+
+cdef inline void change_rows_of(const int32_t *cell, const uint8_t *part, const double *factors, Py_ssize_t n,
+                                Py_ssize_t K, double *p) noexcept nogil:
+    """Multiply the probabilities of each row by the factors (parts, K) of its part, and normalise them."""
+    cdef Py_ssize_t r, k
+    cdef const double *factor
+    cdef double total
+    for r in range(n):
+        factor = factors + part[cell[r]] * K
+        total = 0.0
+        for k in range(K):
+            p[r * K + k] *= factor[k]
+            total += p[r * K + k]
+        total = 1.0 / total
+        for k in range(K):
+            p[r * K + k] = max(p[r * K + k] * total, LEAST_P)
 
 
 cdef void take_step(const int32_t[::1] cell, const uint8_t[::1] part, const double[:, ::1] steps, double[:, ::1] table,
@@ -100,24 +128,19 @@ cdef void take_step(const int32_t[::1] cell, const uint8_t[::1] part, const doub
 
     `part` (cells,) is the part of each cell; `factors` (parts, K) is overwritten.
     """
-    cdef Py_ssize_t n = p.shape[0], K = p.shape[1], r, k, c
-    cdef const double *factor
-    cdef double total
+    cdef Py_ssize_t n = p.shape[0], K = p.shape[1], k, c
     for c in range(steps.shape[0]):
         for k in range(K):
             factors[c, k] = exp(steps[c, k])
     for c in range(table.shape[0]):
         for k in range(K):
             table[c, k] += steps[part[c], k]
-    for r in range(n):
-        factor = &factors[part[cell[r]], 0]
-        total = 0.0
-        for k in range(K):
-            p[r, k] *= factor[k]
-            total += p[r, k]
-        total = 1.0 / total
-        for k in range(K):
-            p[r, k] = max(p[r, k] * total, LEAST_P)
+    if K == 2:
+        change_rows_of(&cell[0], &part[0], &factors[0, 0], n, 2, &p[0, 0])
+    elif K == 3:
+        change_rows_of(&cell[0], &part[0], &factors[0, 0], n, 3, &p[0, 0])
+    else:
+        change_rows_of(&cell[0], &part[0], &factors[0, 0], n, K, &p[0, 0])
 
 
 cdef double cut_levels(const double[:, ::1] sums, Py_ssize_t L, Py_ssize_t K, Rule rule, bint at_random,
@@ -225,15 +248,16 @@ def round_of_fields(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels,
     cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
     cdef uint8_t[::1] memory = np.empty(most * sizeof(Level), dtype=np.uint8)
     cdef Level *order = <Level *> &memory[0]
-    cdef double gain
+    cdef double gain, needed
     for i in range(codes.shape[0]):
         L = n_levels[i]
-        if L > 1:
+        needed = rule.entry if is_zero(tables[start:start + L]) else 0.0
+        if L > 1 and needed < INFINITY:
             with nogil:
                 sums[:L] = 0.0
                 add_rows(codes[i], y, weights, p, sums)
                 gain = cut_levels(sums, L, K, rule, at_random, &state[0], order, parts, steps, part)
-                if gains_enough(gain, tables[start:start + L], rule):
+                if gain > needed:
                     take_step(codes[i], part, steps, tables[start:start + L], factors, p)
             PyErr_CheckSignals()
         start += L
@@ -253,17 +277,21 @@ def round_of_pairs(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, 
     cdef double[:, ::1] steps = np.zeros((4, K)), factors = np.empty((4, K))
     cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
     cdef int32_t[::1] cell = np.empty(codes.shape[1], dtype=np.int32)
-    cdef double gain
+    cdef double gain, needed
     for t in range(pairs.shape[0]):
         i, j = pairs[t, 0], pairs[t, 1]
         A, B = n_levels[i], n_levels[j]
+        needed = rule.entry if is_zero(tables[start:start + A * B]) else 0.0
+        if needed == INFINITY:
+            start += A * B
+            continue
         with nogil:
             set_cells(codes, i, j, B, cell)
             sums[:A * B] = 0.0
             add_rows(cell, y, weights, p, sums)
             add_up(sums, A, B)
             gain = cut_pair(sums, A, B, K, rule, at_random, &state[0], parts, &first_cut, &second_cut)
-            if gains_enough(gain, tables[start:start + A * B], rule):
+            if gain > needed:
                 set_parts(sums, A, B, first_cut, second_cut, parts)
                 for q in range(4):
                     set_step(&steps[q, 0], &parts[q, 0], K, rule)

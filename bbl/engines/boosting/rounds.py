@@ -22,6 +22,7 @@ RIDGE = 1.0  # added to the curvature of every part, in rows
 LEAST = 4.0  # rows that a part must have to take a step
 ENTRY = 6.0  # gain for each group above which a table begins to grow; with two groups, a chi-square of one df
 RANDOM_ROUNDS = 7  # rounds at the beginning whose cuts are drawn: tables then begin smooth
+ENTRY_ROUNDS = 8  # after the random rounds, tables may begin in each eighth one alone, as looking for cuts takes time
 PATIENCE = 5  # rounds without a lower log-loss of the held-out rows after which a model ends
 MAX_ROUNDS = 1000
 GAIN = 1e-6  # log-loss that counts as lower
@@ -72,7 +73,7 @@ def boost(
         rows, rate, rng.integers(1, 2**63, 4, dtype=np.uint64), np.tile(np.exp(log_shares), (len(rows.y), 1))
     )
     fields = np.zeros((int(rows.n_levels.sum()), G))
-    rounds, converged = _repeat(lambda at_random: steps.of_fields(fields, at_random), steps, fields)
+    rounds, converged = _repeat(lambda number: steps.of_fields(fields, number), steps, fields)
     by_predictor = np.split(fields, np.cumsum(rows.n_levels)[:-1])  # m tables (L_i, G)
     tables: list[tuple[tuple[int, ...], np.ndarray]] = [
         ((i,), table.T) for i, table in enumerate(by_predictor) if table.any()
@@ -88,7 +89,7 @@ def boost(
         chosen = pairs[falling_order(steps.gains(pairs))[:n_pairs]]
         sizes = rows.n_levels[chosen].prod(axis=1)
         cells = np.zeros((int(sizes.sum()), G))
-        more, has_ended = _repeat(lambda at_random: steps.of_pairs(chosen, cells, at_random), steps, cells)
+        more, has_ended = _repeat(lambda number: steps.of_pairs(chosen, cells, number), steps, cells)
         rounds, converged = rounds + more, converged and has_ended
         for (i, j), table in zip(chosen.tolist(), np.split(cells, np.cumsum(sizes)[:-1]), strict=True):
             if table.any():
@@ -111,22 +112,24 @@ class _Steps:
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
         self.codes, self.p, self.rows, self.rate, self.stream = rows.codes, p, rows, rate, stream
 
-    def rule(self) -> tuple[float, float, float, float]:
-        """Return the rate, the ridge, and the least weight and gain of steps."""
-        return self.rate, RIDGE, LEAST, ENTRY * self.p.shape[1]
+    def rule(self, number: int) -> tuple[float, float, float, float, bool]:
+        """Return the rate, the ridge, the least weight and first gain of steps, and whether cuts are random."""
+        is_random = number < RANDOM_ROUNDS
+        may_begin = is_random or (number - RANDOM_ROUNDS) % ENTRY_ROUNDS == 0
+        return self.rate, RIDGE, LEAST, ENTRY * self.p.shape[1] if may_begin else np.inf, is_random
 
-    def of_fields(self, fields: np.ndarray, at_random: bool) -> None:
-        """Make a round of the fields (sum of n_levels, G) of all predictors; cuts are drawn if `at_random`."""
+    def of_fields(self, fields: np.ndarray, number: int) -> None:
+        """Make the round with this number of the fields (sum of n_levels, G) of all predictors."""
         kernel.round_of_fields(
-            self.codes, self.rows.n_levels, self.rows.y, self.rows.train, *self.rule(), at_random, self.stream,
+            self.codes, self.rows.n_levels, self.rows.y, self.rows.train, *self.rule(number), self.stream,
             self.p, fields,
         )  # fmt: skip
 
-    def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, at_random: bool) -> None:
-        """Make a round of the `cells` of the `pairs` (pairs, 2)."""
+    def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, number: int) -> None:
+        """Make the round with this number of the `cells` of the `pairs` (pairs, 2)."""
         kernel.round_of_pairs(
-            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, *self.rule(), at_random,
-            self.stream, self.p, cells,
+            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, *self.rule(number), self.stream,
+            self.p, cells,
         )  # fmt: skip
 
     def gains(self, pairs: np.ndarray) -> np.ndarray:
@@ -138,10 +141,10 @@ class _Steps:
         return gains
 
 
-def _repeat(step: Callable[[bool], None], steps: _Steps, tables: np.ndarray) -> tuple[int, bool]:
+def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> tuple[int, bool]:
     """Make rounds until the held-out log-loss stops falling; leave the best `tables`, and return (rounds, converged).
 
-    ``step(at_random)`` makes a round, which changes ``steps.p`` and `tables`.
+    ``step(number)`` makes a round, which changes ``steps.p`` and `tables`.
     """
     held, best, best_round, best_tables = np.flatnonzero(steps.rows.held), np.inf, 0, tables.copy()
     if not len(held):  # nothing tells when to end
@@ -152,10 +155,10 @@ def _repeat(step: Callable[[bool], None], steps: _Steps, tables: np.ndarray) -> 
         if loss < best - GAIN:
             best, best_round = loss, made
             best_tables[:] = tables
-        elif made - best_round >= PATIENCE:
+        elif made - max(best_round, RANDOM_ROUNDS) >= PATIENCE:
             break
         if made < MAX_ROUNDS:
-            step(made < RANDOM_ROUNDS)
+            step(made)
     tables[:] = best_tables
     return made, made < MAX_ROUNDS
 

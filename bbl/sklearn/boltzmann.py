@@ -116,7 +116,7 @@ class BBLClassifier(TableClassifier):
     >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
     >>> BBLClassifier().fit(X, y).predict_proba(X.head(2)).round(2)
     array([[0.54, 0.46],
-           [0.89, 0.11]])
+           [0.9 , 0.1 ]])
     >>> model = BBLClassifier("pseudo", pairs=".^2 - Class:Age").fit(X, y)
     >>> model.predict_proba(X.head(2)).round(2)
     array([[0.54, 0.46],

@@ -138,7 +138,7 @@ def every_verb_answers(case: Case) -> None:
 @law(lambda case: case.s.family == "bbl" and case.s.weights != "huge" and not case.is_tuned, cost=60)
 def a_cross_validation_is_its_own_model(case: Case) -> None:
     """The model of a cross-validation is the fit to all rows, and its pooled predictions are what it evaluates."""
-    random = case.s.method in ("auto", "bayes", "pvi", "shbm") or case.s.options.get("log_z") == "ais"
+    random = case.s.method in ("auto", "bayes", "boosting", "pvi", "shbm") or case.s.options.get("log_z") == "ais"
     if random or not (case.classes and len(case.frame) >= 8 and case.s.source == "pandas"):
         return
     try:

@@ -117,7 +117,7 @@ CANDIDATES = (
     Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate((MarkovBlanket(),), MarkovBlanket.tuned.grid, equality=SUPPLEMENT),
-    Candidate((Boosting(),)),
+    Candidate((Boosting(),), equality=SUPPLEMENT),
 )
 # stops early where scores are compared
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
@@ -125,7 +125,7 @@ CANDIDATES_OF_MANY_ROWS = (
     Candidate((MeanField(),)),
     Candidate((FAST_PSEUDO,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
     Candidate((FAST_PSEUDO,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5),
-    Candidate((Boosting(),), largest=5e6),  # within a minute
+    Candidate((Boosting(),), equality=SUPPLEMENT, largest=5e6),  # within a minute
 )
 
 

@@ -20,7 +20,7 @@ __all__ = ["BoostedModel", "Rows", "boost"]
 
 RIDGE = 1.0  # added to the curvature of every part, in rows
 LEAST = 4.0  # rows that a part must have to take a step
-ENTRY = 6.0  # gain for each group above which a table begins to grow; with two groups, a chi-square of one df
+ENTRY_LEVEL = 0.05  # significance level at which the first cut of a table must gain more than chance
 RANDOM_ROUNDS = 7  # rounds at the beginning whose cuts are drawn: tables then begin smooth
 ENTRY_ROUNDS = 8  # after the random rounds, tables may begin in each eighth one alone, as looking for cuts takes time
 PATIENCE = 5  # rounds without a lower log-loss of the held-out rows after which a model ends
@@ -107,16 +107,23 @@ class _Steps:
         Levels of the rows, in the order along which pairs are cut.
     p : ndarray, shape (n, G)
         Probabilities of the groups, changed by every step.
+    entry : float
+        Gain above which a table begins to grow. Of a cut that tells nothing, (G - 1) / G of the gain has about a
+        chi-square distribution with G - 1 degrees of freedom.
     """
 
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
+        from scipy.stats import chi2
+
         self.codes, self.p, self.rows, self.rate, self.stream = rows.codes, p, rows, rate, stream
+        G = p.shape[1]
+        self.entry = G / (G - 1) * float(chi2.isf(ENTRY_LEVEL, G - 1)) if G > 1 else np.inf
 
     def rule(self, number: int) -> tuple[float, float, float, float, bool]:
         """Return the rate, the ridge, the least weight and first gain of steps, and whether cuts are random."""
         is_random = number < RANDOM_ROUNDS
         may_begin = is_random or (number - RANDOM_ROUNDS) % ENTRY_ROUNDS == 0
-        return self.rate, RIDGE, LEAST, ENTRY * self.p.shape[1] if may_begin else np.inf, is_random
+        return self.rate, RIDGE, LEAST, self.entry if may_begin else np.inf, is_random
 
     def of_fields(self, fields: np.ndarray, number: int) -> None:
         """Make the round with this number of the fields (sum of n_levels, G) of all predictors."""

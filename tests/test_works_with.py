@@ -6,6 +6,7 @@ import functools
 import importlib.util
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -215,6 +216,7 @@ def as_declared(text: str | None, reason: str | None) -> bool:
 @pytest.mark.filterwarnings("ignore")
 def test_a_kind_of_model_does_what_it_declares_and_refuses_the_others_by_its_reasons(kind):
     outcomes = {name: outcome(kind, trial) for name, trial in TRIALS.items()}
+    plt.close("all")
     declared = {name: REFUSALS[kind].get(name) for name in TRIALS}
     assert {name: text for name, text in outcomes.items() if not as_declared(text, declared[name])} == {}
 

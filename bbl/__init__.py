@@ -68,12 +68,11 @@ __version__ = "1.0.0"
 __all__ = [
     "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "Boosting", "CVResults", "Conditional",
     "ConvergenceWarning", "DataWarning", "DensityResults", "GraphsResults", "GroupParameters", "HighOrder",
-    "MLEstimate", "MarkovBlanket",
-    "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults",
-    "ShooterResults", "StepResults", "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets",
-    "enrichment", "effective_size", "effective_weights", "errors", "etable", "freq2raw", "graphs", "load", "lump",
-    "log_scores", "mcSample", "mlestimate", "networks", "plot_comparison", "randompar", "randomsamp", "readFasta",
-    "removeConst", "sample_xi", "shooter", "step", "survey",
+    "MLEstimate", "MarkovBlanket", "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior",
+    "PseudoLikelihood", "SampleResults", "ShooterResults", "StepResults", "anova", "average", "bbl", "bicluster",
+    "bin", "crossVal", "datasets", "enrichment", "effective_size", "effective_weights", "errors", "etable", "freq2raw",
+    "graphs", "load", "lump", "log_scores", "mcSample", "mlestimate", "networks", "plot_comparison", "randompar",
+    "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter", "step", "survey",
 ]  # fmt: skip
 
 # names by the module that defines them; they are imported on first access

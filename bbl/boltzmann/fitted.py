@@ -99,8 +99,7 @@ class Estimate:
         if self.log_z_kind != "none":
             return None
         theta = self.parameters.theta[self.class_prior > 0.0]  # a group without rows has no parameters
-        differs = (theta != theta[:1]).any(axis=0)
-        return np.array(sorted({i for i, _ in self.parameters.layout.levels_of(differs)}), dtype=np.intp)
+        return np.flatnonzero(self.parameters.layout.predictors_of((theta != theta[:1]).any(axis=0)))
 
     def energy(self) -> Callable:
         """Return a function of codes (n, m) and missing values (n, m) to energies (n, K).

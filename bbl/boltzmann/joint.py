@@ -70,6 +70,9 @@ def joint_path(
     coefficients : ndarray, shape (K, 1 + layout.size), optional
         Of a fit to other weights, at which the iteration of a fit without a penalty begins; not those of `start`.
     """
+    engine.check_missing(sample)
+    if K < 2:
+        engine.path(sample, layout)  # raises an OptionError: joint engines fit no single group
     oof_scores, start_theta, start_constant = None, np.zeros((K, layout.size)), np.zeros(K)
     if start is None:  # merged and sorted rows, so that neither their order nor their repetition matters
         sample = sample.by_state(layout.n_levels, K)

@@ -21,9 +21,14 @@ from bbl.model.unpenalised import unpenalised
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
-__all__ = ["Engine"]
+__all__ = ["NEED_ERRORS", "Engine"]
 
 NO_EQUATIONS = "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and 'naive')"
+# capabilities that a prediction method without standard errors lacks
+NEED_ERRORS = (
+    "standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria", "odds_ratios", "effects",
+    "survey",
+)  # fmt: skip
 SHARED_ROWS = "The posterior of the pooled fit shares its rows with those of the groups"
 
 

@@ -258,6 +258,14 @@ class Layout:
         # index 0 of a table's axis is level 1
         return {(i, int(a) + 1) for scope, cells in tables for cell in cells for i, a in zip(scope, cell, strict=True)}
 
+    def predictors_of(self, is_selected: np.ndarray) -> np.ndarray:
+        """Return which predictors (m,) have a parameter, of their own or of a term, where `is_selected` (size,)."""
+        n_before = np.concatenate([[0], np.cumsum(is_selected)])  # of selected parameters before each
+        has_selected = n_before[self.start[1:]] > n_before[self.start[:-1]]
+        for terms, start in zip(self.terms, self.term_start, strict=True):
+            has_selected[terms[n_before[start[1:]] > n_before[start[:-1]]]] = True
+        return has_selected
+
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
         """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of several.
 

@@ -61,16 +61,22 @@ def problems(folder: Path) -> Iterator[tuple[str, pd.DataFrame, list[tuple[np.nd
         yield name, _categorical(frame), list(folds.split(codes, codes))
 
 
+def fit_and_predict(train: pd.DataFrame, new: pd.DataFrame, method: str) -> np.ndarray:
+    """Return the probabilities (n, K) of all classes for new rows, from a fit to training rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = bbl.bbl("class ~ .^2", train, method=method, missing="level", novarOk=True, verbose=0, n_jobs=1)
+        found = fit.predict(new.drop(columns="class"), type="prob", unseen="ignore")
+    return found.reindex(columns=new["class"].cat.categories, fill_value=0.0).to_numpy(float)
+
+
 def run_split(name: str, frame: pd.DataFrame, number_of_split: int, split: tuple) -> list[tuple]:
     """Return the row of one split."""
     train, new = (frame.iloc[rows].reset_index(drop=True) for rows in split)
     begin = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit = bbl.bbl("class ~ .^2", train, method="auto", missing="level", novarOk=True, verbose=0, n_jobs=1)
-        found = fit.predict(new.drop(columns="class"), type="prob", unseen="ignore")
+    p = fit_and_predict(train, new, "auto")
     seconds = time.process_time() - begin
-    p = np.clip(found.reindex(columns=new["class"].cat.categories, fill_value=0.0).to_numpy(float), 1e-15, None)
+    p = np.clip(p, 1e-15, None)
     p /= p.sum(axis=1, keepdims=True)
     y = new["class"].cat.codes.to_numpy()
     top, hit = p.max(axis=1), p.argmax(axis=1) == y
@@ -85,15 +91,10 @@ def run_split(name: str, frame: pd.DataFrame, number_of_split: int, split: tuple
 def run_boosting(train: pd.DataFrame, new: pd.DataFrame) -> tuple[float, float]:
     """Return the log-loss of boosting alone, and its seconds; rows with unseen levels get the shares of the classes."""
     begin = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit = bbl.bbl("class ~ .^2", train, method="boosting", missing="level", novarOk=True, verbose=0)
-    groups = new["class"].cat.categories
-    shares = train["class"].value_counts(normalize=True).reindex(groups, fill_value=0.0)
+    shares = train["class"].value_counts(normalize=True).reindex(new["class"].cat.categories, fill_value=0.0)
     p = np.tile(shares.to_numpy(), (len(new), 1))
     is_known = np.all([new[c].isin(train[c].unique()) for c in new if c != "class"], axis=0)
-    found = fit.predict(new[is_known], type="prob", unseen="ignore")
-    p[is_known] = found.reindex(columns=groups, fill_value=0.0).to_numpy(float)
+    p[is_known] = fit_and_predict(train, new[is_known], "boosting")
     log_p = np.log(np.clip(p, 1e-15, None))
     return -log_p[np.arange(len(new)), new["class"].cat.codes].mean(), time.process_time() - begin
 

@@ -124,3 +124,12 @@ def test_a_state_that_cannot_be_adds_nothing():
     table = np.log(np.array([[[0.0, 0.25], [0.0, 0.75]]]), where=[[[False, True]] * 2], out=np.full((1, 2, 2), -np.inf))
     assert log_sum([((0, 1), table)], [1, 0])[0] == pytest.approx(0.0)
     np.testing.assert_allclose(log_sum([((0, 1), table)], [0])[0], [-np.inf, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("terms", [None, [], [(0, 1, 3), (0, 1), (0, 3), (1, 3), (2, 3)]])
+def test_predictors_of_parameters_are_those_of_their_levels(terms):
+    layout, rng = Layout([2, 3, 1, 4, 2], terms), np.random.default_rng(0)
+    for share in (0.0, 0.05, 0.3, 1.0):
+        is_selected = rng.random(layout.size) < share
+        found = np.flatnonzero(layout.predictors_of(is_selected)).tolist()
+        assert found == sorted({i for i, _ in layout.levels_of(is_selected)})

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine
+from bbl.engines.base import NEED_ERRORS, Engine
 from bbl.engines.blanket.families import Families
 from bbl.engines.blanket.search import RESPONSE, climb
 from bbl.engines.engine_fit import JointFit, Limit
@@ -86,13 +86,9 @@ class MarkovBlanket(Engine):
         """Return the capabilities that the method lacks, each with the reason."""
         reasons = super().refusals()
         method = f"method={cls.name!r}"
-        without_errors = (
-            "standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria", "odds_ratios",
-            "effects", "survey",
-        )  # fmt: skip
         return reasons | {
             "relevance": f"{method} chooses its predictors itself",
-            **dict.fromkeys(without_errors, f"{method} {NO_ERRORS}"),
+            **dict.fromkeys(NEED_ERRORS, f"{method} {NO_ERRORS}"),
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
@@ -119,9 +115,6 @@ class MarkovBlanket(Engine):
 
         `oof_scores`, `rng` and `start` are not used: networks start from no other fit.
         """
-        self.check_missing(sample)
-        if K < 2:
-            return self.path(sample, layout)  # raises
         check_memory(
             self.memory(sample.n, layout),
             f"A network of {layout.m} predictors with {layout.D + layout.m} levels",

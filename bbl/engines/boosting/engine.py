@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from bbl.checks import integer, real
-from bbl.engines.base import Engine
-from bbl.engines.boosting.rounds import BoostedModel, Rows, boost
+from bbl.engines.base import NEED_ERRORS, Engine
+from bbl.engines.boosting.rounds import MAX_CELLS, BoostedModel, Rows, boost
 from bbl.engines.engine_fit import JointFit, Limit
 from bbl.engines.score_tables import add_table
 from bbl.engines.traits import JointTraits, OutOfFoldScores
@@ -92,20 +92,16 @@ class Boosting(Engine):
     @classmethod
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
-        without_errors = (
-            "standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria", "odds_ratios",
-            "effects", "survey",
-        )  # fmt: skip
-        return super().refusals() | dict.fromkeys(without_errors, f"method={cls.name!r} {NO_ERRORS}")
+        return super().refusals() | dict.fromkeys(NEED_ERRORS, f"method={cls.name!r} {NO_ERRORS}")
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the codes (m, n) in two orders, of weights in five folds, and of tables of pairs.
 
         `settings` takes no more: the argument is that of all engines.
         """
-        n_pairs = min(len(layout.pairs), layout.m if self.pairs is None else self.pairs)
-        largest = float(np.sort(layout.n_levels)[-2:].prod()) if n_pairs else 0.0
-        return n * (8.0 * layout.m + 16.0 * NFOLD) + 16.0 * len(layout.pairs) + 48.0 * n_pairs * min(largest, 4096.0)
+        n_pairs = min(layout.count(2), layout.m if self.pairs is None else self.pairs)
+        largest = min(float(np.sort(layout.n_levels)[-2:].prod()), MAX_CELLS) if n_pairs else 0.0
+        return n * (8.0 * layout.m + 16.0 * NFOLD) + 16.0 * layout.count(2) + 48.0 * n_pairs * largest
 
     def fit_groups(
         self,
@@ -122,9 +118,6 @@ class Boosting(Engine):
         `rng` deals the rows to folds and draws the cuts of the first rounds. `values`, `oof_scores` and `start` are not
         used: nothing is tuned, and the fit begins at equal scores.
         """
-        self.check_missing(sample)
-        if K < 2:
-            return self.path(sample, layout)  # raises
         check_memory(
             self.memory(sample.n, layout), f"Boosting of {layout.m} predictors on {sample.n} rows",
             "Use fewer predictors or fewer rows.",
@@ -142,33 +135,35 @@ class Boosting(Engine):
             )
             for train, held, model_rng in zip(folds.train, folds.held, rng.spawn(NFOLD), strict=True)
         ]  # fmt: skip
+        theta, constant, scores, used = _mean_scores(models, layout, log_shares, codes)
+        all_theta, all_constants = np.zeros((K, layout.size)), np.zeros(K)
+        all_theta[groups], all_constants[groups] = theta, constant
         return [
-            _mean_model(models, layout, groups, log_shares, K, Rows(codes, n_levels, y, sample.weights, sample.weights))
-        ]
+            JointFit(
+                all_theta, all_constants, temperature=1.0,
+                loss=log_loss(log_probabilities(scores.T), y, sample.weights), gradient=np.nan,
+                evaluations=sum(model.rounds for model in models), converged=all(model.converged for model in models),
+                limits=[Limit(int(used.sum()), unbounded=(), notes=())] * K,
+            )
+        ]  # fmt: skip
 
     joint: ClassVar[JointTraits] = JointTraits(fit_groups)
 
 
-def _mean_model(
-    models: list[BoostedModel], layout: Layout, groups: np.ndarray, log_shares: np.ndarray, K: int, rows: Rows
-) -> JointFit:
-    """Return the mean of the class scores of the models, which know the `groups` (G,) of K, as a fit to `rows`.
+def _mean_scores(
+    models: list[BoostedModel], layout: Layout, log_shares: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean of the class scores of models, as parameters (G, size), constants (G,) and scores (G, n) of rows.
 
-    `log_shares` (G,) are those of the groups in all rows.
+    `log_shares` (G,) are those of the groups in all rows, `codes` (m, n) the levels of the rows. The last array is a
+    mask (size,) of the parameters that some table has.
     """
-    theta, constant = np.zeros((len(groups), layout.size)), log_shares.copy()
-    used = np.zeros(layout.size, dtype=bool)  # the parameters that some table has
-    scores = np.repeat(log_shares[:, None], len(rows.y), axis=1)
+    theta, constant = np.zeros((len(log_shares), layout.size)), log_shares.copy()
+    used = np.zeros(layout.size, dtype=bool)
+    scores = np.repeat(log_shares[:, None], codes.shape[1], axis=1)
     for model in models:
         for predictors, table in model.tables:
             mean_table = table / len(models)
             add_table(layout, theta, constant, predictors, mean_table, used)
-            scores += mean_table[(slice(None), *(rows.codes[i] for i in predictors))]
-    loss = log_loss(log_probabilities(scores.T), rows.y, rows.train)
-    all_theta, all_constants = np.zeros((K, layout.size)), np.zeros(K)
-    all_theta[groups], all_constants[groups] = theta, constant
-    return JointFit(
-        all_theta, all_constants, temperature=1.0, loss=loss, gradient=np.nan,
-        evaluations=sum(model.rounds for model in models), converged=all(model.converged for model in models),
-        limits=[Limit(int(used.sum()), unbounded=(), notes=())] * K,
-    )  # fmt: skip
+            scores += mean_table[(slice(None), *(codes[i] for i in predictors))]
+    return theta, constant, scores, used

@@ -16,7 +16,7 @@ import numpy as np
 from bbl._ext.boosting import boosting as kernel
 from bbl.stats.ties import falling_order
 
-__all__ = ["BoostedModel", "Rows", "boost"]
+__all__ = ["MAX_CELLS", "BoostedModel", "Rows", "boost"]
 
 RIDGE = 1.0  # added to the curvature of every part, in rows
 LEAST = 4.0  # rows that a part must have to take a step

@@ -302,9 +302,6 @@ class Conditional(Engine):
             raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
         if self.ordered == "cv":
             raise OptionError("ordered='cv' is chosen by bbl(); give crossVal one of its codings.", argument="ordered")
-        self.check_missing(sample)
-        if K < 2:
-            return self.path(sample, layout)  # raises
         grid = [self.ridge] if values is None else [float(value) for value in values]
         check_memory(
             (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),  # K: `memory` is of one group then

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import bbl
 from bbl._ext.conditional.conditional import Climber
-from bbl._ext.conditional.multinomial import Regression
+from bbl._ext.conditional.multinomial import Panels, Regression
 from bbl.engines import Conditional
 from bbl.engines.conditional import engine as engine_module
 from bbl.engines.conditional import many_rows
@@ -125,7 +125,7 @@ def test_the_kernel_returns_the_objective_and_its_gradient(given):
 
     x, ones = rng.normal(size=19), np.ones(19)
     slope = np.array([(loss(x + d) - loss(x - d)) / 2e-5 for d in 1e-5 * np.eye(19)])
-    regression = Regression(np.asfortranarray(F), hits, scores, 0.02, 0.1)
+    regression = Regression(Panels(F), hits, scores, 0.02, 0.1)
     same = x.copy()
     value, steepest, evaluations = regression.minimise(same, ones, np.inf, 0.0, 1, np.zeros(1, np.int32))
     np.testing.assert_array_equal(same, x)
@@ -175,6 +175,10 @@ def test_a_fit_that_stops_early_is_the_end_of_a_path_of_falling_ridges_of_folds_
     np.testing.assert_allclose(scores, basis.functions @ on_path.weights + on_path.offset, atol=1e-9)
     (same,) = engine.fit_groups(sample, layout, 3, [1e-5], None, rng)
     np.testing.assert_array_equal(same.theta, found.theta)
+    # those of a path that goes on are fitted once, others anew; the same ridge may come again
+    on_the_way = engine.fit_groups(sample, layout, 3, [1e-5, 3e-4, 1e-5, 1e-3], None, rng)
+    for ridge, each in zip((1e-5, 3e-4, 1e-5, 1e-3), on_the_way, strict=True):
+        np.testing.assert_array_equal(each.theta, engine.fit_groups(sample, layout, 3, [ridge], None, rng)[0].theta)
     repeated = np.repeat(np.arange(300), w.astype(int))
     many = Sample(codes[repeated], np.ones(len(repeated)), y[repeated])
     np.testing.assert_array_equal(engine.fit_groups(many, layout, 3, None, None, rng)[0].theta, found.theta)
@@ -189,9 +193,8 @@ def test_a_fit_that_stops_early_is_the_end_of_a_path_of_falling_ridges_of_folds_
         np.testing.assert_array_equal(at_once(engine, ridge, rows, exactly=True), last)
     hits = np.zeros((len(states), 3))
     np.add.at(hits, (at.ravel(), y), folds.train[0])
-    own = np.flatnonzero(hits.any(axis=1))
     basis = make_basis(states, np.bincount(at.ravel(), w), layout, 0.5, 600)
-    truth = solve(basis.functions[own], basis.spectrum, hits[own], [0.1, 0.01, 0.001], None, EARLY)[-1]
+    truth = solve(basis.functions, basis.spectrum, hits, [0.1, 0.01, 0.001], None, EARLY)[-1]
     np.testing.assert_array_equal(last[: len(rows[0])], (basis.functions @ truth.weights + truth.offset)[at[rows[0]]])
 
 

@@ -1,17 +1,40 @@
-/* Penalised multinomial regression on dense functions of rows: residuals of rows, and directions of L-BFGS.
+/* Penalised multinomial regression on dense functions of rows: the log-loss with its gradient, and directions of L-BFGS.
 
-   Conventions: K groups, n rows, r functions. The score of group g at row k is T s_kg + b_g + sum_f A_gf F_kf. The
-   unknowns are the coefficients A (K, r) of the functions F, the offsets b (K) and ln T. T, `temperature` in the code,
-   is a factor of the scores s, `fixed_scores` (K, n), which come from another model and are not changed. group_weights
-   (K, n) is the weight of each group at each row, row_weight (n) its sum over groups, and the residuals (K, n) are
-   row_weight P(g | row) - group_weights. n is a multiple of MULTINOMIAL_ROWS: rows of weight 0 with finite scores fill
-   it up. multinomial_rows.h is included for each vector of LANES doubles, with functions of the prefix NAME and of the
-   attribute TARGET. */
+   Conventions: K groups, r functions, rows in panels of PANEL rows, the last filled up with rows of weight 0. The score
+   of group g at row k is T s_kg + b_g + sum_f A_gf F_kf. The unknowns are the coefficients A (K, r) of the functions F,
+   the offsets b (K) and ln T. T, `temperature` in the code, is a factor of the scores s, `fixed_scores`, which come from
+   another model and are not changed. group_weights is the weight of each group at each row, row_weight its sum over
+   groups, and the residuals are row_weight P(g | row) - group_weights. multinomial_rows.h is included for each vector of
+   LANES doubles, with functions of the prefix NAME and of the attribute TARGET. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
 #include "cpu.h"
 #include <math.h>
 #include <stddef.h>
+
+#define PANEL 32      /* rows; a multiple of what all vectors multiply at once */
+#define BLOCK 4       /* panels between the products with A and those with residuals: 0.6 MB of 600 functions */
+#define FUNCTIONS 32  /* whose products with residuals are added up over the panels of a block before the next ones */
+#define MAX_LANES 8
+
+/* The rows; `sums` (K, r, MAX_LANES) and `residuals` (BLOCK, K, PANEL) are scratch. */
+struct multinomial_rows {
+    ptrdiff_t n_panels, K, r;
+    const double *functions;     /* F (n_panels, r, PANEL) */
+    const double *group_weights; /* (n_panels, K, PANEL) */
+    const double *row_weight;    /* (n_panels, PANEL) */
+    const double *fixed_scores;  /* s (n_panels, K, PANEL), or NULL */
+    const char *is_empty;        /* (n_panels): whether all row weights of the panel are 0 */
+    double *residuals, *sums;
+};
+
+/* The functions of multinomial_rows.h of one width, with their arguments there. */
+struct multinomial_functions {
+    double (*loss)(const struct multinomial_rows *, const double *, const double *, double, double *, double *);
+    double (*dot)(ptrdiff_t, const double *, const double *);
+    void (*direction)(ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t, const double *, const double *, const double *,
+                      const double *, double *, double *);
+};
 
 #ifdef CPU_X86
 #define LANES 8
@@ -32,68 +55,15 @@
 #define NAME(x) multinomial_base_##x
 #include "multinomial_rows.h"
 
-#define MULTINOMIAL_ROWS 8 /* n is a multiple of it, as the widest vector holds 8 numbers */
-
-/* A variant of to_residuals in multinomial_rows.h, which has its arguments */
-typedef double (*multinomial_to_residuals)(ptrdiff_t, ptrdiff_t, const double *, double, const double *, const double *,
-                                           const double *, double *);
-
-/* Return the variant of to_residuals for the widest vectors of this processor. */
-static multinomial_to_residuals multinomial_choose_width(void)
+/* Return the variants of the functions of multinomial_rows.h for the widest vectors of this processor. */
+static struct multinomial_functions multinomial_choose_width(void)
 {
 #ifdef CPU_X86
     if (cpu_runs(64))
-        return multinomial8_to_residuals;
+        return multinomial8_functions;
     if (cpu_runs(32))
-        return multinomial4_to_residuals;
+        return multinomial4_functions;
 #endif
-    return multinomial_base_to_residuals;
-}
-
-/* Return the dot product of a and b (size). Four partial sums let additions overlap. */
-static double multinomial_dot(ptrdiff_t size, const double *restrict a, const double *restrict b)
-{
-    double parts[4] = {0.0, 0.0, 0.0, 0.0};
-    ptrdiff_t k = 0;
-    for (; k + 4 <= size; k += 4)
-        for (ptrdiff_t p = 0; p < 4; p++)
-            parts[p] += a[k + p] * b[k + p];
-    for (; k < size; k++)
-        parts[0] += a[k] * b[k];
-    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
-}
-
-/* Write the L-BFGS direction, minus the approximate inverse Hessian times the gradient, to out (size): the two-loop
-   recursion over n_pairs curvature pairs, from the newest to the oldest and back.
-
-   A curvature pair is a row of `moves`, a step of the unknowns, with the same row of `gradient_changes`, the change of
-   the gradient along it. Both are (capacity, size) and used as rings, in which row `newest` was written last.
-   inverse_curvature (capacity) holds 1 / (move . gradient change) of each pair. alpha (capacity) is scratch. */
-static void multinomial_direction(ptrdiff_t size, ptrdiff_t capacity, ptrdiff_t n_pairs, ptrdiff_t newest,
-                                  const double *moves, const double *gradient_changes,
-                                  const double *inverse_curvature, const double *gradient, double *alpha,
-                                  double *out)
-{
-    for (ptrdiff_t k = 0; k < size; k++)
-        out[k] = -gradient[k];
-    for (ptrdiff_t age = 0; age < n_pairs; age++) {
-        const ptrdiff_t p = (newest - age + capacity) % capacity;
-        alpha[p] = inverse_curvature[p] * multinomial_dot(size, moves + p * size, out);
-        for (ptrdiff_t k = 0; k < size; k++)
-            out[k] -= alpha[p] * gradient_changes[p * size + k];
-    }
-    if (n_pairs) {
-        const double *newest_change = gradient_changes + newest * size;
-        const double scale = 1.0 / (inverse_curvature[newest] * multinomial_dot(size, newest_change, newest_change));
-        for (ptrdiff_t k = 0; k < size; k++)
-            out[k] *= scale;
-    }
-    for (ptrdiff_t age = n_pairs - 1; age >= 0; age--) {
-        const ptrdiff_t p = (newest - age + capacity) % capacity;
-        const double correction =
-            alpha[p] - inverse_curvature[p] * multinomial_dot(size, gradient_changes + p * size, out);
-        for (ptrdiff_t k = 0; k < size; k++)
-            out[k] += correction * moves[p * size + k];
-    }
+    return multinomial_base_functions;
 }
 #endif

@@ -2,8 +2,11 @@
 
 from numpy import ndarray as Array
 
+class Panels:
+    def __init__(self, functions: Array) -> None: ...
+
 class Regression:
-    def __init__(self, functions: Array, group_weights: Array, fixed_scores: Array, ridge: float,
+    def __init__(self, functions: Panels, group_weights: Array, fixed_scores: Array, ridge: float,
                  offset_penalty: float) -> None: ...  # fmt: skip
     def minimise(self, x: Array, scale: Array, gtol: float, ftol: float, max_iterations: int,
                  stop: Array) -> tuple[float, float, int]: ...  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl.engines.conditional.discriminative import HARMLESS, Tolerance, solve
+from bbl._ext.conditional.multinomial import Panels
+from bbl.engines.conditional.discriminative import HARMLESS, Solution, Tolerance, solve
 from bbl.engines.conditional.folds import EARLY, RANK, falling_ridges, group_weights
 from bbl.engines.conditional.kernel import make_basis, to_tables
 from bbl.engines.engine_fit import JointFit
@@ -59,11 +60,18 @@ def fit_by_basis(
         weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
     basis = make_basis(codes, weights.sum(axis=1), layout, scale, RANK, ordered)
     order = sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True)  # positions, the largest ridge first
+    panels = Panels(basis.functions)
     if tolerance is None:
-        paths = [falling_ridges(ridges[k]) for k in order]
-        solutions = [solve(basis.functions, basis.spectrum, weights, path, scores, EARLY)[-1] for path in paths]
+        solutions: list[Solution] = []
+        fitted_path: list[float] = []  # of the fit before, from which the next one goes on if its path does
+        for k in order:
+            path = falling_ridges(ridges[k])
+            goes_on = 0 < len(fitted_path) < len(path) and path[: len(fitted_path)] == fitted_path
+            start, rest = (solutions[-1].unknowns, path[len(fitted_path) :]) if goes_on else (None, path)
+            solutions.append(solve(panels, basis.spectrum, weights, rest, scores, EARLY, start)[-1])
+            fitted_path = path
     else:
-        solutions = solve(basis.functions, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance)
+        solutions = solve(panels, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance)
     # parameters of the functions of all groups of all fits, whose weights (r, K) are side by side
     theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
     theta, constant = theta.reshape(len(ridges), K, -1), constant.reshape(len(ridges), K)

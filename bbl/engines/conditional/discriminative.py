@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bbl._ext.conditional.conditional import Climber
-from bbl._ext.conditional.multinomial import Regression
+from bbl._ext.conditional.multinomial import Panels, Regression
 from bbl.engines.conditional.coding import coding_of
 from bbl.engines.conditional.kernel import make_basis, shares_and_factors
 from bbl.engines.engine_fit import JointFit
@@ -102,7 +102,7 @@ class Solution(NamedTuple):
 
 
 def solve(
-    functions: np.ndarray,
+    functions: np.ndarray | Panels,
     spectrum: np.ndarray,
     group_weights: np.ndarray,
     ridges: Sequence[float],
@@ -117,8 +117,8 @@ def solve(
 
     Parameters
     ----------
-    functions : ndarray, shape (n, r)
-        Basis functions at the rows.
+    functions : ndarray, shape (n, r), or Panels
+        Basis functions at the rows; `Panels` if several calls share them.
     spectrum : ndarray, shape (r,)
         Weighted mean square of each basis function.
     group_weights : ndarray, shape (n, K)
@@ -137,8 +137,8 @@ def solve(
     list of Solution
         One for each of `ridges`.
     """
-    r, K = functions.shape[1], group_weights.shape[1]
-    total, functions = group_weights.sum(), np.asfortranarray(functions)
+    r, K, total = len(spectrum), group_weights.shape[1], group_weights.sum()
+    panels = functions if isinstance(functions, Panels) else Panels(functions)
     shares = group_weights / total
     fixed_scores, offset_penalty, temperature_curvature = np.empty((0, K)), OFFSET_PENALTY, 1.0
     if scores is not None:
@@ -156,7 +156,7 @@ def solve(
         # inverse roots of the curvatures, 1 for offsets: units of the unknowns in which the objective is about equally
         # curved
         scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
-        regression = Regression(functions, shares, fixed_scores, float(ridge), offset_penalty)
+        regression = Regression(panels, shares, fixed_scores, float(ridge), offset_penalty)
         # writes x; the objective, the largest component of its gradient by scaled unknowns, number of evaluations
         value, largest_gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
         weights, offset = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()

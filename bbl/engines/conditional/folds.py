@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bbl._ext.conditional.multinomial import Panels
 from bbl.engines.conditional.discriminative import CALIBRATION, COMPARISON, Solution, Tolerance, solve
 from bbl.engines.conditional.kernel import Basis, make_basis
 from bbl.engines.conditional.maximum import ConditionalMaximum, design, find_maximum
@@ -76,6 +77,8 @@ class HeldOut:
         Weights of the distinct rows in all folds together.
     bases : dict of tuple to Basis
         By the kernel's options: the scale, and the coding of predictors in order.
+    panels : dict of tuple to Panels
+        The functions of the last basis that was fitted, for all folds.
     fits : dict of tuple to list of Solution
         Those of all folds, by the kernel's options and the ridge. With early stopping, which all engines that are
         compared share, they are used again; without, they are starts of later fits.
@@ -88,6 +91,7 @@ class HeldOut:
         self.fold_weights = [group_weights(self.distinct_row, n, y, weights, K) for weights in folds.train]
         self.weights = np.bincount(self.distinct_row, sample.weights, n)
         self.bases: dict[tuple, Basis] = {}
+        self.panels: dict[tuple, Panels] = {}
         self.fits: dict[tuple[tuple, float], list[Solution]] = {}
 
     def __call__(
@@ -119,18 +123,19 @@ class HeldOut:
                 fits: list[Solution] = []
                 for path_ridge in falling_ridges(ridge):
                     if (options, path_ridge) not in self.fits:
-                        self.fits[options, path_ridge] = self._fit_folds(basis, path_ridge, EARLY, fits, workers)
+                        self.fits[options, path_ridge] = self._fit_folds(options, path_ridge, EARLY, fits, workers)
                     fits = self.fits[options, path_ridge]
             else:
                 ridges = [fitted_ridge for fitted_options, fitted_ridge in self.fits if fitted_options == options]
                 nearest = min(ridges, key=lambda fitted_ridge: abs(np.log(fitted_ridge / ridge)), default=None)
                 warm_starts = [] if nearest is None else self.fits[options, nearest]
-                fits = self._fit_folds(basis, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers)
+                fits = self._fit_folds(options, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers)
                 self.fits[options, ridge] = fits
+        # functions (n, r), weights (r, K) and offset (K,) give the scores of all distinct rows; of all folds at once
+        all_scores = (basis.functions @ np.hstack([fit.weights for fit in fits])).reshape(len(self.codes), -1, self.K)
         fold_scores = []
-        for fit, weights, validated_rows in zip(fits, self.fold_weights, rows, strict=True):
-            # functions (n, r), weights (r, K) and offset (K,) give the scores of all distinct rows
-            scores = (basis.functions @ fit.weights + fit.offset)[self.distinct_row[validated_rows]]
+        for f, (fit, weights, validated_rows) in enumerate(zip(fits, self.fold_weights, rows, strict=True)):
+            scores = all_scores[self.distinct_row[validated_rows], f] + fit.offset
             scores[:, weights.sum(axis=0) == 0.0] = -np.inf  # groups without training rows
             fold_scores.append(scores)
         return np.concatenate(fold_scores)
@@ -151,12 +156,16 @@ class HeldOut:
         return np.concatenate(fold_scores)
 
     def _fit_folds(
-        self, basis: Basis, ridge: float, tolerance: Tolerance, warm_starts: list[Solution], workers: int
+        self, options: tuple, ridge: float, tolerance: Tolerance, warm_starts: list[Solution], workers: int
     ) -> list[Solution]:
         """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from, or is empty."""
+        basis = self.bases[options]
+        if options not in self.panels:
+            self.panels = {options: Panels(basis.functions)}
         starts = [fit.unknowns for fit in warm_starts] if warm_starts else [None] * len(self.fold_weights)
         tasks = [
-            (basis, weights, ridge, tolerance, start) for weights, start in zip(self.fold_weights, starts, strict=True)
+            (self.panels[options], basis.spectrum, weights, ridge, tolerance, start)
+            for weights, start in zip(self.fold_weights, starts, strict=True)
         ]
         return run_tasks(_fit_fold, tasks, workers)
 
@@ -168,12 +177,16 @@ def _maximise_fold(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> Co
 
 
 def _fit_fold(
-    basis: Basis, weights: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
+    functions: Panels,
+    spectrum: np.ndarray,
+    weights: np.ndarray,
+    ridge: float,
+    tolerance: Tolerance,
+    start: np.ndarray | None,
 ) -> Solution:
     """Return the fit to a fold's training rows.
 
-    `weights` (n, K) are those of the groups at the distinct rows, `start` the unknowns of a fit to start from, or None.
+    `weights` (n, K) are those of the groups at the distinct rows, zero at rows that are held out, `start` the unknowns
+    of a fit to start from, or None.
     """
-    rows = np.flatnonzero(weights.any(axis=1))
-    functions = basis.functions.T[:, rows].T  # Fortran-contiguous, as `solve` needs it
-    return solve(functions, basis.spectrum, weights[rows], [ridge], None, tolerance, start)[0]  # of the only ridge
+    return solve(functions, spectrum, weights, [ridge], None, tolerance, start)[0]  # of the only ridge

@@ -6,7 +6,7 @@ in the regression already, *candidates* all others.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterable
 from itertools import combinations
 from typing import NamedTuple
 
@@ -135,13 +135,22 @@ def _deviation_metric(n: int) -> np.ndarray:
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
 
-def _log_tail(statistic: float, df: int) -> float:
-    """Return the logarithm of the probability that a chi-square variable exceeds `statistic`."""
+def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """Return the logarithms of the probabilities that chi-square variables exceed `statistic`."""
     from scipy.special import gammaincc
     from scipy.stats import chi2
 
-    tail = float(gammaincc(df / 2.0, statistic / 2.0))
-    return float(np.log(tail)) if tail > 0.0 else float(chi2.logsf(statistic, df))
+    tails = gammaincc(df / 2.0, statistic / 2.0)
+    has_tail = tails > 0.0  # else it is below the least number
+    out = np.log(tails, where=has_tail, out=np.empty(len(tails)))
+    if not has_tail.all():
+        out[~has_tail] = chi2.logsf(statistic[~has_tail], df[~has_tail])
+    return out
+
+
+def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
+    """Return the sums (m, m) of `cells`, over all pairs of levels, in the table of each pair of predictors."""
+    return np.add.reduceat(np.add.reduceat(cells, level_starts, axis=0), level_starts, axis=1)
 
 
 class _Regression:
@@ -210,12 +219,14 @@ class _Regression:
         cross, diagonals = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
         square = self.columns**2
         for a in range(K1):
-            for b in range(a + 1):
-                curvature = self._curvature(a, b)
-                cross[:, a, b] = cross[:, b, a] = self.columns.T @ (self.design * curvature[:, None])
-                diagonals[a, b] = diagonals[b, a] = square.T @ curvature
+            curvature = np.stack([self._curvature(a, b) for b in range(a + 1)], axis=1)  # (n, a + 1)
+            weighted = (curvature[:, :, None] * self.design[:, None]).reshape(len(curvature), -1)
+            cross[:, a, : a + 1] = (self.columns.T @ weighted).reshape(D, a + 1, p)
+            cross[:, :a, a] = cross[:, a, :a]
+            diagonals[a, : a + 1] = (square.T @ curvature).T
+            diagonals[:a, a] = diagonals[a, :a]
         inverse = np.linalg.inv(self._information())
-        out = np.empty(len(candidates))
+        statistic, df = np.empty(len(candidates)), np.empty(len(candidates))
         for c, i in enumerate(candidates):
             levels = np.arange(start[i], start[i + 1])
             q = len(levels)
@@ -231,11 +242,11 @@ class _Regression:
                         variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += diagonals[a, b, levels]
             variance += SCORE_VARIANCE * np.kron(self.group_metric, _deviation_metric(q + 1))
             score = scores[levels].T.ravel()
-            statistic = float(score @ np.linalg.solve(variance, score))
-            out[c] = _log_tail(statistic, K1 * max(_count_seen_levels(self.columns[:, levels]) - 1, 1))
-        return out
+            statistic[c] = score @ np.linalg.solve(variance, score)
+            df[c] = K1 * max(_count_seen_levels(self.columns[:, levels]) - 1, 1)
+        return _log_tails(statistic, df)
 
-    def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]], chosen: Container[int]) -> np.ndarray:
+    def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]], chosen: Iterable[int]) -> np.ndarray:
         """Return the log p-value of the joint levels of each pair, given the `chosen` predictors.
 
         The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, for the score u (K - 1,) of the
@@ -246,7 +257,7 @@ class _Regression:
         predictor_columns = [self.columns[:, start[i] : start[i + 1]] for i in range(len(start) - 1)]
         # indicators of all levels, the first included
         X = np.column_stack([np.column_stack([1.0 - x.sum(axis=1), x]) for x in predictor_columns])
-        level_starts = start + np.arange(len(start))  # each predictor before has one column more in X
+        level_starts = start[:-1] + np.arange(len(start) - 1)  # each predictor before has one column more in X
         residual = self.weights[:, None] * (self.target - self.probabilities)
         # of the indicator of each joint level of two predictors
         scores, variance = np.empty((X.shape[1], X.shape[1], K1)), np.empty((X.shape[1], X.shape[1], K1, K1))
@@ -257,18 +268,14 @@ class _Regression:
         is_seen = variance[..., 0, 0] > 0.0  # joint levels that occur
         variance += SCORE_VARIANCE * self.group_metric
         statistic = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(axis=2)
-        out = np.empty(len(pairs))
-        for t, pair in enumerate(pairs):
-            pair_cells = tuple(slice(level_starts[i], level_starts[i + 1]) for i in pair)
-            # parameters of the joint levels that the regression has: the constant, and for each chosen predictor of the
-            # pair its levels that occur, less one
-            n_known = 1 + sum(
-                int(is_seen[pair_cells].any(axis=1 - axis).sum()) - 1 for axis, i in enumerate(pair) if i in chosen
-            )
-            out[t] = _log_tail(
-                float(statistic[pair_cells].sum()), K1 * max(int(is_seen[pair_cells].sum()) - n_known, 1)
-            )
-        return out
+        # how many levels of each predictor occur together with a known level of the other one
+        n_levels = np.add.reduceat(np.logical_or.reduceat(is_seen, level_starts, axis=1), level_starts, dtype=np.intp)
+        # parameters of the joint levels that the regression has: the constant, and for each predictor of the pair that
+        # is chosen its levels that occur, less one
+        of_chosen = np.where(np.isin(np.arange(len(n_levels)), list(chosen))[:, None], n_levels - 1, 0)
+        n_unknown = _sum_tables(is_seen.astype(np.intp), level_starts) - (1 + of_chosen + of_chosen.T)
+        i, j = np.array(pairs).T
+        return _log_tails(_sum_tables(statistic, level_starts)[i, j], K1 * np.maximum(n_unknown[i, j], 1))
 
     def _curvature(self, a: int, b: int) -> np.ndarray:
         """Return the second derivative (n,) of each row's loss by the class scores of groups 1 + a and 1 + b.

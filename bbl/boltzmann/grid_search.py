@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["NEIGHBOUR_RATIO", "STOP_RATIO", "descend", "walk_variants"]
+__all__ = ["NEIGHBOUR_RATIO", "descend", "walk_variants"]
 
-STOP_RATIO = 1.1  # two losses in a row that exceed this multiple of the least end a coarse search
 NEIGHBOUR_RATIO = 1.03  # settings whose loss is at most this multiple of the least are near the best
 FAR_RATIO = 1.08  # a loss that exceeds this multiple of the variant's least, and `FAR`, has risen far
 BEHIND_RATIO = 1.04  # a loss that exceeds this multiple of another variant's at the same setting, and `FAR`, is behind
@@ -47,20 +46,21 @@ def walk_variants(
 ) -> None:
     """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from `last` (strongest) to 0.
 
-    Unless it is `exhaustive`, the walk leaves a variant when two losses in a row exceed `NEIGHBOUR_RATIO` times its
-    least loss so far, one has risen far above it, or two in a row are behind those of another variant at the same
-    settings. ``report()`` is called after each variant.
+    Unless it is `exhaustive`, the walk leaves a variant when two losses in a row exceed its least loss so far (one is
+    enough from the best setting of the variants before on), one has risen far above it, or two in a row are behind
+    those of another variant at the same settings. ``report()`` is called after each variant.
     """
     least_by_setting = np.full(last + 1, np.inf)
     for v in range(n_variants):
         n_risen, n_behind, least_loss = 0, 0, np.inf
+        best = int(least_by_setting.argmin()) if v else -1  # the best setting of the variants before
         for k in range(last, -1, -1):
             loss = fit(v, k)
-            least_loss = min(least_loss, loss)
-            n_risen = n_risen + 1 if loss > NEIGHBOUR_RATIO * least_loss else 0
+            n_risen = n_risen + 1 if loss > least_loss else 0
             n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
-            least_by_setting[k] = min(least_by_setting[k], loss)
-            if not exhaustive and (2 in (n_risen, n_behind) or loss > FAR_RATIO * least_loss + FAR):
+            least_loss, least_by_setting[k] = min(least_loss, loss), min(least_by_setting[k], loss)
+            has_risen = n_risen == (1 if k <= best else 2) or loss > FAR_RATIO * least_loss + FAR
+            if not exhaustive and (has_risen or n_behind == 2):
                 break
         if report is not None:
             report()

@@ -18,7 +18,7 @@ from typing import cast, get_args
 
 import numpy as np
 
-from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, STOP_RATIO, descend, walk_variants
+from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, descend, walk_variants
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
@@ -41,6 +41,7 @@ RULES = get_args(TuningRule)
 NFOLD = 5  # folds by default
 COARSE_FITS = 3  # settings of the coarse grid that are fitted before the search may stop
 SETTINGS_PER_CALL = 4  # settings that are fitted in one call, where the settings of a fold share their work
+NEAR = 2  # settings to each side of the first variant's best one that are tried for other variants
 MAX_REFITS = 3  # most settings that a search fits again, more exactly
 REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is assumed before one is measured
 REFIT_CHANGES = 3.0  # settings within this multiple of the largest relative change by a refit are fitted again
@@ -84,7 +85,11 @@ def tune(
         if score_folds is not None:
             return _tune_together(sample, engine, variants, settings, rule, folds, score_folds, calibrate, run)
     sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
-    tunings = [_tune_one(task, variant, settings, rule, folds, calibrate, sub_run) for variant in variants]
+    tunings: list[Tuning] = []
+    for variant in variants:
+        # the best settings of variants are close to each other
+        near = settings if rule != "cv" or not tunings else _near(settings, tunings[0].values[tunings[0].chosen])
+        tunings.append(_tune_one(task, variant, near, rule, folds, calibrate, sub_run))
     return min(tunings, key=lambda tuning: tuning.loss[tuning.chosen])
 
 
@@ -199,6 +204,12 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
     while not len(losses) or (losses.argmin() == len(losses) - 1 and len(losses) < len(grid)):
         losses = np.append(losses, losses_of(grid[simplest_first[len(losses) : len(losses) + SETTINGS_PER_CALL]])[0])
     return int(simplest_first[losses.argmin()])
+
+
+def _near(settings: Sequence[float], value: float) -> Sequence[float]:
+    """Return the settings around a value among them: `NEAR` to each side."""
+    k = int(np.argmin(np.abs(np.array(settings) - value)))
+    return settings[max(k - NEAR, 0) : k + NEAR + 1]
 
 
 def _tune_one(
@@ -324,7 +335,7 @@ def _search(
 
     losses = fit(coarse[:COARSE_FITS])
     for k in coarse[COARSE_FITS:]:
-        if (losses[-2:] > STOP_RATIO * np.nanmin(losses)).all():
+        if (losses[-2:] > NEIGHBOUR_RATIO * np.nanmin(losses)).all():
             break
         losses = fit([k])
     near_best = [k for k, loss in zip(scores_of, losses, strict=True) if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)]

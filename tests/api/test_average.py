@@ -87,7 +87,9 @@ def test_the_prior_count_of_less_loss_out_of_fold_is_taken(sure, taken, monkeypa
         monkeypatch.setattr(averaging, "CANDIDATES", (candidate,))
         found = bbl.bbl("y ~ .", rows, method="auto", verbose=0).tuning.loc["pseudo"]
         losses[counts] = found["log_loss"]
-    assert losses[1.0, 0.1] == losses[(taken,)] < max(losses.values())
+    # the search of one alone begins at a larger penalty, so its fits differ in the last bits
+    assert losses[1.0, 0.1] == pytest.approx(losses[(taken,)], rel=1e-12)
+    assert losses[1.0, 0.1] < 0.999 * max(losses.values())
     assert found["setting"].endswith(f"prior_count={taken:g}")
 
 

@@ -134,6 +134,26 @@ def test_each_variant_is_tried_until_its_own_loss_has_risen():
     assert len(tried) == 24
 
 
+@pytest.mark.parametrize(("rule", "n_tried"), [("cv", 5), ("cv-1se", len(GRID))])
+def test_other_variants_are_searched_near_the_best_setting_of_the_first(rule, n_tried, monkeypatch):
+    grids, tune_one, frame = [], tuning._tune_one, species(n=200, m=6)
+
+    def noting(task, variant, settings, *others):
+        grids.append((settings, tune_one(task, variant, settings, *others)))
+        return grids[-1][1]
+
+    monkeypatch.setattr(tuning, "_tune_one", noting)
+    design, sample, *_ = Design.from_data("y ~ .^2", frame)
+    task = Task(sample, Layout(design.n_levels, design.pairs), 2, labels=design.labels)
+    variants = tuple(pseudo.PseudoLikelihood(lambdah=1e-3, prior_count=count) for count in (1.0, 0.1))
+    best = tuning.tune(task, variants[0], rule, "none", Run(1, np.random.default_rng(0)), among=(variants, tuple(GRID)))
+    (whole, first), (near, second) = grids
+    k = list(GRID).index(first.values[first.chosen])
+    assert tuple(whole) == tuple(GRID) and len(near) == n_tried
+    assert 2 <= k < len(GRID) - 2 and (rule == "cv-1se" or tuple(near) == tuple(GRID[k - 2 : k + 3]))
+    assert best.loss[best.chosen] == min(each.loss[each.chosen] for each in (first, second))
+
+
 def test_the_simplest_within_a_standard_error_has_all_stronger_settings_to_choose_from():
     told = tuned(species(n=200, m=6), "cv-1se").tuning
     at = int(np.flatnonzero(told.values[np.argmin(told.loss)] == GRID)[0])

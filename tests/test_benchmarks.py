@@ -576,7 +576,7 @@ def test_tables_of_other_people_are_split_and_told_beside_quoted_methods(tmp_pat
         )
     found = list(other_tables.problems(folder))
     assert [name for name, _, _ in found] == ["net_small_300", "net_small_3000", "people"]
-    assert [len(splits) for _, _, splits in found] == [1, 1, 5]
+    assert [len(splits) for _, _, splits in found] == [1, 1, 10]
     rows = [other_tables.run_split(name, frame, 0, splits[0])[0] for name, frame, splits in found]
     frame = pd.DataFrame(rows, columns=other_tables.COLUMNS)
     assert frame["log_loss"].between(0.1, 1.1).all() and (frame["rows"] > 0).all()

@@ -16,6 +16,7 @@ import numpy as np
 
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.member_weights import beats_shares, limited_equality, weigh
 from bbl.boltzmann.refining import refine
 from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
 from bbl.boltzmann.task import Run, Task
@@ -27,17 +28,16 @@ from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
-from bbl.stats.averaging import averaged_scores, convex_weights
+from bbl.stats.averaging import averaged_scores
 from bbl.stats.calibration import Calibration
-from bbl.stats.loss_record import HELD_OUT, LossRecord
+from bbl.stats.loss_record import LossRecord
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["PREPARED_AS", "Averaged", "Member", "average_members", "fit_average", "out_of_fold", "weigh"]
+__all__ = ["PREPARED_AS", "Averaged", "Member", "average_members", "fit_average", "out_of_fold"]
 
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
 RELEVANCE = 0.05  # significance level at which predictors are chosen
-MIN_ERRORS = 3.0  # standard errors by which the average must beat the shares of the groups if no predictor is relevant
 SUPPLEMENT = 0.01  # `equality` of members that can predict badly alone, in rows; that of others is one row
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
@@ -328,67 +328,12 @@ def fit_average(task: Task, run: Run) -> Averaged:
     scored = [cast(Scored, member.tuning.scored) for member in members]  # the same validated rows in all members
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, task.K)
-    equality = np.array([member.equality for member in members])
+    equality = limited_equality(np.array([member.equality for member in members]), log_p, scored[0].weights)
     weights, losses, record = weigh(log_p, scored[0], totals, equality=equality)
     without_predictors = next((member for member in members if member.has_no_predictors), None)
     # (N,) log share, in the training rows of its fold, of the group of each validated row
     shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]
-    if without_predictors is not None and not _beats_shares(log_p, weights, scored[0].weights, shares_log_p):
+    if without_predictors is not None and not beats_shares(log_p, weights, scored[0].weights, shares_log_p):
         members = [without_predictors.without_calibration()]  # its weight is 1, its log-loss that of the shares
         weights, losses, record = weigh(shares_log_p[None], scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)
-
-
-def _beats_shares(
-    log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
-) -> bool:
-    """Return whether the average of members has a clearly lower loss than the shares of the groups in training rows.
-
-    Clearly means by over `MIN_ERRORS` standard errors of the mean difference. `log_p` (M, N) and `shares_log_p` (N,)
-    are log-probabilities of the observed groups of the validated rows, by each of M members and by the shares.
-    `member_weights` is (M,), and `row_weights` (N,).
-    """
-    is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
-    row_weights = row_weights[is_scored]
-    # ln sum_k weight_k P_k over members k, less the log share
-    gain = np.logaddexp.reduce(log_p[:, is_scored] + np.log(member_weights)[:, None], axis=0) - shares_log_p[is_scored]
-    total = row_weights.sum()
-    # the standard error of the sum of gains: a row of weight w counts as w equal rows
-    return bool(total) and row_weights @ gain > MIN_ERRORS * np.sqrt(
-        row_weights @ (gain - row_weights @ gain / total) ** 2
-    )
-
-
-def weigh(
-    log_p: np.ndarray, scored: Scored, totals: np.ndarray, advice: str = "", equality: float | np.ndarray = 1.0
-) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
-    """Return the weights of members (M,), the log-loss of each (M,), and the log-loss of their average.
-
-    Parameters
-    ----------
-    log_p : ndarray, shape (M, N)
-        Log-probability of the observed group of each validated row, by each member.
-    scored : Scored
-        Validated rows of any member, of which groups, weights and folds are used.
-    totals : ndarray, shape (K,)
-        Total weight of each group in all rows.
-    advice : str
-        Advice for a log-loss above that of predicting the groups' shares.
-    equality : float or ndarray, shape (M,), default 1.0
-        Strength with which weights are drawn towards equality: `a` of `convex_weights`, which maximises
-        ``sum_rows v ln sum_k w_k P_k + sum_k a_k ln w_k`` over the weights w of members k; v is the weight of a row.
-    """
-    # `convex_weights` leaves out rows to which every member gives the log-probability -inf
-    row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)
-    is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
-    if not is_scored.any():
-        return weights, np.full(len(log_p), np.nan), None
-    baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]  # of (F, K) log shares in training rows
-    # (N,) ln sum_k weight_k P_k over members k
-    average_log_p = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
-    # mean of -ln P over the rows with a score: (M,), then two numbers
-    losses, loss, baseline = (
-        -(log_p_of_rows[..., is_scored] @ row_weights[is_scored]) / row_weights[is_scored].sum()
-        for log_p_of_rows in (log_p, average_log_p, baseline_log_p)
-    )
-    return weights, losses, LossRecord(float(loss), float(baseline), HELD_OUT, advice)

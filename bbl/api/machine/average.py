@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 
 from bbl.api.machine.call import Call
-from bbl.boltzmann.averaging import PREPARED_AS, Averaged, fit_average, out_of_fold, weigh
+from bbl.boltzmann.averaging import PREPARED_AS, Averaged, fit_average, out_of_fold
 from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
+from bbl.boltzmann.member_weights import weigh
 from bbl.boltzmann.prediction_checks import held_out_record, warn_record
 from bbl.boltzmann.task import Run
 from bbl.boltzmann.tuning import NFOLD

@@ -1,0 +1,47 @@
+"""Members that are clearly worse than the best one, and log-losses that are clearly lower than others."""
+
+import numpy as np
+import pytest
+
+from bbl.boltzmann.member_weights import CLEARLY_WORSE, beats_shares, limited_equality
+
+ROWS = np.random.default_rng(0)
+BEST = np.log(ROWS.uniform(0.5, 0.9, 50))
+NOISE = ROWS.normal(size=50)
+NOISE = (NOISE - NOISE.mean()) / NOISE.std()  # a mean of them has the standard error 1 / sqrt(50)
+
+
+def worse_by(errors):
+    """Return log-probabilities of 50 rows that are worse than the best by so many standard errors."""
+    return BEST - errors / np.sqrt(50) + NOISE
+
+
+def test_only_members_that_are_clearly_worse_are_drawn_up_less():
+    log_p = np.array([worse_by(2.9), BEST, worse_by(3.1), worse_by(9.0)])
+    for weights in (np.ones(50), np.full(50, 0.5)):
+        found = limited_equality(np.array([1.0, 1.0, 1.0, 0.01]), log_p, weights)
+        assert found.tolist() == [1.0, 1.0, CLEARLY_WORSE if weights[0] == 1.0 else 1.0, 0.01]
+
+
+def test_rows_of_weight_two_are_two_rows():
+    log_p = np.array([BEST, worse_by(2.5)])
+    doubled = limited_equality(np.ones(2), log_p, np.full(50, 2.0))
+    assert doubled.tolist() == limited_equality(np.ones(2), np.repeat(log_p, 2, axis=1), np.ones(100)).tolist()
+    assert doubled.tolist() == [1.0, CLEARLY_WORSE]  # 2.5 sqrt(2) errors
+
+
+def test_rows_that_a_member_cannot_score_are_left_out():
+    log_p = np.array([BEST, worse_by(3.1)])
+    log_p[:, :5] = -np.inf
+    assert (
+        limited_equality(np.ones(2), log_p, np.ones(50)).tolist()
+        == limited_equality(np.ones(2), log_p[:, 5:], np.ones(45)).tolist()
+    )
+    assert limited_equality(np.ones(2), np.full((2, 3), -np.inf), np.ones(3)).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("errors", "beaten"), [(2.9, False), (3.1, True), (-5.0, False)])
+def test_shares_are_beaten_by_three_standard_errors(errors, beaten):
+    assert beats_shares(np.array([BEST]), np.ones(1), np.ones(50), worse_by(errors)) is beaten
+    assert beats_shares(np.array([BEST]), np.ones(1), np.ones(50), BEST - 0.1)  # by the same in all rows
+    assert not beats_shares(np.array([BEST]), np.ones(1), np.ones(50), BEST)

@@ -64,8 +64,7 @@ class Validation:
         m, k = sample.codes.shape[1], len(fold_weights)
         self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
         self.n_levels, self.context = [*map(int, n_levels), k], (m, k)
-        # the last code is the fold, of k levels; 2 is the least number of levels
-        codes = np.empty((len(row), m + 1), dtype=code_dtype([*n_levels, k, 2]))
+        codes = np.empty((len(row), m + 1), dtype=code_dtype(self.n_levels))  # the last code is the fold, of k levels
         codes[:, :m], codes[:, m] = sample.codes[row], fold
         missing = None
         if sample.missing is not None:

@@ -212,8 +212,8 @@ class Engine:
         """Raise an OptionError if P(row | group), which `what` needs, is not modelled."""
         if self.joint:
             raise OptionError(
-                f"{what} needs a model of the predictors, P(x|y), and {self.refusals()['density']}, of which only "
-                "differences between groups mean anything. Take method='pseudo'; evaluate() tells how good "
+                f"{what} needs a model of the predictors, P(x|y), and {self.refusals()['density']}: of its "
+                "scores only differences between groups mean anything. Take method='pseudo'; evaluate() tells how good "
                 "predictions are.",
                 argument="method",
             )

@@ -133,6 +133,7 @@ class FullBatch:
         """
         K, (row, column), (field_factor, coupling_factor) = self.K, self.contrast_cells, self.kernel_factors
         f_variance = np.concatenate([field_factor * variance, coupling_factor * variance[row] * variance[column]])
+        # in place of 0 where f is not fitted, and of the offsets' curvatures: 1, roughly
         f_curvature = (self.ridge if self.fits_f else 1.0) + f_variance * (K - 1.0) / K**2
         centred = self.scores - self.scores.mean(axis=1, keepdims=True)
         t_curvature = 1.0 + (float(self.weights @ (centred**2).sum(axis=1)) / K if len(centred) else 0.0)

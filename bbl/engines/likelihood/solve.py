@@ -257,10 +257,10 @@ class Solver:
             maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
         objective.value(maximum.theta)  # sets the probabilities, and `gradient` the moments, that `curvatures` reads
         objective.gradient()
-        basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
+        basis, determined = rank(objective.curvatures()[0])  # of the information; no row may tell of an interaction
         known_share = objective.total / (rows.total + penalty.prior_count)  # `value` is a mean over known rows
         maximum = _push_to_face(table, maximum._replace(value=known_share * maximum.value), face)
-        _, determined_on_face = _rank_on_face(table, face, penalty)  # rows determine some of these, and no others
+        _, determined_on_face = _rank_on_face(table, face, penalty)  # of all rows: what has finite values on the face
         return Solution(*maximum, determined & determined_on_face, basis)
 
     def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:

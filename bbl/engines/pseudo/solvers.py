@@ -65,8 +65,8 @@ class Sites:
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
     def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
-        """Copy the reports of `other` on its sites `other_sites` to `sites`; their rows are a `share` of all rows."""
-        # objectives are means over the rows: a share of the rows counts by this share
+        """Copy the reports of `other` on its sites `other_sites` to `sites`; it was fitted to a `share` of all rows."""
+        # objectives are means over rows, of which this one counts by the share; norms tell whether that fit converged
         for name, values in vars(self).items():
             values[sites] = getattr(other, name)[other_sites] * (share if name == "value" else 1)
 

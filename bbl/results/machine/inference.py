@@ -302,6 +302,9 @@ class Inference(Estimates):
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interactions with their tests, strongest first; see ``fit.interactions()``.
 
+        With `apc`, strengths have the average product correction: less the product of the mean strengths of both
+        predictors, divided by the mean of all.
+
         Examples
         --------
         >>> import bbl

@@ -7,6 +7,7 @@ from typing import get_args
 
 import numpy as np
 
+from bbl._ext.model.calibration import CalibrationLoss
 from bbl.choices import CalibrationKind
 
 __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
@@ -71,55 +72,30 @@ def fit_calibration(
     start_x = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
     fits_temperature = kind != "offset"
     penalty = FIRM_PENALTY if kind == "firm" else 1.0
-    x = _minimise_loss(np.ascontiguousarray(finite_scores.T), y, weights, fits_temperature, start_x, penalty)
+    x = _minimise_loss(finite_scores, y, weights, fits_temperature, start_x, penalty)
     return Calibration(float(np.exp(x[K])) if fits_temperature else 1.0, x[:K] - x[:K].mean())
 
 
 def _minimise_loss(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, fits_temperature: bool, x: np.ndarray, penalty: float
 ) -> np.ndarray:
-    """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (K, N), starting from `x` (K + 1,).
+    """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (N, K), starting from `x` (K + 1,).
 
     The loss of x = (o, ln T) is the mean over rows of ``ln sum_g exp(T s_g + o_g) - T s_y - o_y``, plus the penalty
     ``ridge/2 |x|^2``, for scores s of a row and its group y.
     `fits_temperature` says whether ln T is fitted, or stays 0; `penalty` is the weight of the penalty in observations.
     Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
     """
-    K = len(scores)
-    row_shares, ridge = weights / weights.sum(), penalty / weights.sum()  # all per total weight
-    observed_scores = scores[y, np.arange(len(y))]
-    observed_shares, mean_observed_score = np.bincount(y, row_shares, K), float(row_shares @ observed_scores)
+    ridge = penalty / weights.sum()  # all per total weight
+    row_loss = CalibrationLoss(scores, y, weights / weights.sum(), fits_temperature)
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the penalised loss, probabilities times row shares (K, N), and ``T * scores`` (K, N)."""
-        z = np.exp(x[K]) * scores if fits_temperature else scores
-        p = z + x[:K, None]  # calibrated scores; then, in place, their exponentials, and probabilities times row shares
-        top = p.max(axis=0)
-        p -= top
-        np.exp(p, out=p)
-        total = p.sum(axis=0)
-        value = float(row_shares @ (np.log(total) + top)) - float(observed_shares @ x[:K]) + 0.5 * ridge * float(x @ x)
-        value -= (float(np.exp(x[K])) if fits_temperature else 1.0) * mean_observed_score
-        p *= row_shares / total
-        return value, p, z
+        """Return the penalised loss, its gradient and its Hessian."""
+        value, gradient, hessian = row_loss(x)
+        return value + 0.5 * ridge * float(x @ x), gradient + ridge * x, hessian + ridge * np.eye(len(x))
 
-    value, p, z = loss(x)
+    value, gradient, hessian = loss(x)
     for _ in range(MAX_STEPS):
-        group_share = p.sum(axis=1)
-        gradient, hessian = ridge * x, ridge * np.eye(K + 1)
-        gradient[:K] += group_share - observed_shares
-        # `p` has the factor r_k, the row's share, and so has the product: sum_k r_k P_kg P_kh
-        hessian[:K, :K] += np.diag(group_share) - (p / row_shares) @ p.T
-        if fits_temperature:
-            # derivatives by ln T: z = T scores has the derivative z. For row shares r: r P z, the mean of z under P in
-            # each row (N,), and r P (z - mean)
-            score_p = p * z
-            mean_score = score_p.sum(axis=0) / row_shares
-            centred = score_p - p * mean_score
-            ln_T_gradient = float(score_p.sum()) - float(np.exp(x[K])) * mean_observed_score
-            gradient[K] += ln_T_gradient
-            hessian[:K, K] = hessian[K, :K] = centred.sum(axis=1)
-            hessian[K, K] += float((centred * z).sum()) + ln_T_gradient
         if np.abs(gradient).max() <= MAX_GRADIENT:
             break
         eigenvalues, eigenvectors = np.linalg.eigh(hessian)
@@ -131,7 +107,7 @@ def _minimise_loss(
             if trial[0] <= value + 1e-4 * step * slope or -step * slope < rounding:
                 break
             step *= 0.5
-        x, (value, p, z) = x + step * direction, trial
+        x, (value, gradient, hessian) = x + step * direction, trial
         if -slope < rounding:  # Newton's step is exact to the last bits
             break
     return x

@@ -140,6 +140,28 @@ def test_the_kernel_returns_the_objective_and_its_gradient(given):
     np.testing.assert_array_equal(x, before)  # told to stop
 
 
+@pytest.mark.parametrize("K", [1, 2, 4, 6, 7])
+@pytest.mark.parametrize(("n", "r"), [(1, 1), (32, 33), (300, 40)])
+def test_panels_blocks_and_chunks_of_any_size_give_the_objective(n, r, K):
+    """Rows come in panels of 32 and blocks of 128, functions and groups in chunks; rows without weight are left out."""
+    rng = np.random.default_rng(n)
+    F, hits, s = rng.normal(size=(n, r)), rng.random((n, K)), rng.normal(size=(n, K))
+    hits[40:110] = 0.0  # a panel and parts of others
+    hits /= hits.sum()
+    x = rng.normal(size=K * r + K + 1)
+    A, b = x[: K * r].reshape(K, r).T, x[K * r : -1]
+    log_p = log_probabilities(F @ A + b + np.exp(x[-1]) * s)
+    objective = -(hits * log_p).sum() + 0.01 * (A**2).sum() + 0.05 * (x[K * r :] ** 2).sum()
+    gap = hits.sum(axis=1, keepdims=True) * np.exp(log_p) - hits
+    gradient = np.concatenate([(F.T @ gap + 0.02 * A).T.ravel(), gap.sum(axis=0) + 0.1 * b,
+                               [np.exp(x[-1]) * (gap * s).sum() + 0.1 * x[-1]]])  # fmt: skip
+    regression, run = Regression(Panels(F), hits, s, 0.02, 0.1), (np.inf, 0.0, 1, np.zeros(1, np.int32))
+    for k in rng.permutation(len(x))[:12]:  # `minimise` tells the largest component: each alone, by its scale
+        value, component, _ = regression.minimise(x.copy(), (np.arange(len(x)) == k).astype(float), *run)
+        assert component == pytest.approx(abs(gradient[k]), rel=1e-9, abs=1e-12)
+    assert value == pytest.approx(objective, rel=1e-12)
+
+
 def test_all_folds_over_one_kernel_are_fits_of_each_fold(monkeypatch):
     """The folds' own kernels differ in what they centre by and are scaled with, so scores are close and not equal."""
     rng = np.random.default_rng(3)

@@ -33,6 +33,7 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.sparse.products import Problem
 from bbl.sparse.workingset import Descent, Penalty
+from bbl.stats.calibration import fit_calibration
 from bbl.stats.effective import neighbour_weights
 
 LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
@@ -178,6 +179,13 @@ def regressions(rows, K):
     return [np.append(each.unknowns, each.loss) for own in found for each in own]
 
 
+def calibrations(rows, K):
+    """Calibrate class scores by an offset for each group, and by a temperature too."""
+    rng = np.random.default_rng(9)
+    given = rng.normal(size=(rows, K)), rng.integers(0, K, rows), rng.random(rows)
+    return [fit_calibration(*given, kind).offset for kind in ("offset", "temperature")]
+
+
 def posterior(rows, sampler, sweeps=0, **options):
     """Draw from the posterior of a small model, and of a horseshoe."""
     data, layout = sample(rows, np.uint8, True, 3)
@@ -223,6 +231,7 @@ def without_a_job() -> set[str]:
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     found = [partial(eigen, 512)] + [partial(neighbours, rows, L) for L in (2, 300)]
+    found += [partial(calibrations, rows, K) for K in (2, 5)]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]

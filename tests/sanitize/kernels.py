@@ -221,7 +221,7 @@ def without_a_job() -> set[str]:
     modules = walk_packages(bbl._ext.__path__, "bbl._ext.")
     built = {module.name.removeprefix("bbl._ext.") for module in modules if not module.ispkg} - {"_shared"}
     with_a_job = {"model.energy", "model.moments", "model.eigen", "pseudo.newton", "pseudo.plan", "pseudo.pseudo"}
-    with_a_job |= {"pseudo.influence", "model.neighbours"}
+    with_a_job |= {"pseudo.influence", "model.neighbours", "model.calibration"}
     with_a_job |= {"gibbs.gibbs", "network.families", "sparse.sparse", "posterior.posterior", "variational.persistent"}
     with_a_job |= {"bicluster.bicluster", "bicluster.genetic", "bicluster.mcmc"}
     with_a_job |= {"boosting.boosting", "conditional.conditional", "conditional.multinomial"}

@@ -59,7 +59,7 @@ def walk_variants(
             n_risen = n_risen + 1 if loss > least_loss else 0
             n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
             least_loss, least_by_setting[k] = min(least_loss, loss), min(least_by_setting[k], loss)
-            has_risen = n_risen == (1 if k <= best else 2) or loss > FAR_RATIO * least_loss + FAR
+            has_risen = n_risen >= (1 if k <= best else 2) or loss > FAR_RATIO * least_loss + FAR
             if not exhaustive and (has_risen or n_behind == 2):
                 break
         if report is not None:

@@ -134,6 +134,22 @@ def test_each_variant_is_tried_until_its_own_loss_has_risen():
     assert len(tried) == 24
 
 
+@pytest.mark.parametrize(("second", "left_at"), [
+    ([0.1, 0.45, 0.44, 0.45, 0.46], 1),  # risen past the best setting of the first, 2
+    ([0.1, 0.1, 0.47, 0.46, 0.45], 2),  # risen twice there
+    ([0.4, 0.41, 0.42, 0.46, 0.45], 0),  # risen once before it
+])  # fmt: skip
+def test_a_later_variant_is_left_where_its_loss_rises_past_the_best_setting_before(second, left_at):
+    losses, tried = [[0.1, 0.45, 0.4, 0.5, 0.6], second], []
+
+    def fit(v, k):
+        tried.append((v, k))
+        return losses[v][k] if (v, k) != (0, 0) else 0.47  # the first is left there
+
+    walk_variants(fit, 2, 4, False, None)
+    assert min(k for v, k in tried if v == 1) == left_at
+
+
 @pytest.mark.parametrize(("rule", "n_tried"), [("cv", 5), ("cv-1se", len(GRID))])
 def test_other_variants_are_searched_near_the_best_setting_of_the_first(rule, n_tried, monkeypatch):
     grids, tune_one, frame = [], tuning._tune_one, species(n=200, m=6)

@@ -25,6 +25,7 @@ NEWTON_STEPS = 8
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
 TOLERANCE = 1e-4  # a step that changes no coefficient by more is the last
 MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
+MAX_WEIGHTED = 2**21  # numbers of weighted columns of the design that are multiplied at once
 ROWS_PER_PARAMETER = 3.0  # rows that the regression needs for each of its parameters
 
 
@@ -218,13 +219,16 @@ class _Regression:
         # covariances of the scores of each column with those of the design (D, K1, K1, p), and with itself (K1, K1, D)
         cross, diagonals = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
         square = self.columns**2
+        at_once = max(1, MAX_WEIGHTED // self.design.size)  # groups b for each group a
         for a in range(K1):
-            curvature = np.stack([self._curvature(a, b) for b in range(a + 1)], axis=1)  # (n, a + 1)
-            weighted = (curvature[:, :, None] * self.design[:, None]).reshape(len(curvature), -1)
-            cross[:, a, : a + 1] = (self.columns.T @ weighted).reshape(D, a + 1, p)
-            cross[:, :a, a] = cross[:, a, :a]
-            diagonals[a, : a + 1] = (square.T @ curvature).T
-            diagonals[:a, a] = diagonals[a, :a]
+            for first in range(0, a + 1, at_once):
+                groups = list(range(first, min(first + at_once, a + 1)))
+                curvature = np.stack([self._curvature(a, b) for b in groups], axis=1)  # (n, len(groups))
+                weighted = (curvature[:, :, None] * self.design[:, None]).reshape(len(curvature), -1)
+                cross[:, a, groups] = (self.columns.T @ weighted).reshape(D, len(groups), p)
+                cross[:, groups, a] = cross[:, a, groups]
+                diagonals[a, groups] = (square.T @ curvature).T
+                diagonals[groups, a] = diagonals[a, groups]
         inverse = np.linalg.inv(self._information())
         statistic, df = np.empty(len(candidates)), np.empty(len(candidates))
         for c, i in enumerate(candidates):

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
+import bbl.stats.relevance as relevance
 from bbl.stats.relevance import RIDGE, SCORE_VARIANCE, select_predictors
 from tests.reference import logsumexp
 
@@ -109,6 +110,18 @@ def test_pair_without_effects_of_its_own_is_chosen():
     y = np.where(rng.random(500) < 0.6, (codes[:, 2] + codes[:, 6]) % 3, rng.integers(0, 3, 500))
     X, start = indicators(codes, [3] * 8)
     assert select_predictors(X, start, y, np.ones(500), 0.05).predictors == (2, 6)
+
+
+def test_groups_are_taken_together_as_far_as_memory_goes(monkeypatch):
+    rng = np.random.default_rng(5)
+    codes, L = rng.integers(0, 3, (300, 4)), [3] * 4
+    y = np.where(rng.random(300) < 0.5, codes[:, 0] + codes[:, 1], rng.integers(0, 5, 300))
+    columns, start = indicators(codes, L)
+    together = select_predictors(columns, start, y, np.ones(300), 0.05)
+    monkeypatch.setattr(relevance, "MAX_WEIGHTED", 700)  # two groups at once at first, then one
+    assert len(together.predictors) > 1 and select_predictors(columns, start, y, np.ones(300), 0.05) == (
+        together.predictors, pytest.approx(together.p_value, rel=1e-9),
+    )  # fmt: skip
 
 
 def test_neither_the_order_of_groups_nor_of_levels_matters():

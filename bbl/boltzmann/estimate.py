@@ -34,9 +34,8 @@ from bbl.engines.engine_fit import NoProgress
 from bbl.engines.traits import OutOfFoldScores
 from bbl.engines.warm_starts import WarmStarts
 from bbl.model.ais import annealed_log_z, annealing_start
-from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
-from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_z
+from bbl.model.logz import OF_ROWS, approximate_log_z, exact_log_z, exact_order, resolve_log_z
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
@@ -154,8 +153,8 @@ def estimate_path(
     # the ln Z of an engine that chooses its terms is resolved after the fit
     log_z_kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
     check_annealing(log_z_kind, layout, K * (1 if values is None else len(values)), workers)
-    # order in which predictors are summed out
-    order = exact_order(layout) if log_z_kind == "exact" else []  # raises before the fit if it costs too much
+    if log_z_kind == "exact":
+        exact_order(layout)  # raises before the fit if it costs too much
     has_pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
     group_samples = [sample.group(g) for g in range(K)] + ([sample.pooled] if has_pooled else [])
     layouts = [layout.of_group(g) for g in range(K)] + ([layout.of_pooled] if has_pooled else [])
@@ -187,30 +186,42 @@ def estimate_path(
     if engine.chooses:
         shared_arguments = (layout, cast(list[Sample], group_rows), engine, task.log_z, rngs, workers)
         return [_estimate_of_chosen([fit for fit, _, _ in fits], *shared_arguments) for fits in setting_fits]
-    assembled_with = (group_rows, layout, wide, log_z_kind, order, engine, rngs, workers)
-    return [_assemble(group_fits, *assembled_with) for group_fits in setting_fits]
+    log_z = _log_z_of_settings([fits[:K] for fits in setting_fits], layout, log_z_kind)
+    assembled_with = (group_rows, layout, wide, log_z_kind, engine, rngs, workers)
+    return [_assemble(fits, ln_z, *assembled_with) for fits, ln_z in zip(setting_fits, log_z, strict=True)]
+
+
+def _log_z_of_settings(
+    setting_fits: Sequence[Sequence[tuple[EngineFit, float, float]]], layout: Layout, log_z_kind: str
+) -> np.ndarray:
+    """Return ln Z (S, K) of S settings and K groups, from (fit, ln Z, its standard error) of each."""
+    if log_z_kind != "exact":
+        return np.array([[value for _, value, _ in fits] for fits in setting_fits])
+    theta = np.array([[fit.theta for fit, _, _ in fits] for fits in setting_fits])  # (S, K, size)
+    if layout.support is None:  # all at once
+        return exact_log_z(layout, theta.reshape(-1, layout.size)).reshape(theta.shape[:2])
+    return np.array([exact_log_z(layout, setting_theta) for setting_theta in theta])
 
 
 def _assemble(
     group_fits: Sequence[tuple[EngineFit, float, float]],
+    ln_z: np.ndarray,
     group_rows: Sequence[Rows],
     layout: Layout,
     wide: Layout,
     log_z_kind: str,
-    order: list[int],
     engine: Engine,
     rngs: list[np.random.Generator],
     workers: int,
 ) -> Estimate:
     """Return the estimate of the fits of all groups, and of the pooled rows if they are the last, at one setting.
 
-    `group_fits` holds (fit, ln Z, its standard error) of each; `wide` is the layout with hidden units, if there are
-    any, `order` that in which predictors are summed out for an exact ln Z. The other arguments are those of the fits.
+    `group_fits` holds (fit, ln Z, its standard error) of each, and `ln_z` (K,) the ln Z that is taken instead. `wide`
+    is the layout with hidden units, if there are any. The other arguments are those of the fits.
     """
     K, totals = len(group_rows), np.array([rows.total for rows in group_rows])
-    fits, values, standard_errors = zip(*group_fits, strict=True)
+    fits, _, standard_errors = zip(*group_fits, strict=True)
     theta = np.array([fit.theta for fit in fits[:K]])
-    ln_z = log_sum(layout.factors(theta), order) if log_z_kind == "exact" else np.array(values[:K])
     lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
     parameters = Parameters(layout, theta, fits[K].theta if len(fits) > K else None)
     # fields (D,) from which annealing begins, for the ln Z of each posterior draw

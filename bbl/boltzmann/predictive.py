@@ -15,9 +15,8 @@ import numpy as np
 
 from bbl.engines import EngineFit
 from bbl.model.ais import annealed_log_z
-from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_order
+from bbl.model.logz import exact_log_z
 from bbl.model.marginal import MarginalEnergy
 
 __all__ = ["AVERAGED", "Predictive", "build_predictive", "thinned"]
@@ -139,8 +138,8 @@ def build_predictive(
     n_draws = len(thinned(available_draws[0], AVERAGED[kind]))  # equal in all groups that have draws
     no_draws = np.zeros((n_draws, layout.size))
     theta = np.array([no_draws if draws is None else thinned(draws, n_draws) for draws in draws_by_group])
-    if kind == "exact":  # predictors are summed out one after another, in the order that `exact_order` returns
-        log_z = log_sum(layout.factors(theta.reshape(-1, layout.size)), exact_order(layout)).reshape(theta.shape[:2])
+    if kind == "exact":
+        log_z = exact_log_z(layout, theta.reshape(-1, layout.size)).reshape(theta.shape[:2])
     else:
         annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)  # hidden units start from fields of zero
         log_z = np.array(

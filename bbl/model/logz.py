@@ -48,15 +48,21 @@ OF_ROWS = ("pseudo", "half")  # approximations that are means over usable rows
 
 AUTO_CELLS = 2e5  # most table cells per group at which "auto" is exact
 EXACT_CELLS = 3e7  # table cells per group that "exact" may need
+CELLS_AT_ONCE = 2e6  # table cells of models whose exact ln Z are computed at once
 ROWS = 2048  # rows of a chunk, if some values are missing
 BLOCK = 65536  # rows of a chunk, if no values are missing
 
 
-def exact_order(layout: Layout) -> list:
+def exact_order(layout: Layout) -> list[int]:
     """Return the order in which variables are eliminated for the exact ln Z.
 
     Raises OptionError if the tables would hold more than 3e7 cells per group.
     """
+    return _exact_elimination(layout)[0]
+
+
+def _exact_elimination(layout: Layout) -> tuple[list[int], float]:
+    """Return the order of `exact_order`, and the number of table cells per model."""
     # (order, cells); `joined` (m, m): which predictors share a term or a structural zero
     elimination = elimination_order(layout.n_levels, layout.joined, EXACT_CELLS)
     if elimination is None:
@@ -65,12 +71,18 @@ def exact_order(layout: Layout) -> list:
             f"{layout.n_terms} interactions; use log_z='auto' or 'ais', or fewer interactions.",
             argument="log_z",
         )
-    return elimination[0]
+    return elimination
 
 
 def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the exact ln Z (K,) of parameter vectors `theta` (K, size); raises as `exact_order` does."""
-    return log_sum(layout.factors(theta), exact_order(layout))
+    """Return the exact ln Z (M,) of M parameter vectors `theta` (M, size); raises as `exact_order` does.
+
+    If structural zeros differ between groups, M is the number of groups.
+    """
+    order, cells = _exact_elimination(layout)
+    at_once = max(1, int(CELLS_AT_ONCE / cells)) if layout.support is None else len(theta)  # models
+    batches = [theta[first : first + at_once] for first in range(0, len(theta), at_once)]
+    return np.concatenate([log_sum(layout.factors(batch), order) for batch in batches])
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:

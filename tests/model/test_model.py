@@ -10,6 +10,7 @@ from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.task import Run, Task
 from bbl.engines import PseudoLikelihood
 from bbl.errors import OptionError
+from bbl.model import logz
 from bbl.model.ais import annealing_seconds
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import energies
@@ -38,7 +39,7 @@ def tables(layout, theta):
 
 @pytest.mark.parametrize(("levels", "pairs"), CASES)
 @pytest.mark.parametrize("K", [1, 2, 3, 7, 10])
-def test_energy_and_exact_log_z(levels, pairs, K):
+def test_energy_and_exact_log_z(levels, pairs, K, monkeypatch):
     layout = Layout(levels, pairs)
     theta = np.random.default_rng(K).normal(scale=2.0, size=(K, layout.size))
     states = oracle.states(levels)
@@ -47,7 +48,10 @@ def test_energy_and_exact_log_z(levels, pairs, K):
         for k in range(K):
             np.testing.assert_allclose(E[:, k], oracle.energy(*tables(layout, theta[k]), states), atol=1e-12)
     expected = [oracle.log_partition(*tables(layout, t), levels) for t in theta]
-    np.testing.assert_allclose(exact_log_z(layout, theta), expected, atol=1e-12)
+    at_once = exact_log_z(layout, theta)
+    np.testing.assert_allclose(at_once, expected, atol=1e-12)
+    monkeypatch.setattr(logz, "CELLS_AT_ONCE", 1000.0)  # a few models at once, or one
+    np.testing.assert_array_equal(exact_log_z(layout, theta), at_once)
 
 
 def test_log_z_of_large_energies_does_not_overflow():

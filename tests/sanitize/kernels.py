@@ -8,6 +8,7 @@ from pkgutil import walk_packages
 import numpy as np
 
 import bbl._ext
+from bbl._ext.conditional.multinomial import Panels
 from bbl._ext.gibbs import gibbs
 from bbl._ext.model.eigen import eigenvectors
 from bbl._ext.pseudo.plan import widths
@@ -169,13 +170,13 @@ def climbs(rows, dtype, K):
 
 
 def regressions(rows, K):
-    """Fit all groups over the functions of a kernel, with scores that are added to and without."""
+    """Fit all groups over the functions of a kernel in both precisions, with scores that are added to and without."""
     data, layout = sample(rows, np.uint8, True)
     rng = np.random.default_rng(8)
     basis, hits = make_basis(data.codes, data.weights, layout, 0.5, 20), rng.random((rows, K))
-    given = [None, rng.normal(size=(rows, K))]
+    given, panels = [None, rng.normal(size=(rows, K))], [Panels(basis.functions, kind) for kind in ("double", "single")]
     with serial_blas():
-        found = [solve(basis.functions, basis.spectrum, hits, [np.inf, 1e-2], scores) for scores in given]
+        found = [solve(own, basis.spectrum, hits, [np.inf, 1e-2], scores) for scores in given for own in panels]
     return [np.append(each.unknowns, each.loss) for own in found for each in own]
 
 

@@ -3,7 +3,7 @@
 from numpy import ndarray as Array
 
 class Panels:
-    def __init__(self, functions: Array) -> None: ...
+    def __init__(self, functions: Array, precision: str = "double") -> None: ...
 
 class Regression:
     def __init__(self, functions: Panels, group_weights: Array, fixed_scores: Array, ridge: float,

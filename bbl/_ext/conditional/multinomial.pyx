@@ -6,15 +6,20 @@ from libc.stdint cimport int32_t
 import numpy as np
 
 cdef extern from "multinomial.h" nogil:
+    struct multinomial_products:
+        Py_ssize_t number_bytes
     struct multinomial_rows:
         Py_ssize_t n_panels, K, r
-        const double *functions
+        multinomial_products products
+        const void *functions
         const double *group_weights
         const double *row_weight
         const double *fixed_scores
         const char *is_empty
         double *residuals
-        double *sums
+        char *rounded
+        char *rounded_A
+        char *sums
     struct multinomial_functions:
         double (*loss)(const multinomial_rows *rows, const double *A, const double *b, double temperature,
                        double *gradient_A, double *gradient_b) noexcept nogil
@@ -22,30 +27,31 @@ cdef extern from "multinomial.h" nogil:
         void (*direction)(Py_ssize_t size, Py_ssize_t capacity, Py_ssize_t n_pairs, Py_ssize_t newest,
                           const double *moves, const double *gradient_changes, const double *inverse_curvature,
                           const double *gradient, double *alpha, double *out) noexcept nogil
-    Py_ssize_t PANEL, BLOCK, MAX_LANES
+        multinomial_products double_products, single_products
+    Py_ssize_t PANEL_BYTES, BLOCK, MAX_VECTOR_BYTES
     multinomial_functions multinomial_choose_width()
 
 cdef Py_ssize_t MAX_PAIRS = 10  # curvature pairs that L-BFGS keeps
 cdef double MIN_DECREASE = 1e-4  # Armijo: least decrease of a step, as a share of step length times slope
 
 
-def aligned_zeros(shape):
+def aligned_zeros(shape, dtype=np.float64):
     """Return zeros that begin at a multiple of 64 bytes, so that no vector lies across two lines of the cache."""
-    size = int(np.prod(shape))
-    numbers = np.zeros(size + 8)
-    first = -numbers.ctypes.data % 64 // 8
+    size, number_bytes = int(np.prod(shape)), np.dtype(dtype).itemsize
+    numbers = np.zeros(size + 64 // number_bytes, dtype=dtype)
+    first = -numbers.ctypes.data % 64 // number_bytes
     return numbers[first : first + size].reshape(shape)
 
 
-def to_panels(numbers):
-    """Return numbers of rows (n, ...) in panels of rows (panels, ..., rows of a panel); added rows are zero."""
-    n, n_panels = len(numbers), (len(numbers) + PANEL - 1) // PANEL
-    n_full = n // PANEL
-    out = aligned_zeros((n_panels, *numbers.shape[1:], PANEL))
+def to_panels(numbers, panel_rows, dtype=np.float64):
+    """Return numbers of rows (n, ...) in panels, (panels, ..., panel_rows); rows that fill up the last one are zero."""
+    n, n_full = len(numbers), len(numbers) // panel_rows
+    n_panels = n_full + (n > n_full * panel_rows)
+    out = aligned_zeros((n_panels, *numbers.shape[1:], panel_rows), dtype)
     full = np.moveaxis(out[:n_full], -1, 1)  # (panels, rows of a panel, ...)
-    full[...] = numbers[: n_full * PANEL].reshape(full.shape)
+    full[...] = numbers[: n_full * panel_rows].reshape(full.shape)
     if n_full < n_panels:
-        np.moveaxis(out[n_full], -1, 0)[: n - n_full * PANEL] = numbers[n_full * PANEL :]
+        np.moveaxis(out[n_full], -1, 0)[: n - n_full * panel_rows] = numbers[n_full * panel_rows :]
     return out
 
 
@@ -55,12 +61,22 @@ cdef class Panels:
     Parameters
     ----------
     functions : ndarray, shape (n, r)
+    precision : {"double", "single"}
+        Of the products with functions. Losses and gradients have an error of about 1e-6 in single precision, and take
+        half the time.
     """
 
-    cdef const double[:, :, ::1] functions  # (panels, r, PANEL)
+    cdef Py_ssize_t n_panels, r, panel_rows
+    cdef bint is_single
+    cdef const char[::1] functions  # the bytes of (panels, r, panel_rows) numbers
 
-    def __cinit__(self, functions):
-        self.functions = to_panels(functions)
+    def __cinit__(self, functions, precision="double"):
+        self.is_single = precision == "single"
+        dtype = np.dtype(np.float32 if self.is_single else np.float64)
+        self.panel_rows = PANEL_BYTES // dtype.itemsize
+        panels = to_panels(functions, self.panel_rows, dtype)
+        self.n_panels, self.r = panels.shape[0], panels.shape[1]
+        self.functions = panels.reshape(-1).view(np.int8)
 
 
 cdef class Regression:
@@ -84,10 +100,11 @@ cdef class Regression:
     """
 
     cdef Panels functions
-    cdef const double[:, :, ::1] group_weights, fixed_scores  # (panels, K, PANEL)
-    cdef const double[:, ::1] row_weight  # (panels, PANEL)
+    cdef const double[:, :, ::1] group_weights, fixed_scores  # (panels, K, panel_rows)
+    cdef const double[:, ::1] row_weight  # (panels, panel_rows)
     cdef const char[::1] is_empty  # (panels,)
-    cdef double[::1] residuals, sums  # scratch
+    cdef double[::1] residuals  # scratch, as all arrays of bytes
+    cdef char[::1] rounded, rounded_A, sums
     cdef double ridge, offset_penalty
     cdef Py_ssize_t r
     cdef multinomial_rows rows
@@ -95,25 +112,33 @@ cdef class Regression:
 
     def __cinit__(self, Panels functions, group_weights, fixed_scores, double ridge, double offset_penalty):
         cdef bint is_free = ridge < 1e300  # else A stays at 0
-        cdef Py_ssize_t K = group_weights.shape[1], n_panels = functions.functions.shape[0]
-        self.functions, self.r = functions, functions.functions.shape[1]
-        self.group_weights = to_panels(group_weights)
+        cdef Py_ssize_t K = group_weights.shape[1], n_panels = functions.n_panels, number_bytes
+        cdef Py_ssize_t panel_rows = functions.panel_rows
+        self.functions, self.r = functions, functions.r
+        self.group_weights = to_panels(group_weights, panel_rows)
         self.row_weight = np.sum(self.group_weights, axis=1)
         self.is_empty = np.logical_not(np.any(self.row_weight, axis=1)).view(np.int8)
         cdef Py_ssize_t fitted = self.r if is_free else 0
-        self.residuals, self.sums = aligned_zeros(BLOCK * K * PANEL), aligned_zeros(K * fitted * MAX_LANES)
         self.ridge, self.offset_penalty, self.width = ridge, offset_penalty, multinomial_choose_width()
+        self.rows.products = self.width.single_products if functions.is_single else self.width.double_products
+        number_bytes = self.rows.products.number_bytes
         self.rows.n_panels, self.rows.K, self.rows.r = n_panels, K, fitted
+        self.residuals = aligned_zeros(K * panel_rows)
+        # one number more than needed, so that no array is empty
+        self.rounded = aligned_zeros(BLOCK * K * PANEL_BYTES + 1, np.int8)
+        self.rounded_A = aligned_zeros((K * fitted + 1) * number_bytes, np.int8)
+        self.sums = aligned_zeros(K * fitted * MAX_VECTOR_BYTES + 1, np.int8)
+        self.rows.rounded, self.rows.rounded_A, self.rows.sums = &self.rounded[0], &self.rounded_A[0], &self.sums[0]
         self.rows.fixed_scores = NULL
         if not n_panels:
             return
         self.rows.group_weights, self.rows.row_weight = &self.group_weights[0, 0, 0], &self.row_weight[0, 0]
         self.rows.is_empty, self.rows.residuals = &self.is_empty[0], &self.residuals[0]
         if fixed_scores.shape[0]:
-            self.fixed_scores = to_panels(fixed_scores)
+            self.fixed_scores = to_panels(fixed_scores, panel_rows)
             self.rows.fixed_scores = &self.fixed_scores[0, 0, 0]
         if fitted:
-            self.rows.functions, self.rows.sums = &functions.functions[0, 0, 0], &self.sums[0]
+            self.rows.functions = &functions.functions[0]
 
     cdef double value(self, const double[::1] x, double[::1] gradient_out) noexcept nogil:
         """Return the objective at x, laid out as in `minimise`, and write its gradient (K r + K + 1)."""

@@ -68,7 +68,7 @@ class HeldOut:
     Attributes
     ----------
     codes : ndarray, shape (n, m)
-        The distinct rows.
+        The distinct rows, one fold after the other, so that whole panels of rows are not in the training of a fold.
     distinct_row : ndarray of intp
         The number of the distinct row that each row of the sample is.
     fold_weights : list of ndarrays, shape (n, K)
@@ -78,17 +78,19 @@ class HeldOut:
     bases : dict of tuple to Basis
         By the kernel's options: the scale, and the coding of predictors in order.
     panels : dict of tuple to Panels
-        The functions of the last basis that was fitted, for all folds.
+        The functions of the last basis that was fitted, for all folds; in single precision with early stopping.
     fits : dict of tuple to list of Solution
         Those of all folds, by the kernel's options and the ridge. With early stopping, which all engines that are
         compared share, they are used again; without, they are starts of later fits.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
-        self.codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
-        self.distinct_row, self.layout, self.K = distinct_row.ravel(), layout, K
-        n, y = len(self.codes), sample.response
-        self.fold_weights = [group_weights(self.distinct_row, n, y, weights, K) for weights in folds.train]
+        codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
+        n, y = len(codes), sample.response
+        fold_weights = [group_weights(distinct_row.ravel(), n, y, weights, K) for weights in folds.train]
+        order = _order_by_fold(fold_weights)
+        self.codes, self.distinct_row = codes[order], np.argsort(order)[distinct_row.ravel()]
+        self.fold_weights, self.layout, self.K = [weights[order] for weights in fold_weights], layout, K
         self.weights = np.bincount(self.distinct_row, sample.weights, n)
         self.bases: dict[tuple, Basis] = {}
         self.panels: dict[tuple, Panels] = {}
@@ -161,13 +163,23 @@ class HeldOut:
         """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from, or is empty."""
         basis = self.bases[options]
         if options not in self.panels:
-            self.panels = {options: Panels(basis.functions)}
+            self.panels = {options: Panels(basis.functions, "single" if tolerance is EARLY else "double")}
         starts = [fit.unknowns for fit in warm_starts] if warm_starts else [None] * len(self.fold_weights)
         tasks = [
             (self.panels[options], basis.spectrum, weights, ridge, tolerance, start)
             for weights, start in zip(self.fold_weights, starts, strict=True)
         ]
         return run_tasks(_fit_fold, tasks, workers)
+
+
+def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
+    """Return an order of n rows by the first fold without them in its training, and those in all folds last.
+
+    `fold_weights` holds for each fold the training weights (n, K) of the groups at the rows.
+    """
+    is_left_out = np.array([~weights.any(axis=1) for weights in fold_weights])  # (folds, n)
+    first_fold = np.where(is_left_out.any(axis=0), is_left_out.argmax(axis=0), len(is_left_out))
+    return np.argsort(first_fold, kind="stable")
 
 
 def _maximise_fold(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> ConditionalMaximum:

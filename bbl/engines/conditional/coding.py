@@ -10,6 +10,7 @@ of all predictors; the reference level of a predictor is its first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
@@ -86,6 +87,19 @@ class Coding:
         """Return ``values @ features.T`` of predictor i: from slopes of features (..., d_i) to levels (..., L_i)."""
         features = self.features[i]
         return values if features is None else values @ features.T
+
+    def differences(self, predictors: Sequence[int], slopes: np.ndarray) -> np.ndarray:
+        """Return values at the non-reference levels of some predictors, less those at their reference levels.
+
+        `slopes` (..., sum of d_i) are those of the features of the predictors, in their order; values are (..., sum of
+        L_i - 1).
+        """
+        ends = np.cumsum(self.widths[list(predictors)])[:-1]
+        values = [
+            self.values_at_levels(i, own) for i, own in zip(predictors, np.split(slopes, ends, axis=-1), strict=True)
+        ]
+        empty = np.empty((*slopes.shape[:-1], 0))  # there may be no predictors
+        return np.concatenate([empty, *(at_levels[..., 1:] - at_levels[..., :1] for at_levels in values)], axis=-1)
 
     def squared_distances(self, i: int, point: np.ndarray) -> np.ndarray:
         """Return the squared distances (L_i,) of the features of predictor i's levels from a point (d_i,)."""

@@ -28,6 +28,7 @@ BLOCK = 32  # rows whose kernel columns are computed at once
 UNDETERMINED = 1e-6  # share of a parameter's squared norm that may lie outside the span of the rows, by rounding
 PIVOT_SHARE = 0.25  # a row of a block becomes a pivot if its residual is at least this share of the largest one's
 CHUNK = 4096  # rows whose kernel is computed at a time
+PRODUCTS_AT_ONCE = 2**21  # weighted features of points that are multiplied at once
 
 
 @dataclass(frozen=True)
@@ -236,36 +237,43 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     `weights` has shape (r, K). Fields and couplings are in the reference gauge: zero at the reference levels (the first
     of each predictor); the constants are the functions at the row of reference levels.
     """
-    layout, coding = basis.kernel.layout, basis.kernel.coding
-    means, scale = basis.kernel.means, basis.kernel.scale
+    layout, coding, scale = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale
+    # (F,): centred features of the reference levels
+    reference = coding.row_features(np.zeros((1, layout.m), dtype=np.intp))[0] - basis.kernel.means
     alpha = (basis.mix @ weights).T  # (K, r): function k is sum_p alpha_kp k(x, x_p)
-    K = len(alpha)
-    theta, constant = np.zeros((K, layout.size)), np.zeros(K)
-
-    for i, columns in enumerate(coding.columns):
-        slopes = alpha @ basis.points[:, columns] * scale[0]  # (K, d_i), of the centred features of predictor i
-        fields = coding.values_at_levels(i, slopes) - (slopes @ means[columns])[:, None]  # (K, L_i)
-        theta[:, layout.start[i] : layout.start[i + 1]] += fields[:, 1:] - fields[:, :1]
-        constant += fields[:, 0]
-    for (i, j), first in zip(layout.pairs, layout.pair_start, strict=False):  # pair_start has one more entry, the end
-        # P and Q: centred features of i and j at the points, (r, d_i) and (r, d_j)
-        P = basis.points[:, coding.columns[i]]
-        Q = basis.points[:, coding.columns[j]]
-        products = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
-        # slopes of products of features (K, d_i, d_j), of i's features at levels of j (K, d_i, L_j), at pairs of levels
-        pair_slopes = (alpha @ products).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
-        half_table = coding.values_at_levels(j, pair_slopes) - (pair_slopes @ means[coding.columns[j]])[:, :, None]
-        at_means = np.einsum("a,kab->kb", means[coding.columns[i]], half_table)[:, None, :]
-        table = coding.values_at_levels(i, half_table.swapaxes(1, 2)).swapaxes(1, 2) - at_means  # (K, L_i, L_j)
-        # to the reference gauge: row and column of the reference levels become fields, their corner a constant
-        corner = table[:, 0, 0]
-        theta[:, first : first + (table.shape[1] - 1) * (table.shape[2] - 1)] = (
-            table[:, 1:, 1:] - table[:, 1:, :1] - table[:, :1, 1:] + corner[:, None, None]
-        ).reshape(K, -1)
-        theta[:, layout.start[i] : layout.start[i + 1]] += table[:, 1:, 0] - corner[:, None]
-        theta[:, layout.start[j] : layout.start[j + 1]] += table[:, 0, 1:] - corner[:, None]
-        constant += corner
+    slopes = scale[0] * (alpha @ basis.points)  # (K, F), of the centred features
+    theta, constant = np.zeros((len(alpha), layout.size)), slopes @ reference
+    theta[:, : layout.D] = coding.differences(range(layout.m), slopes)
+    for i in np.unique(layout.pairs[:, 0]):
+        pairs = np.flatnonzero(layout.pairs[:, 0] == i)
+        partners = layout.pairs[pairs, 1]
+        columns = np.concatenate([np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners])
+        # (K, d_i, q): slopes of the products of i's features with the q features of its partners
+        pair_slopes = scale[1] * _products_of_features(
+            alpha, basis.points[:, coding.columns[i]], basis.points[:, columns]
+        )
+        at_reference = reference[coding.columns[i]] @ pair_slopes  # (K, q): slopes where i has its reference level
+        by_level = coding.differences([i], pair_slopes.swapaxes(1, 2)).swapaxes(1, 2)  # (K, L_i - 1, q)
+        constant += at_reference @ reference[columns]
+        theta[:, layout.start[i] : layout.start[i + 1]] += by_level @ reference[columns]
+        theta[:, layout.columns(partners)] += coding.differences(partners, at_reference)
+        couplings = coding.differences(partners, by_level)  # (K, L_i - 1, D of the partners)
+        ends = np.cumsum(layout.n_levels[partners] - 1)[:-1]
+        for pair, table in zip(pairs, np.split(couplings, ends, axis=2), strict=True):
+            theta[:, layout.pair_start[pair] : layout.pair_start[pair + 1]] = table.reshape(len(theta), -1)
     return theta, constant
+
+
+def _products_of_features(alpha: np.ndarray, P: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """Return ``sum_p alpha_kp P_pa Q_pb`` as an array (K, d, q), from `alpha` (K, r), P (r, d) and Q (r, q)."""
+    out = np.empty((len(alpha), P.shape[1], Q.shape[1]))
+    at_once = max(1, PRODUCTS_AT_ONCE // max(P.size, 1))  # functions k
+    for first in range(0, len(alpha), at_once):
+        weighted = alpha[first : first + at_once, None] * P.T  # (functions, d, r)
+        # one product of matrices, which is faster than a stack of products
+        products = weighted.reshape(len(weighted) * P.shape[1], len(P)) @ Q
+        out[first : first + at_once] = products.reshape(len(weighted), P.shape[1], Q.shape[1])
+    return out
 
 
 def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -46,20 +46,20 @@ def probabilities(fit, new):
     return fit.predict(new, type="prob").drop(columns="yhat")
 
 
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 18])  # rows of one vector, of several, and with lanes that are not used
 @pytest.mark.parametrize("seed", range(4))
 def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     codes, n_levels, y, weights, p = kernel_rows(seed, K=K)
     expected, expected_p = oracle.round_of_fields(codes, n_levels, y, weights, p, **RULE)
-    tables = np.zeros((n_levels.sum(), K))
-    kernel.round_of_fields(codes, n_levels, y, weights, *RULE.values(), False, stream(), p, tables)
+    tables, rows = np.zeros((n_levels.sum(), K)), kernel.BoostedRows(y, weights, p)
+    kernel.round_of_fields(rows, codes, n_levels, *RULE.values(), False, stream(), tables)
     np.testing.assert_allclose(tables, np.vstack(expected), atol=1e-13)
-    np.testing.assert_allclose(p, expected_p, rtol=1e-12)
+    np.testing.assert_allclose(rows.p, expected_p, rtol=1e-12)
     assert {bool(table.any()) for table in expected} == {True, False}  # some gain less than the entry
     before = tables.copy()  # tables that are not zero grow whatever their gain is
     begun = [not table.any() and L > 1 for table, L in zip(expected, n_levels, strict=True)]
     everything = RULE | {"entry": np.inf}
-    kernel.round_of_fields(codes, n_levels, y, weights, *everything.values(), False, stream(), p, tables)
+    kernel.round_of_fields(rows, codes, n_levels, *everything.values(), False, stream(), tables)
     changed = [
         bool((new != old).any())
         for new, old in zip(
@@ -69,13 +69,13 @@ def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     assert not any(c and b for c, b in zip(changed, begun, strict=True)) and any(changed)
 
 
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 18])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_round_of_pairs_and_their_gains_are_those_of_the_oracle(seed, K):
     codes, n_levels, y, weights, p = kernel_rows(seed, K=K)
     pairs = np.array([(0, 1), (0, 4), (1, 2), (2, 4)], dtype=np.intp)
-    gains = np.empty(len(pairs))
-    kernel.pair_gains(codes, n_levels, pairs, y, weights, RULE["ridge"], RULE["least"], p, gains)
+    gains, rows = np.empty(len(pairs)), kernel.BoostedRows(y, weights, p)
+    kernel.pair_gains(rows, codes, n_levels, pairs, RULE["ridge"], RULE["least"], gains)
     best = [
         oracle.pair_gain(
             codes[i], codes[j], n_levels[i], n_levels[j], y, weights, p, RULE["ridge"], RULE["least"]
@@ -85,18 +85,39 @@ def test_a_round_of_pairs_and_their_gains_are_those_of_the_oracle(seed, K):
     np.testing.assert_allclose(gains, best, rtol=1e-12)
     expected, expected_p = oracle.round_of_pairs(codes, n_levels, pairs, y, weights, p, **RULE)
     tables = np.zeros((n_levels[pairs].prod(axis=1).sum(), K))
-    kernel.round_of_pairs(codes, n_levels, pairs, y, weights, *RULE.values(), False, stream(), p, tables)
+    kernel.round_of_pairs(rows, codes, n_levels, pairs, *RULE.values(), False, stream(), tables)
     np.testing.assert_allclose(tables, np.vstack([table.reshape(-1, K) for table in expected]), atol=1e-13)
-    np.testing.assert_allclose(p, expected_p, rtol=1e-12)
+    np.testing.assert_allclose(rows.p, expected_p, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 81])
+def test_levels_without_number_and_rows_that_do_not_fill_vectors(n):
+    codes, n_levels, y, weights, p = kernel_rows(n, n=n, n_levels=(20, 3, 30, 90))
+    rule = RULE | {"entry": 0.0, "least": 1.0}
+    expected, expected_p = oracle.round_of_fields(codes, n_levels, y, weights, p, **rule)
+    tables, rows = np.zeros((n_levels.sum(), 3)), kernel.BoostedRows(y, weights, p)
+    kernel.round_of_fields(rows, codes, n_levels, *rule.values(), False, stream(), tables)
+    np.testing.assert_allclose(tables, np.vstack(expected), atol=1e-13)
+    np.testing.assert_allclose(rows.p, expected_p, rtol=1e-12)
+
+
+def test_impossible_groups_stay_finite():
+    """The probability of a group that cannot be becomes 0 up to rounding, but its logarithm is finite."""
+    codes, n_levels, y, weights, p = kernel_rows(0)
+    rows = kernel.BoostedRows(y, weights, np.array([1e-300, 0.5, 0.5])[None].repeat(len(y), axis=0))
+    kernel.round_of_fields(rows, codes, n_levels, *RULE.values(), False, stream(), np.zeros((n_levels.sum(), 3)))
+    assert (rows.p >= 1e-290).all() and np.isfinite(rows.p).all()
+    np.testing.assert_allclose(rows.p.sum(axis=1), 1.0, rtol=1e-14)
 
 
 def test_random_cuts_part_levels_in_two_and_raise_the_likelihood():
-    codes, n_levels, y, weights, p = kernel_rows(0)
-    before, seen = p.copy(), set()
+    codes, n_levels, y, weights, before = kernel_rows(0)
+    seen = set()
     for start in range(40):
-        p, tables = before.copy(), np.zeros((n_levels.sum(), 3))
+        boosted, tables = kernel.BoostedRows(y, weights, before), np.zeros((n_levels.sum(), 3))
         words = np.array([start + 1, 5, 9, 2], dtype=np.uint64)
-        kernel.round_of_fields(codes, n_levels, y, weights, 0.1, 1.0, 1.0, 0.0, True, words, p, tables)
+        kernel.round_of_fields(boosted, codes, n_levels, 0.1, 1.0, 1.0, 0.0, True, words, tables)
+        p = boosted.p
         by_predictor = np.split(tables, np.cumsum(n_levels)[:-1])
         assert all(len(np.unique(table, axis=0)) <= 2 for table in by_predictor)
         scores = np.log(before) + sum(table[c] for table, c in zip(by_predictor, codes, strict=True))

@@ -2,10 +2,15 @@
 
 from numpy import ndarray as Array
 
-def round_of_fields(codes: Array, n_levels: Array, y: Array, weights: Array, rate: float, ridge: float, least: float,
-                    entry: float, at_random: bool, state: Array, p: Array, tables: Array) -> None: ...  # fmt: skip
-def round_of_pairs(codes: Array, n_levels: Array, pairs: Array, y: Array, weights: Array, rate: float, ridge: float,
-                   least: float, entry: float, at_random: bool, state: Array, p: Array,
+class BoostedRows:
+    def __init__(self, y: Array, weights: Array, p: Array) -> None: ...
+    @property
+    def p(self) -> Array: ...
+
+def round_of_fields(rows: BoostedRows, codes: Array, n_levels: Array, rate: float, ridge: float, least: float,
+                    entry: float, at_random: bool, state: Array, tables: Array) -> None: ...  # fmt: skip
+def round_of_pairs(rows: BoostedRows, codes: Array, n_levels: Array, pairs: Array, rate: float, ridge: float,
+                   least: float, entry: float, at_random: bool, state: Array,
                    tables: Array) -> None: ...  # fmt: skip
-def pair_gains(codes: Array, n_levels: Array, pairs: Array, y: Array, weights: Array, ridge: float, least: float,
-               p: Array, gains: Array) -> None: ...  # fmt: skip
+def pair_gains(rows: BoostedRows, codes: Array, n_levels: Array, pairs: Array, ridge: float, least: float,
+               gains: Array) -> None: ...  # fmt: skip

@@ -17,14 +17,29 @@ numbers.
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, exp
 from libc.stdint cimport int32_t, uint8_t, uint64_t
-from libc.stdlib cimport qsort
 
 import numpy as np
 
 cdef extern from "random.h" nogil:
     int32_t random_below(uint64_t *s, int32_t n)
 
-cdef double LEAST_P = 1e-290  # probabilities are kept above, so that they and their logarithms stay finite
+cdef extern from "boosting.h" nogil:
+    struct boosting_rows:
+        Py_ssize_t n, K, width
+        const Py_ssize_t *y
+        const double *weights
+        const double *observed
+        double *p
+    struct boosting_functions:
+        void (*add)(const boosting_rows *rows, const int32_t *cell, Py_ssize_t copy_size, double *sums) noexcept nogil
+        void (*change)(const boosting_rows *rows, const int32_t *cell, const uint8_t *part,
+                       const double *factors) noexcept nogil
+    Py_ssize_t BOOSTING_ALIGNMENT
+    Py_ssize_t BOOSTING_COPIES
+    Py_ssize_t boosting_width(Py_ssize_t K)
+    boosting_functions boosting_choose_functions(Py_ssize_t width)
+
+cdef Py_ssize_t FEW_CELLS = 16  # up to this number there are several tables of sums; see boosting.h
 
 cdef struct Level:
     double slope  # gradient divided by curvature, by which levels are put in order
@@ -38,13 +53,26 @@ cdef struct Rule:  # how large steps are, and which are taken; see (b) and (d)
     double entry
 
 
-cdef int compare_levels(const void *a, const void *b) noexcept nogil:
-    """Return the order of two levels by slope, and of equal ones by level, for qsort."""
-    cdef const Level *first = <const Level *> a
-    cdef const Level *second = <const Level *> b
-    if first.slope != second.slope:
-        return -1 if first.slope < second.slope else 1
-    return -1 if first.level < second.level else 1
+cdef inline bint is_before(Level first, Level second) noexcept nogil:
+    """Return whether a level comes before another one in the order of slopes, and of levels if these are equal."""
+    return first.slope < second.slope or (first.slope == second.slope and first.level < second.level)
+
+
+cdef void sort_levels(Level *order, Py_ssize_t L) noexcept nogil:
+    """Sort L levels by slope, and equal ones by level: Shell's sort, as L is small and qsort slow to begin with."""
+    cdef Py_ssize_t gap = 1, a, b
+    cdef Level level
+    while gap < L // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for a in range(gap, L):
+            level = order[a]
+            b = a
+            while b >= gap and is_before(level, order[b - gap]):
+                order[b] = order[b - gap]
+                b -= gap
+            order[b] = level
+        gap //= 3
 
 
 cdef double part_gain(const double *sums, Py_ssize_t K, Rule rule) noexcept nogil:
@@ -75,72 +103,86 @@ cdef bint is_zero(const double[:, ::1] table) noexcept nogil:
     return True
 
 
-cdef inline void add_rows_of(const int32_t *cell, const Py_ssize_t *y, const double *weights, const double *p,
-                             Py_ssize_t n, Py_ssize_t K, double *sums) noexcept nogil:
-    """Add all rows to the `sums` (cells, 2 K + 1) of their cells, `cell` (n,)."""
-    cdef Py_ssize_t r, k
-    cdef double *into
-    cdef double w, wp
-    for r in range(n):
-        w = weights[r]
-        if w > 0.0:
-            into = sums + cell[r] * (2 * K + 1)
-            for k in range(K):
-                wp = w * p[r * K + k]
-                into[k] -= wp
-                into[K + k] += wp * (1.0 - p[r * K + k])
-            into[y[r]] += w
-            into[2 * K] += w
+def aligned_zeros(size):
+    """Return zeros (size,) at a multiple of `BOOSTING_ALIGNMENT` bytes."""
+    memory = np.zeros(8 * size + BOOSTING_ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % BOOSTING_ALIGNMENT
+    return memory[start : start + 8 * size].view(np.float64)
 
 
-cdef void add_rows(const int32_t[::1] cell, const Py_ssize_t[::1] y, const double[::1] weights, const double[:, ::1] p,
-                   double[:, ::1] sums) noexcept nogil:
-    """Call `add_rows_of`; with a constant K the compiler writes its inner loop out."""
-    cdef Py_ssize_t n = p.shape[0], K = p.shape[1]
-    if K == 2:
-        add_rows_of(&cell[0], &y[0], &weights[0], &p[0, 0], n, 2, &sums[0, 0])
-    elif K == 3:
-        add_rows_of(&cell[0], &y[0], &weights[0], &p[0, 0], n, 3, &sums[0, 0])
-    else:
-        add_rows_of(&cell[0], &y[0], &weights[0], &p[0, 0], n, K, &sums[0, 0])
+cdef class BoostedRows:
+    """The rows of a model, with their probabilities, which steps change; see boosting.h.
 
-
-cdef inline void change_rows_of(const int32_t *cell, const uint8_t *part, const double *factors, Py_ssize_t n,
-                                Py_ssize_t K, double *p) noexcept nogil:
-    """Multiply the probabilities of each row by the factors (parts, K) of its part, and normalise them."""
-    cdef Py_ssize_t r, k
-    cdef const double *factor
-    cdef double total
-    for r in range(n):
-        factor = factors + part[cell[r]] * K
-        total = 0.0
-        for k in range(K):
-            p[r * K + k] *= factor[k]
-            total += p[r * K + k]
-        total = 1.0 / total
-        for k in range(K):
-            p[r * K + k] = max(p[r * K + k] * total, LEAST_P)
-
-
-cdef void take_step(const int32_t[::1] cell, const uint8_t[::1] part, const double[:, ::1] steps, double[:, ::1] table,
-                    double[:, ::1] factors, double[:, ::1] p) noexcept nogil:
-    """Add the steps (parts, K) to the cells of a table (cells, K), and change the probabilities of all rows.
-
-    `part` (cells,) is the part of each cell; `factors` (parts, K) is overwritten.
+    Parameters
+    ----------
+    y, weights, p : ndarray
+        As in the module's docstring; p is copied.
     """
-    cdef Py_ssize_t n = p.shape[0], K = p.shape[1], k, c
-    for c in range(steps.shape[0]):
-        for k in range(K):
-            factors[c, k] = exp(steps[c, k])
-    for c in range(table.shape[0]):
-        for k in range(K):
-            table[c, k] += steps[part[c], k]
-    if K == 2:
-        change_rows_of(&cell[0], &part[0], &factors[0, 0], n, 2, &p[0, 0])
-    elif K == 3:
-        change_rows_of(&cell[0], &part[0], &factors[0, 0], n, 3, &p[0, 0])
-    else:
-        change_rows_of(&cell[0], &part[0], &factors[0, 0], n, K, &p[0, 0])
+
+    cdef Py_ssize_t K
+    cdef const Py_ssize_t[::1] y
+    cdef const double[::1] weights
+    cdef double[:, ::1] padded_p, observed, factors  # (n, width), (K, width), (4, width)
+    cdef double[::1] memory  # sums of all rows in each cell
+    cdef boosting_rows rows
+    cdef boosting_functions functions
+
+    def __cinit__(self, y, weights, p):
+        n, K = p.shape
+        width = boosting_width(K)
+        self.K, self.y, self.weights = K, y, weights
+        self.padded_p = aligned_zeros(n * width).reshape(n, width)
+        self.observed = aligned_zeros(K * width).reshape(K, width)
+        self.factors = aligned_zeros(4 * width).reshape(4, width)
+        np.asarray(self.observed)[:, :K + 1] = np.column_stack([np.eye(K), np.ones(K)])
+        self.p[:] = p
+        self.rows = boosting_rows(n, K, width, &self.y[0], &self.weights[0], &self.observed[0, 0], &self.padded_p[0, 0])
+        self.functions = boosting_choose_functions(width)
+
+    @property
+    def p(self):
+        """Probabilities p (n, K) of the groups: a view."""
+        return np.asarray(self.padded_p)[:, :self.K]
+
+    cdef double[:, ::1] sums_for(self, Py_ssize_t most):
+        """Return room for the sums (most, 2 K + 1) of up to `most` cells, after providing what `add` needs for them."""
+        cdef Py_ssize_t size = max(most, BOOSTING_COPIES * min(most, FEW_CELLS)) * 2 * self.rows.width
+        if self.memory is None or self.memory.shape[0] < size:
+            self.memory = aligned_zeros(size)
+        return np.empty((most, 2 * self.K + 1))
+
+    cdef void add(self, const int32_t[::1] cell, Py_ssize_t n_cells, double[:, ::1] sums) noexcept nogil:
+        """Set the `sums` (n_cells, 2 K + 1) of all cells; `cell` (n,) is that of each row."""
+        cdef Py_ssize_t width = self.rows.width, size = n_cells * 2 * width, K = self.K, c, k, copy
+        cdef bint has_copies = n_cells <= FEW_CELLS
+        cdef double *table = &self.memory[0]
+        self.memory[:BOOSTING_COPIES * size if has_copies else size] = 0.0
+        self.functions.add(&self.rows, &cell[0], size if has_copies else 0, table)
+        if has_copies:
+            for copy in range(1, BOOSTING_COPIES):
+                for k in range(size):
+                    table[k] += table[copy * size + k]
+        for c in range(n_cells):
+            for k in range(K):
+                sums[c, k] = table[k]
+                sums[c, K + k] = table[width + k]
+            sums[c, 2 * K] = table[K]
+            table += 2 * width
+
+    cdef void take_step(self, const int32_t[::1] cell, const uint8_t[::1] part, const double[:, ::1] steps,
+                        double[:, ::1] table) noexcept nogil:
+        """Add the steps (parts, K) to the cells of a table (cells, K), and change the probabilities of all rows.
+
+        `cell` (n,) is the cell of each row, `part` (cells,) the part of each cell.
+        """
+        cdef Py_ssize_t k, c
+        for c in range(steps.shape[0]):
+            for k in range(self.K):
+                self.factors[c, k] = exp(steps[c, k])
+        for c in range(table.shape[0]):
+            for k in range(self.K):
+                table[c, k] += steps[part[c], k]
+        self.functions.change(&self.rows, &cell[0], &part[0], &self.factors[0, 0])
 
 
 cdef double cut_levels(const double[:, ::1] sums, Py_ssize_t L, Py_ssize_t K, Rule rule, bint at_random,
@@ -157,7 +199,7 @@ cdef double cut_levels(const double[:, ::1] sums, Py_ssize_t L, Py_ssize_t K, Ru
         for a in range(L):
             order[a].level = <int32_t> a
             order[a].slope = sums[a, g] / (sums[a, K + g] + rule.ridge)
-        qsort(order, L, sizeof(Level), compare_levels)
+        sort_levels(order, L)
         parts[:2] = 0.0
         for a in range(L):
             for k in range(2 * K + 1):
@@ -233,18 +275,18 @@ cdef void set_cells(const int32_t[:, ::1] codes, Py_ssize_t i, Py_ssize_t j, Py_
         cell[r] = codes[i, r] * <int32_t> B + codes[j, r]
 
 
-def round_of_fields(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, const Py_ssize_t[::1] y,
-                    const double[::1] weights, double rate, double ridge, double least, double entry, bint at_random,
-                    uint64_t[::1] state, double[:, ::1] p, double[:, ::1] tables):
+def round_of_fields(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, double rate,
+                    double ridge, double least, double entry, bint at_random, uint64_t[::1] state,
+                    double[:, ::1] tables):
     """Take a step of the table of each predictor in turn.
 
-    `tables` (sum of n_levels, K) are those of all predictors, one after the other; they and `p` are changed.
+    `tables` (sum of n_levels, K) are those of all predictors, one after the other; they and `rows.p` are changed.
     """
-    cdef Py_ssize_t K = p.shape[1], i, L, start = 0
+    cdef Py_ssize_t K = rows.K, i, L, start = 0
     cdef Rule rule = Rule(rate, ridge, least, entry)
     cdef Py_ssize_t most = np.max(n_levels)
-    cdef double[:, ::1] sums = np.empty((most, 2 * K + 1)), parts = np.empty((2, 2 * K + 1))
-    cdef double[:, ::1] steps = np.zeros((2, K)), factors = np.empty((2, K))
+    cdef double[:, ::1] sums = rows.sums_for(most), parts = np.empty((2, 2 * K + 1))
+    cdef double[:, ::1] steps = np.zeros((2, K))
     cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
     cdef uint8_t[::1] memory = np.empty(most * sizeof(Level), dtype=np.uint8)
     cdef Level *order = <Level *> &memory[0]
@@ -254,27 +296,26 @@ def round_of_fields(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels,
         needed = rule.entry if is_zero(tables[start:start + L]) else 0.0
         if L > 1 and needed < INFINITY:
             with nogil:
-                sums[:L] = 0.0
-                add_rows(codes[i], y, weights, p, sums)
+                rows.add(codes[i], L, sums)
                 gain = cut_levels(sums, L, K, rule, at_random, &state[0], order, parts, steps, part)
                 if gain > needed:
-                    take_step(codes[i], part, steps, tables[start:start + L], factors, p)
+                    rows.take_step(codes[i], part, steps, tables[start:start + L])
             PyErr_CheckSignals()
         start += L
 
 
-def round_of_pairs(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, const Py_ssize_t[:, ::1] pairs,
-                   const Py_ssize_t[::1] y, const double[::1] weights, double rate, double ridge, double least,
-                   double entry, bint at_random, uint64_t[::1] state, double[:, ::1] p, double[:, ::1] tables):
+def round_of_pairs(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels,
+                   const Py_ssize_t[:, ::1] pairs, double rate, double ridge, double least, double entry,
+                   bint at_random, uint64_t[::1] state, double[:, ::1] tables):
     """Take a step of the table of each of the `pairs` (pairs, 2) in turn, cut along the order of the codes.
 
-    `tables` (cells, K) are those of all pairs, one after the other; they and `p` are changed.
+    `tables` (cells, K) are those of all pairs, one after the other; they and `rows.p` are changed.
     """
-    cdef Py_ssize_t K = p.shape[1], t, i, j, A, B, a, b, q, start = 0, first_cut = 0, second_cut = 0
+    cdef Py_ssize_t K = rows.K, t, i, j, A, B, a, b, q, start = 0, first_cut = 0, second_cut = 0
     cdef Rule rule = Rule(rate, ridge, least, entry)
     cdef Py_ssize_t most = np.max(np.prod(np.asarray(n_levels)[np.asarray(pairs)], axis=1))
-    cdef double[:, ::1] sums = np.empty((most, 2 * K + 1)), parts = np.empty((4, 2 * K + 1))
-    cdef double[:, ::1] steps = np.zeros((4, K)), factors = np.empty((4, K))
+    cdef double[:, ::1] sums = rows.sums_for(most), parts = np.empty((4, 2 * K + 1))
+    cdef double[:, ::1] steps = np.zeros((4, K))
     cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
     cdef int32_t[::1] cell = np.empty(codes.shape[1], dtype=np.int32)
     cdef double gain, needed
@@ -287,8 +328,7 @@ def round_of_pairs(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, 
             continue
         with nogil:
             set_cells(codes, i, j, B, cell)
-            sums[:A * B] = 0.0
-            add_rows(cell, y, weights, p, sums)
+            rows.add(cell, A * B, sums)
             add_up(sums, A, B)
             gain = cut_pair(sums, A, B, K, rule, at_random, &state[0], parts, &first_cut, &second_cut)
             if gain > needed:
@@ -298,27 +338,25 @@ def round_of_pairs(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, 
                 for a in range(A):
                     for b in range(B):
                         part[a * B + b] = 2 * (a > first_cut) + (b > second_cut)
-                take_step(cell, part, steps, tables[start:start + A * B], factors, p)
+                rows.take_step(cell, part, steps, tables[start:start + A * B])
         PyErr_CheckSignals()
         start += A * B
 
 
-def pair_gains(const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, const Py_ssize_t[:, ::1] pairs,
-               const Py_ssize_t[::1] y, const double[::1] weights, double ridge, double least,
-               const double[:, ::1] p, double[::1] gains):
+def pair_gains(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels,
+               const Py_ssize_t[:, ::1] pairs, double ridge, double least, double[::1] gains):
     """Set `gains` (pairs,) to the gain of the best cuts of each of the `pairs` (pairs, 2)."""
-    cdef Py_ssize_t K = p.shape[1], t, i, j, A, B, first_cut = 0, second_cut = 0
+    cdef Py_ssize_t K = rows.K, t, i, j, A, B, first_cut = 0, second_cut = 0
     cdef Rule rule = Rule(0.0, ridge, least, 0.0)
     cdef Py_ssize_t most = np.max(np.prod(np.asarray(n_levels)[np.asarray(pairs)], axis=1))
-    cdef double[:, ::1] sums = np.empty((most, 2 * K + 1)), parts = np.empty((4, 2 * K + 1))
+    cdef double[:, ::1] sums = rows.sums_for(most), parts = np.empty((4, 2 * K + 1))
     cdef int32_t[::1] cell = np.empty(codes.shape[1], dtype=np.int32)
     for t in range(pairs.shape[0]):
         i, j = pairs[t, 0], pairs[t, 1]
         A, B = n_levels[i], n_levels[j]
         with nogil:
             set_cells(codes, i, j, B, cell)
-            sums[:A * B] = 0.0
-            add_rows(cell, y, weights, p, sums)
+            rows.add(cell, A * B, sums)
             add_up(sums, A, B)
             gains[t] = cut_pair(sums, A, B, K, rule, False, NULL, parts, &first_cut, &second_cut)
         PyErr_CheckSignals()

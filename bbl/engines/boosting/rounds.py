@@ -85,7 +85,7 @@ def boost(
         scores = log_shares + sum(table[codes] for table, codes in zip(by_predictor, rows.codes, strict=True))
         steps.p[:] = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
         # levels in the order of their fields, along which pairs are cut
-        steps.codes = np.array([rank[codes] for rank, codes in zip(ranks, rows.codes, strict=True)], dtype=np.int32)
+        steps.codes = np.array([rank[codes] for rank, codes in zip(ranks, rows.codes, strict=True)])
         chosen = pairs[falling_order(steps.gains(pairs))[:n_pairs]]
         sizes = rows.n_levels[chosen].prod(axis=1)
         cells = np.zeros((int(sizes.sum()), G))
@@ -105,8 +105,10 @@ class _Steps:
     ----------
     codes : ndarray of int32, shape (m, n)
         Levels of the rows, in the order along which pairs are cut.
+    boosted : BoostedRows
+        The rows of the kernel.
     p : ndarray, shape (n, G)
-        Probabilities of the groups, changed by every step.
+        Their probabilities of the groups, changed by every step.
     entry : float
         Gain above which a table begins to grow. Of a cut that tells nothing, (G - 1) / G of the gain has about a
         chi-square distribution with G - 1 degrees of freedom.
@@ -115,7 +117,9 @@ class _Steps:
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
         from scipy.stats import chi2
 
-        self.codes, self.p, self.rows, self.rate, self.stream = rows.codes, p, rows, rate, stream
+        self.codes, self.rows, self.rate, self.stream = rows.codes, rows, rate, stream
+        self.boosted = kernel.BoostedRows(rows.y, rows.train, p)
+        self.p = self.boosted.p
         G = p.shape[1]
         self.entry = G / (G - 1) * float(chi2.isf(ENTRY_LEVEL, G - 1)) if G > 1 else np.inf
 
@@ -128,23 +132,19 @@ class _Steps:
     def of_fields(self, fields: np.ndarray, number: int) -> None:
         """Make the round with this number of the fields (sum of n_levels, G) of all predictors."""
         kernel.round_of_fields(
-            self.codes, self.rows.n_levels, self.rows.y, self.rows.train, *self.rule(number), self.stream,
-            self.p, fields,
+            self.boosted, self.codes, self.rows.n_levels, *self.rule(number), self.stream, fields
         )  # fmt: skip
 
     def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, number: int) -> None:
         """Make the round with this number of the `cells` of the `pairs` (pairs, 2)."""
         kernel.round_of_pairs(
-            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, *self.rule(number), self.stream,
-            self.p, cells,
+            self.boosted, self.codes, self.rows.n_levels, pairs, *self.rule(number), self.stream, cells
         )  # fmt: skip
 
     def gains(self, pairs: np.ndarray) -> np.ndarray:
         """Return the gain (pairs,) of the best cuts of each pair."""
         gains = np.empty(len(pairs))
-        kernel.pair_gains(
-            self.codes, self.rows.n_levels, pairs, self.rows.y, self.rows.train, RIDGE, LEAST, self.p, gains
-        )
+        kernel.pair_gains(self.boosted, self.codes, self.rows.n_levels, pairs, RIDGE, LEAST, gains)
         return gains
 
 
@@ -192,6 +192,6 @@ def _rank_levels(table: np.ndarray) -> np.ndarray:
     centred = table - table.mean(axis=1, keepdims=True)
     centred = centred - centred.mean(axis=0)
     position = centred @ np.linalg.svd(centred, full_matrices=False)[2][0] if centred.any() else np.zeros(len(table))
-    ranks = np.empty(len(table), dtype=np.intp)
+    ranks = np.empty(len(table), dtype=np.int32)
     ranks[np.argsort(position, kind="stable")] = np.arange(len(table))
     return ranks

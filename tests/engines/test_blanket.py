@@ -111,6 +111,17 @@ def data():
     return frame(x, y)
 
 
+def test_counts_of_cells_with_the_levels_of_all_variables_are_sums_of_weights():
+    rng, L = np.random.default_rng(0), np.array([3, 1, 5])
+    codes, cells = np.column_stack([rng.integers(0, levels, 30) for levels in L]), rng.integers(0, 4, 30)
+    weights = rng.choice([0.0, 0.5, 2.0], 30)
+    expected = [
+        [weights[(cells == cell) & (codes[:, i] == level)].sum() for i in range(3) for level in range(L[i])]
+        for cell in range(4)
+    ]
+    np.testing.assert_array_equal(Families(codes, weights, L).count_with_others(cells, 4), expected)
+
+
 def test_scores_of_families_are_the_product_of_predictions_of_each_row_from_those_before():
     x, y = rows(n=40, m=3)
     codes, L = np.column_stack([y, x]), np.array([3, 3, 3, 3])

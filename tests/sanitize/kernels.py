@@ -22,6 +22,7 @@ from bbl.biclustering.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.engines.bayes.posterior import Problem as Posterior
 from bbl.engines.bayes.posterior import adjustment, draw_chains, mode
+from bbl.engines.blanket.families import Families
 from bbl.engines.boosting.rounds import Rows, boost
 from bbl.engines.conditional.discriminative import fit_minibatches, solve
 from bbl.engines.conditional.full_batch import FullBatch
@@ -127,6 +128,7 @@ def networks(rows, dtype):
     for dag in (forest, forest.with_parents({forest.features[-1]: [forest.features[0]]})):
         found.append(estimate(dag, data, LEVELS, 3, 0.5).log_joint(data.codes, data.missing))
     found.append(ConditionalLikelihood(data, LEVELS, 3)(np.full(len(LEVELS), 0.5))[1])
+    found.append(Families(data.codes, data.weights, LEVELS).scores_with_parents(0, 1, 1.0))
     held = np.eye(3)[np.arange(rows) % 3].T * data.weights
     found.append(np.array(climb("fssj", data, LEVELS, 3, held, epsilon=0.0, smooth=1.0, rng=rng)[1]))
     return found

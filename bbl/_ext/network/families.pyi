@@ -4,6 +4,7 @@ from numpy import ndarray as Array
 
 def add_counts(codes: Array, missing: Array, y: Array, weights: Array, first: Array, scope: Array, stride: Array,
                start: Array, out: Array) -> None: ...  # fmt: skip
+def add_level_counts(positions: Array, cells: Array, weights: Array, out: Array) -> None: ...
 def add_to_cells(codes: Array, missing: Array, values: Array, first: Array, scope: Array, stride: Array, start: Array,
                  out: Array) -> None: ...  # fmt: skip
 def add_from_cells(codes: Array, missing: Array, table: Array, first: Array, scope: Array, stride: Array, start: Array,

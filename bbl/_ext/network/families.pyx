@@ -80,6 +80,24 @@ def add_counts(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const 
         PyErr_CheckSignals()
 
 
+def add_level_counts(const int32_t[:, ::1] positions, const Py_ssize_t[::1] cells, const double[::1] weights,
+                     double[:, ::1] out):
+    """Add the weight of each row to out (cells, S) at its cell and at the position of its level of every variable.
+
+    `positions` (n, m) are those of the levels among the S levels of all variables; cells, weights (n,).
+    """
+    cdef Py_ssize_t n = positions.shape[0], m = positions.shape[1], k, i, first_row = 0, end_row
+    cdef Py_ssize_t block = max(1, BLOCK_CELLS // max(m, 1))
+    while first_row < n:
+        end_row = min(n, first_row + block)
+        with nogil:
+            for k in range(first_row, end_row):
+                for i in range(m):
+                    out[cells[k], positions[k, i]] += weights[k]
+        first_row = end_row
+        PyErr_CheckSignals()
+
+
 cdef int add_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double *values, bint to_cells,
                    Py_ssize_t K, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
                    const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double *out) except -1:

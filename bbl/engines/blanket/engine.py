@@ -92,14 +92,14 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the codes (n, M), and of the counts that `Families` keeps.
+        """Return the bytes of the codes (n, M), kept twice, and of the counts that `Families` keeps, with their levels.
 
         With S levels in all, these are (L_i, S) for each variable i, and (L_i, L_j, S) with a parent j; twice, for
         parents that are given up on the way. `settings` takes no more: the argument is that of all engines.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
         S = float(np.sort(layout.n_levels)[-M:].sum())  # the M predictors with most levels, one for the response
-        return 8.0 * n * M + 16.0 * S**2 * (1.0 + S / M)  # S / M: mean number of levels of a parent
+        return 12.0 * n * M + 24.0 * S**2 * (1.0 + S / M)  # S / M: mean number of levels of a parent
 
     def fit_groups(
         self,

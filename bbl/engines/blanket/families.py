@@ -7,7 +7,11 @@ which the levels of each of the M = m + 1 variables begin among the S levels of 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+
+from bbl._ext.network import families as kernel
 
 __all__ = ["Families"]
 
@@ -26,10 +30,15 @@ class Families:
     """
 
     def __init__(self, codes: np.ndarray, weights: np.ndarray, n_levels: np.ndarray):
-        self.codes, self.weights = np.ascontiguousarray(codes, dtype=np.intp), weights
+        self.codes = np.ascontiguousarray(codes, dtype=np.intp)
+        self.weights = np.ascontiguousarray(weights, dtype=float)
         self.n_levels = n_levels.astype(np.intp)
         self.blocks = np.concatenate([[0], np.cumsum(self.n_levels)])
-        self._with_parent: dict[tuple[int, int], np.ndarray] = {}  # counts of `_count_with_parent`
+        self._positions = (self.codes + self.blocks[:-1]).astype(np.int32)  # of the levels among those of all variables
+        self._alone = _FilledCells.of(self.count_with_others(np.zeros(len(weights), dtype=np.intp), 1))  # (1, S)
+        # of `_count_with_parent` and of `_parent_gain_by_level`
+        self._with_parent: dict[tuple[int, int | None], _FilledCells] = {}
+        self._parent_gains: dict[tuple[int | None, float], np.ndarray] = {}
 
     @property
     def n_variables(self) -> int:
@@ -41,11 +50,9 @@ class Families:
 
         `cells` (n,) has the cell of each row.
         """
-        out = np.empty((n_cells, self.blocks[-1]))
-        for k, (start, end) in enumerate(zip(self.blocks[:-1], self.blocks[1:], strict=True)):
-            flat_cells = cells * (end - start) + self.codes[:, k]
-            out[:, start:end] = np.bincount(flat_cells, self.weights, n_cells * (end - start)).reshape(n_cells, -1)
-        return out
+        counts = np.zeros((n_cells, self.blocks[-1]))
+        kernel.add_level_counts(self._positions, cells, self.weights, counts)
+        return counts
 
     def count_family(self, *variables: int) -> np.ndarray:
         """Return the counts (L_i, L_j, ...) of the joint levels of some variables."""
@@ -55,10 +62,9 @@ class Families:
 
     def scores_alone(self, sample_size: float) -> np.ndarray:
         """Return the score (M,) of each variable without parents; see `scores_with_parents`."""
-        counts = np.concatenate([self.count_family(i) for i in range(self.n_variables)])
         prior = np.repeat(sample_size / self.n_levels, self.n_levels)  # (S,): alpha/L_i, as q is 1
-        of_all_rows = _gain_by_level(np.array([sample_size]), self.weights.sum(keepdims=True))
-        return np.add.reduceat(_gain_by_level(prior, counts), self.blocks[:-1]) - of_all_rows
+        of_all_rows = _FilledCells.of(self.weights.sum(keepdims=True)).gain_by_level(np.array([sample_size]))
+        return np.add.reduceat(self._alone.gain_by_level(prior), self.blocks[:-1]) - of_all_rows
 
     def scores_with_parents(self, i: int, j: int | None, sample_size: float) -> np.ndarray:
         """Return the score (M,) of variable `i` with the parents j and k, for every variable k; j may be None.
@@ -69,22 +75,29 @@ class Families:
         joint levels b of the parents and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i
         and k = j mean nothing.
         """
-        counts = self._count_with_parent(i, j)  # (L_i, L_j, S), or (L_i, 1, S) without j
-        # (S,): q = L_j L_k at each level of k
-        n_joint = counts.shape[1] * np.repeat(self.n_levels, self.n_levels)
-        parent_prior = sample_size / n_joint  # alpha/q
-        prior = parent_prior / len(counts)  # alpha/(q L_i)
-        by_level = _gain_by_level(prior, counts) - _gain_by_level(parent_prior, counts.sum(axis=0))
-        return np.add.reduceat(by_level, self.blocks[:-1])  # sums over the levels of each k
+        # (S,): q L_i at each level of k
+        n_joint = self.n_levels[i] * (1 if j is None else self.n_levels[j]) * np.repeat(self.n_levels, self.n_levels)
+        by_level = self._count_with_parent(i, j).gain_by_level(sample_size / n_joint)
+        # sums over the levels of each k
+        return np.add.reduceat(by_level - self._parent_gain_by_level(j, sample_size), self.blocks[:-1])
 
-    def _count_with_parent(self, i: int, j: int | None) -> np.ndarray:
-        """Return the counts (L_i, L_j, S) of variables i and j with every third variable; (L_i, 1, S) without j."""
-        key = (i, -1 if j is None else j)
+    def _parent_gain_by_level(self, j: int | None, sample_size: float) -> np.ndarray:
+        """Return the sum of ``lnG(alpha/q + n_b) - lnG(alpha/q)`` over the levels of j, for each level of k, (S,)."""
+        key = (j, sample_size)
+        if key not in self._parent_gains:
+            n_joint = (1 if j is None else self.n_levels[j]) * np.repeat(self.n_levels, self.n_levels)
+            counts = self._alone if j is None else self._count_with_parent(j, None)
+            self._parent_gains[key] = counts.gain_by_level(sample_size / n_joint)
+        return self._parent_gains[key]
+
+    def _count_with_parent(self, i: int, j: int | None) -> _FilledCells:
+        """Return the counts (L_i, L_j, S) of variables i and j with every third variable; (L_i, S) without j."""
+        key = (i, j)
         if key not in self._with_parent:
             n_parent_levels = 1 if j is None else int(self.n_levels[j])
             cells = self.codes[:, i] * n_parent_levels + (0 if j is None else self.codes[:, j])
             counts = self.count_with_others(cells, int(self.n_levels[i]) * n_parent_levels)
-            self._with_parent[key] = counts.reshape(int(self.n_levels[i]), n_parent_levels, -1)
+            self._with_parent[key] = _FilledCells.of(counts)
         return self._with_parent[key]
 
     def log_probabilities(self, i: int, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
@@ -97,14 +110,34 @@ class Families:
         return np.log(smoothed / smoothed.sum(axis=0))
 
 
-def _gain_by_level(prior: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the sum of ``lnG(prior + n) - lnG(prior)`` over all axes of counts n (..., S) but the last, `prior` (S,).
+@dataclass(frozen=True)
+class _FilledCells:
+    """The cells with counts above 0 of a table (..., S); most cells of few rows and many levels are empty.
 
-    Most cells of few rows and many levels are empty, and add nothing.
+    Attributes
+    ----------
+    levels : ndarray of int32, shape (cells,)
+        Their position on the last axis.
+    counts : ndarray, shape (cells,)
+    n_by_level : ndarray of intp, shape (S,)
+        Number of these cells at each position on the last axis.
     """
-    from scipy.special import gammaln
 
-    S = len(prior)
-    filled = np.flatnonzero(counts)
-    level, n = filled % S, counts.ravel()[filled]
-    return np.bincount(level, gammaln(prior[level] + n), S) - np.bincount(level, minlength=S) * gammaln(prior)
+    levels: np.ndarray
+    counts: np.ndarray
+    n_by_level: np.ndarray
+
+    @classmethod
+    def of(cls, table: np.ndarray) -> _FilledCells:
+        """Return those of a table of counts."""
+        S = table.shape[-1]
+        filled = np.flatnonzero(table)
+        levels = (filled % S).astype(np.int32)
+        return cls(levels, table.ravel()[filled], np.bincount(levels, minlength=S))
+
+    def gain_by_level(self, prior: np.ndarray) -> np.ndarray:
+        """Return the sum of ``lnG(prior + n) - lnG(prior)`` over the counts n at each level, shape (S,) as `prior`."""
+        from scipy.special import gammaln
+
+        gains = np.bincount(self.levels, gammaln(prior[self.levels] + self.counts), len(prior))
+        return gains - self.n_by_level * gammaln(prior)

@@ -6,6 +6,8 @@ Matrices (M, M) have an entry for each arc: the parent in rows, the child in col
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 
 from bbl.engines.blanket.families import Families
@@ -80,9 +82,13 @@ class _Network:
 
     def reversal_gains(self, removal_gains: np.ndarray) -> np.ndarray:
         """Return how much the reversal of each arc (M, M) raises the score; -inf where it would close a cycle."""
+        gains = removal_gains + (self.scores_with - self.scores).T
         # the reversal of the arc (j, i) closes a cycle if j is an ancestor of another parent of i
-        has_other_path = self.is_ancestor.astype(np.float32) @ self.has_arc > 0.0
-        return np.where(has_other_path, -np.inf, removal_gains + (self.scores_with - self.scores).T)
+        for i, parents in enumerate(self.parents):
+            for j, k in permutations(parents, 2):
+                if self.is_ancestor[j, k]:
+                    gains[j, i] = -np.inf
+        return gains
 
     def first_largest(self, gains: np.ndarray) -> tuple[float, int, int]:
         """Return the largest of some gains (M, M), and its parent and child: the first of equal ones."""

@@ -1,7 +1,7 @@
 """Which predictors tell groups apart: forward selection by score tests in multinomial logistic regression.
 
 K counts groups, m predictors, n rows, D levels of all predictors but the first of each. *Chosen* predictors are those
-in the regression already, *candidates* all others.
+in the regression already, *candidates* all others. A *cell* is a set of rows with the same levels of chosen predictors.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bbl._ext.model.joint_levels import joint_sums
 from bbl.parallel import serial_blas
 from bbl.stats.ties import first_largest
 
@@ -25,7 +26,7 @@ NEWTON_STEPS = 8
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
 TOLERANCE = 1e-4  # a step that changes no coefficient by more is the last
 MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
-MAX_WEIGHTED = 2**21  # numbers of weighted columns of the design that are multiplied at once
+MAX_NUMBERS = 2**21  # numbers of weighted columns, or of variances of candidates, that are computed at once
 ROWS_PER_PARAMETER = 3.0  # rows that the regression needs for each of its parameters
 
 
@@ -84,16 +85,16 @@ def select_predictors(
     chosen: dict[int, float] = {}
     chosen_pairs: list[tuple[int, ...]] = []
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
-        regression = _Regression(columns, y, weights)
-        is_varying = [_varies(columns[:, start[i] : start[i + 1]]) for i in range(len(start) - 1)]
+        regression = _Regression(columns, start, y, weights)
+        varying = regression.varying.tolist()
         while regression.has_rows_for_more:
-            candidates = [i for i in np.flatnonzero(is_varying).tolist() if i not in chosen]
+            candidates = [i for i in varying if i not in chosen]
             tested: list[tuple[int, ...]] = [(i,) for i in candidates]
-            log_p = regression.score_tests(start, candidates) if candidates else np.empty(0)
+            log_p = regression.score_tests(candidates) if candidates else np.empty(0)
             if not _is_significant(log_p, level) and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK:
-                pairs = combinations(np.flatnonzero(is_varying).tolist(), 2)
+                pairs = combinations(varying, 2)
                 tested = [pair for pair in pairs if pair not in chosen_pairs]
-                log_p = regression.pair_tests(start, tested, chosen) if tested else np.empty(0)
+                log_p = regression.pair_tests(tested, chosen) if tested else np.empty(0)
             if not _is_significant(log_p, level):
                 break
             best = int(first_largest(-log_p))
@@ -116,17 +117,6 @@ def _is_significant(log_p: np.ndarray, level: float) -> bool:
     return bool(len(log_p)) and float(log_p.min()) < np.log(0.5 * level / len(log_p))
 
 
-def _varies(columns: np.ndarray) -> bool:
-    """Return whether a predictor has two levels or more in n rows, given the columns (n, q) of all but its first."""
-    return bool(len(columns)) and bool((columns.max(axis=0) > columns.min(axis=0)).any())
-
-
-def _count_seen_levels(columns: np.ndarray) -> int:
-    """Return how many levels of a predictor occur, given the columns of all but the first."""
-    reference = 1.0 - columns.sum(axis=1)
-    return int((columns.max(axis=0, initial=0.0) > 0.0).sum()) + bool(reference.max(initial=0.0) > ROUNDING)
-
-
 def _deviation_metric(n: int) -> np.ndarray:
     """Return the matrix M (n - 1, n - 1) of ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2``, for ``x = (0, v)``.
 
@@ -139,14 +129,17 @@ def _deviation_metric(n: int) -> np.ndarray:
 def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
     """Return the logarithms of the probabilities that chi-square variables exceed `statistic`."""
     from scipy.special import gammaincc
-    from scipy.stats import chi2
 
-    tails = gammaincc(df / 2.0, statistic / 2.0)
-    has_tail = tails > 0.0  # else it is below the least number
-    out = np.log(tails, where=has_tail, out=np.empty(len(tails)))
-    if not has_tail.all():
-        out[~has_tail] = chi2.logsf(statistic[~has_tail], df[~has_tail])
-    return out
+    with np.errstate(divide="ignore"):  # of probabilities below the least number
+        return np.log(gammaincc(df / 2.0, statistic / 2.0))
+
+
+def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the second derivatives (n, f) of rows' losses by the class scores of the groups a and b, (f,) each.
+
+    They are ``P_a ([a = b] - P_b)`` for the probabilities P (n, K - 1).
+    """
+    return P[:, a] * ((a == b) - P[:, b])
 
 
 def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
@@ -157,7 +150,8 @@ def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
 class _Regression:
     """Multinomial logistic regression with a ridge penalty, whose first group is the reference.
 
-    Coefficients are (p, K - 1), those of the constant first. Matrices over all coefficients run group by group.
+    Rows that are equal in the design are merged to R cells, to whose sums the likelihood is fitted. Coefficients are
+    (p, K - 1), those of the constant first. Matrices over all coefficients run group by group.
 
     Attributes
     ----------
@@ -165,30 +159,50 @@ class _Regression:
         Number of groups.
     columns : ndarray, shape (n, D)
         Columns of all predictors.
+    start : ndarray of intp, shape (m + 1,)
+        Column at which each predictor starts.
     weights : ndarray, shape (n,)
     has_shares : ndarray of bool, shape (D,)
         Which columns hold other numbers than 0 and 1: shares of levels, for missing values.
+    first_levels : ndarray, shape (n, m)
+        Indicators, or shares, of the first level of each predictor.
+    varying : ndarray of intp
+        The predictors that have not the same level in all rows.
+    n_seen : ndarray, shape (m,)
+        How many levels of each predictor occur.
     target : ndarray, shape (n, K - 1)
         Indicators of the groups but the first.
     group_metric : ndarray, shape (K - 1, K - 1)
         Metric of penalties over groups (see `_deviation_metric`).
-    design : ndarray, shape (n, p)
-        The constant, then the columns of chosen predictors and pairs.
     ridge : ndarray, shape (p, p)
         Metric of the penalty over the columns of `design`.
     coefficients : ndarray, shape (p, K - 1)
-    probabilities : ndarray, shape (n, K - 1)
-        Of the groups but the first.
+    cell : ndarray of intp, shape (n,)
+        The cell of each row.
+    design : ndarray, shape (R, p)
+        The constant, then the columns of chosen predictors and pairs, in each cell.
+    cell_weights : ndarray, shape (R,)
+    cell_targets : ndarray, shape (R, K - 1)
+        Weight of the groups but the first in each cell.
+    column_weights : ndarray, shape (R, D)
+        Sums of ``weights * columns`` over the rows of each cell.
+    probabilities : ndarray, shape (R, K - 1)
+        Of the groups but the first, in each cell.
     """
 
-    def __init__(self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray):
-        self.columns, self.weights = columns, weights
+    def __init__(self, columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray):
+        self.columns, self.start, self.weights = columns, start, weights
         self.has_shares = ((columns != 0.0) & (columns != 1.0)).any(axis=0)
+        is_of = np.repeat(np.eye(len(start) - 1), np.diff(start), axis=0)  # (D, m): which predictor a column belongs to
+        self.first_levels = 1.0 - columns @ is_of
+        highest, lowest = columns.max(axis=0, initial=0.0), columns.min(axis=0, initial=1.0)
+        self.varying = np.flatnonzero((highest > lowest) @ is_of)
+        self.n_seen = (highest > 0.0) @ is_of + (self.first_levels.max(axis=0, initial=0.0) > ROUNDING)
         self.K = int(y.max(initial=0)) + 1
         self.target = (y[:, None] == np.arange(1, self.K)).astype(float)
         self.group_metric = _deviation_metric(self.K)
-        self.design, self.ridge = np.ones((len(y), 1)), np.full((1, 1), INTERCEPT_RIDGE)
-        self.coefficients = np.zeros((1, self.K - 1))
+        self.ridge, self.coefficients = np.full((1, 1), INTERCEPT_RIDGE), np.zeros((1, self.K - 1))
+        self.cell, self.design = np.zeros(len(y), dtype=np.intp), np.ones((1, 1))
         self._fit()
 
     @property
@@ -202,55 +216,63 @@ class _Regression:
         ridge = np.zeros((p + q, p + q))
         ridge[:p, :p] = self.ridge
         ridge[p:, p:] = RIDGE * (_deviation_metric(q + 1) if metric is None else metric)
-        self.design, self.ridge = np.column_stack([self.design, columns]), ridge
-        self.coefficients = np.vstack([self.coefficients, np.zeros((q, self.K - 1))])
+        self.ridge, self.coefficients = ridge, np.vstack([self.coefficients, np.zeros((q, self.K - 1))])
+        # cells are split by the values of the columns; first_row (R,) is a row of each
+        values = np.column_stack([self.cell, columns])
+        _, first_row, cell = np.unique(values, axis=0, return_index=True, return_inverse=True)
+        self.design = np.column_stack([self.design[self.cell[first_row]], columns[first_row]])
+        self.cell = cell.ravel()
         self._fit()
 
-    def score_tests(self, start: np.ndarray, candidates: list[int]) -> np.ndarray:
-        """Return the log p-value of the score test of each candidate, given the first columns `start` of predictors.
+    def score_tests(self, candidates: list[int]) -> np.ndarray:
+        """Return the log p-value of the score test of each candidate.
 
         ``u = X' w (target - P)`` for the columns X of a candidate. ``V = V_xx - V_xz I^-1 V_zx + s``: V_xx and V_xz are
         covariances of scores, z being the design and I its penalised information, and s is `SCORE_VARIANCE` times the
         metric of levels and groups.
         """
         K1, p = self.K - 1, self.design.shape[1]  # K1 groups but the first
-        D = self.columns.shape[1]
-        scores = self.columns.T @ (self.weights[:, None] * (self.target - self.probabilities))
-        # covariances of the scores of each column with those of the design (D, K1, K1, p), and with itself (K1, K1, D)
-        cross, diagonals = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
-        square = self.columns**2
-        at_once = max(1, MAX_WEIGHTED // self.design.size)  # groups b for each group a
-        for a in range(K1):
-            for first in range(0, a + 1, at_once):
-                groups = list(range(first, min(first + at_once, a + 1)))
-                curvature = np.stack([self._curvature(a, b) for b in groups], axis=1)  # (n, len(groups))
-                weighted = (curvature[:, :, None] * self.design[:, None]).reshape(len(curvature), -1)
-                cross[:, a, groups] = (self.columns.T @ weighted).reshape(D, len(groups), p)
-                cross[:, groups, a] = cross[:, a, groups]
-                diagonals[a, groups] = (square.T @ curvature).T
-                diagonals[groups, a] = diagonals[a, groups]
+        scores = self.columns.T @ (self.weights[:, None] * self.target) - self.column_weights.T @ self.probabilities
+        # covariances of the scores of each column with those of the design
+        cross = self._covariances(self.column_weights, self.design, self.probabilities).reshape(-1, K1, K1 * p)
         inverse = np.linalg.inv(self._information())
-        statistic, df = np.empty(len(candidates)), np.empty(len(candidates))
-        for c, i in enumerate(candidates):
-            levels = np.arange(start[i], start[i + 1])
-            q = len(levels)
-            # as all matrices of the class, group by group: row a q + level, column b p + column of the design
-            candidate_cross = cross[levels].transpose(1, 0, 2, 3).reshape(K1 * q, K1 * p)
-            # covariance of the candidate's scores, less the part that the coefficients of the regression explain
-            variance = -candidate_cross @ inverse @ candidate_cross.T
-            if self.has_shares[levels].any():
-                variance += self._covariance(self.columns[:, levels])
-            else:  # no row has two levels: only diagonals, of step q + 1 in the flat array, are added to
-                for a in range(K1):
-                    for b in range(K1):
-                        variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += diagonals[a, b, levels]
-            variance += SCORE_VARIANCE * np.kron(self.group_metric, _deviation_metric(q + 1))
-            score = scores[levels].T.ravel()
-            statistic[c] = score @ np.linalg.solve(variance, score)
-            df[c] = K1 * max(_count_seen_levels(self.columns[:, levels]) - 1, 1)
-        return _log_tails(statistic, df)
+        chosen_from = np.array(candidates, dtype=np.intp)
+        n_columns, statistic = np.diff(self.start)[chosen_from], np.empty(len(candidates))
+        for q in np.unique(n_columns).tolist():  # candidates of equally many levels are tested at once
+            same_size = np.flatnonzero(n_columns == q)
+            at_once = max(1, MAX_NUMBERS // (q * K1 * K1 * max(p, q)))
+            for first in range(0, len(same_size), at_once):
+                tested = same_size[first : first + at_once]
+                levels = self.start[chosen_from[tested]][:, None] + np.arange(q)  # (c, q): columns of c candidates
+                statistic[tested] = self._score_statistics(scores[levels], cross[levels], inverse, levels)
+        return _log_tails(statistic, K1 * np.maximum(self.n_seen[chosen_from] - 1, 1))
 
-    def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]], chosen: Iterable[int]) -> np.ndarray:
+    def _score_statistics(
+        self, scores: np.ndarray, cross: np.ndarray, inverse: np.ndarray, levels: np.ndarray
+    ) -> np.ndarray:
+        """Return ``u' V^-1 u`` (c,) of candidates with the columns `levels` (c, q).
+
+        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) are those of the columns, see `score_tests`; `inverse` is that
+        of the information.
+        """
+        c, q, K1 = scores.shape
+        flat_cross = cross.reshape(c, q * K1, -1)  # rows of scores and variances: level by level, not group by group
+        # covariance of the candidates' scores, less the part that the coefficients of the regression explain
+        variance = -(flat_cross @ inverse) @ flat_cross.swapaxes(1, 2)
+        variance += SCORE_VARIANCE * np.kron(_deviation_metric(q + 1), self.group_metric)
+        each, has_shares = np.arange(q), self.has_shares[levels].any(axis=1)
+        # variances of a column that is 0 or 1 are its covariances with the constant, the first column of the design
+        own = cross.reshape(c, q, K1, K1, -1)[..., 0] * ~has_shares[:, None, None, None]
+        # levels without shares exclude each other
+        variance.reshape(c, q, K1, q, K1)[:, each, :, each] += own.swapaxes(0, 1)
+        for candidate in np.flatnonzero(has_shares):
+            X = self.columns[:, levels[candidate]]
+            own = self._covariances(self.weights[:, None] * X, X, self.probabilities[self.cell])
+            variance[candidate] += own.swapaxes(2, 3).reshape(q * K1, q * K1)
+        u = scores.reshape(c, -1)
+        return (u * np.linalg.solve(variance, u[..., None])[..., 0]).sum(axis=1)
+
+    def pair_tests(self, pairs: list[tuple[int, ...]], chosen: Iterable[int]) -> np.ndarray:
         """Return the log p-value of the joint levels of each pair, given the `chosen` predictors.
 
         The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, for the score u (K - 1,) of the
@@ -258,20 +280,19 @@ class _Regression:
         regression. That is neglected, so that p-values are rather too large.
         """
         K1 = self.K - 1
-        predictor_columns = [self.columns[:, start[i] : start[i + 1]] for i in range(len(start) - 1)]
-        # indicators of all levels, the first included
-        X = np.column_stack([np.column_stack([1.0 - x.sum(axis=1), x]) for x in predictor_columns])
-        level_starts = start[:-1] + np.arange(len(start) - 1)  # each predictor before has one column more in X
-        residual = self.weights[:, None] * (self.target - self.probabilities)
-        # of the indicator of each joint level of two predictors
-        scores, variance = np.empty((X.shape[1], X.shape[1], K1)), np.empty((X.shape[1], X.shape[1], K1, K1))
-        for a in range(K1):
-            scores[:, :, a] = X.T @ (X * residual[:, [a]])
-            for b in range(a + 1):
-                variance[:, :, a, b] = variance[:, :, b, a] = X.T @ (X * self._curvature(a, b)[:, None])
-        is_seen = variance[..., 0, 0] > 0.0  # joint levels that occur
+        X = np.insert(self.columns, self.start[:-1], self.first_levels, axis=1)  # indicators of all levels
+        # each predictor has one column more in X
+        level_starts = self.start[:-1] + np.arange(len(self.start) - 1)
+        P, (a, b) = self.probabilities[self.cell], np.tril_indices(K1)
+        sums = joint_sums(X, self.weights[:, None] * np.column_stack([self.target - P, _curvature(P, a, b)]))
+        is_seen = sums[:, :, K1] > 0.0  # joint levels that occur
+        cells = np.nonzero(is_seen)
+        scores, variance = sums[cells][:, :K1], np.empty((len(cells[0]), K1, K1))
+        variance[:, a, b] = variance[:, b, a] = sums[cells][:, K1:]
         variance += SCORE_VARIANCE * self.group_metric
-        statistic = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(axis=2)
+        statistic = np.zeros(is_seen.shape)
+        statistic[cells] = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(axis=1)
+        is_seen |= is_seen.T
         # how many levels of each predictor occur together with a known level of the other one
         n_levels = np.add.reduceat(np.logical_or.reduceat(is_seen, level_starts, axis=1), level_starts, dtype=np.intp)
         # parameters of the joint levels that the regression has: the constant, and for each predictor of the pair that
@@ -281,34 +302,43 @@ class _Regression:
         i, j = np.array(pairs).T
         return _log_tails(_sum_tables(statistic, level_starts)[i, j], K1 * np.maximum(n_unknown[i, j], 1))
 
-    def _curvature(self, a: int, b: int) -> np.ndarray:
-        """Return the second derivative (n,) of each row's loss by the class scores of groups 1 + a and 1 + b.
-
-        It is ``w P_a ([a = b] - P_b)``; class scores are the linear predictors ``design @ coefficients``.
-        """
-        P = self.probabilities
-        return self.weights * (P[:, a] * (a == b) - P[:, a] * P[:, b])
-
     def _information(self) -> np.ndarray:
         """Return the penalised information of all coefficients."""
-        return self._covariance(self.design) + np.kron(self.group_metric, self.ridge)
+        K1, p = self.K - 1, self.design.shape[1]
+        covariances = self._covariances(self.cell_weights[:, None] * self.design, self.design, self.probabilities)
+        return covariances.swapaxes(0, 1).reshape(K1 * p, K1 * p) + np.kron(self.group_metric, self.ridge)
 
-    def _covariance(self, columns: np.ndarray) -> np.ndarray:
-        """Return the covariance (K1 p, K1 p) of the scores of columns (n, p) in K1 = K - 1 groups, group by group."""
-        K1, p = self.K - 1, columns.shape[1]
-        out = np.empty((K1 * p, K1 * p))
-        for a in range(K1):
-            for b in range(a + 1):
-                block = columns.T @ (columns * self._curvature(a, b)[:, None])
-                out[a * p : (a + 1) * p, b * p : (b + 1) * p] = block
-                out[b * p : (b + 1) * p, a * p : (a + 1) * p] = block
+    def _covariances(self, weighted: np.ndarray, columns: np.ndarray, P: np.ndarray) -> np.ndarray:
+        """Return the covariances (d, K - 1, K - 1, p) of scores of columns in pairs of groups but the first.
+
+        The scores are those of the columns that, times the weights of rows (or cells), are `weighted` (r, d), and those
+        of `columns` (r, p); P (r, K - 1) are probabilities.
+        """
+        K1, (r, p) = self.K - 1, columns.shape
+        out = np.empty((weighted.shape[1], K1, K1, p))
+        group, other = np.tril_indices(K1)
+        at_once = max(1, MAX_NUMBERS // columns.size)  # pairs of groups
+        for first in range(0, len(group), at_once):
+            a, b = group[first : first + at_once], other[first : first + at_once]
+            curvature = _curvature(P, a, b)
+            products = weighted.T @ (curvature[:, :, None] * columns[:, None]).reshape(r, -1)
+            out[:, a, b] = out[:, b, a] = products.reshape(-1, len(a), p)
         return out
 
     def _fit(self) -> None:
-        """Find the largest penalised likelihood by Newton's method from the present coefficients."""
+        """Sum over the rows of cells, and find the largest penalised likelihood by Newton's method.
+
+        The search begins at the present coefficients.
+        """
+        from scipy.sparse import csr_array
+
+        # row r has the weights of the rows of cell r
+        to_cells = csr_array((self.weights, (self.cell, np.arange(len(self.cell)))), (len(self.design), len(self.cell)))
+        self.cell_weights = to_cells @ np.ones(len(self.cell))
+        self.cell_targets, self.column_weights = to_cells @ self.target, to_cells @ self.columns
         for _ in range(NEWTON_STEPS):
             self._predict()
-            residual = self.weights[:, None] * (self.target - self.probabilities)
+            residual = self.cell_targets - self.cell_weights[:, None] * self.probabilities
             gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
             # gradient and step (p, K - 1) are flattened group by group, as the information is
             step = np.linalg.solve(self._information(), gradient.T.ravel()).reshape(self.K - 1, -1).T
@@ -319,7 +349,7 @@ class _Regression:
         self._predict()
 
     def _predict(self) -> None:
-        """Set the probabilities (n, K - 1) of the groups but the first: ``exp(s_g) / (1 + sum_g exp(s_g))``."""
+        """Set the probabilities (R, K - 1) of the groups but the first: ``exp(s_g) / (1 + sum_g exp(s_g))``."""
         scores = self.design @ self.coefficients
         highest = np.maximum(scores.max(axis=1, initial=0.0), 0.0)[:, None]
         odds = np.exp(scores - highest)

@@ -11,6 +11,7 @@ import bbl._ext
 from bbl._ext.conditional.multinomial import Panels
 from bbl._ext.gibbs import gibbs
 from bbl._ext.model.eigen import eigenvectors
+from bbl._ext.model.joint_levels import joint_sums
 from bbl._ext.pseudo.plan import widths
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.bayesnet.chowliu import chow_liu
@@ -189,6 +190,12 @@ def calibrations(rows, K):
     return [fit_calibration(*given, kind).offset for kind in ("offset", "temperature")]
 
 
+def joint(rows, F):
+    """Sum over the rows that share two levels, some of which have shares of levels."""
+    X = np.random.default_rng(10).choice([0.0, 0.0, 1.0, 0.3], (rows, 7))
+    return [joint_sums(X, np.random.default_rng(11).normal(size=(rows, F)))]
+
+
 def posterior(rows, sampler, sweeps=0, **options):
     """Draw from the posterior of a small model, and of a horseshoe."""
     data, layout = sample(rows, np.uint8, True, 3)
@@ -224,7 +231,7 @@ def without_a_job() -> set[str]:
     modules = walk_packages(bbl._ext.__path__, "bbl._ext.")
     built = {module.name.removeprefix("bbl._ext.") for module in modules if not module.ispkg} - {"_shared"}
     with_a_job = {"model.energy", "model.moments", "model.eigen", "pseudo.newton", "pseudo.plan", "pseudo.pseudo"}
-    with_a_job |= {"pseudo.influence", "model.neighbours", "model.calibration"}
+    with_a_job |= {"pseudo.influence", "model.neighbours", "model.calibration", "model.joint_levels"}
     with_a_job |= {"gibbs.gibbs", "network.families", "sparse.sparse", "posterior.posterior", "variational.persistent"}
     with_a_job |= {"bicluster.bicluster", "bicluster.genetic", "bicluster.mcmc"}
     with_a_job |= {"boosting.boosting", "conditional.conditional", "conditional.multinomial"}
@@ -234,7 +241,7 @@ def without_a_job() -> set[str]:
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     found = [partial(eigen, 512)] + [partial(neighbours, rows, L) for L in (2, 300)]
-    found += [partial(calibrations, rows, K) for K in (2, 5)]
+    found += [partial(calibrations, rows, K) for K in (2, 5)] + [partial(joint, rows, F) for F in (1, 9)]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]

@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import bbl.stats.relevance as relevance
+from bbl._ext.model.joint_levels import joint_sums
 from bbl.stats.relevance import RIDGE, SCORE_VARIANCE, select_predictors
 from tests.reference import logsumexp
 
@@ -112,16 +113,99 @@ def test_pair_without_effects_of_its_own_is_chosen():
     assert select_predictors(X, start, y, np.ones(500), 0.05).predictors == (2, 6)
 
 
-def test_groups_are_taken_together_as_far_as_memory_goes(monkeypatch):
+def test_groups_and_candidates_are_taken_together_as_far_as_memory_goes(monkeypatch):
     rng = np.random.default_rng(5)
     codes, L = rng.integers(0, 3, (300, 4)), [3] * 4
     y = np.where(rng.random(300) < 0.5, codes[:, 0] + codes[:, 1], rng.integers(0, 5, 300))
     columns, start = indicators(codes, L)
     together = select_predictors(columns, start, y, np.ones(300), 0.05)
-    monkeypatch.setattr(relevance, "MAX_WEIGHTED", 700)  # two groups at once at first, then one
+    monkeypatch.setattr(relevance, "MAX_NUMBERS", 100)  # pairs of groups at once at first, then one; one candidate
     assert len(together.predictors) > 1 and select_predictors(columns, start, y, np.ones(300), 0.05) == (
         together.predictors, pytest.approx(together.p_value, rel=1e-9),
     )  # fmt: skip
+
+
+def table_with_shares(rng, L, n):
+    """Return columns of n rows with shares in place of missing values of the first predictor, and their starts."""
+    X, start = indicators(np.column_stack([rng.integers(0, k, n) for k in L]), L)
+    X[rng.random(n) < 0.2, : L[0] - 1] = 1.0 / L[0]
+    return X, start
+
+
+def regression_on(X, start, y, w, chosen):
+    """Return a regression on some predictors, the probabilities (n, K - 1) by the rows, and the design (n, p)."""
+    regression, columns = relevance._Regression(X, start, y, w), [X[:, start[i] : start[i + 1]] for i in chosen]
+    for added in columns:
+        regression.add(added)
+    Z = np.hstack([np.ones((len(y), 1)), *columns])
+    odds = np.exp(Z @ regression.coefficients)
+    return regression, odds / (1.0 + odds.sum(axis=1, keepdims=True)), Z
+
+
+def curvature_of(P, w):
+    """Return the second derivatives (n, K - 1, K - 1) of rows' losses by their class scores."""
+    return w[:, None, None] * (P[:, :, None] * np.eye(P.shape[1]) - P[:, :, None] * P[:, None])
+
+
+def metric(n):
+    """Return the metric of penalties over n levels or groups but the first."""
+    return (n * np.eye(n - 1) - 1.0) / (n - 1)
+
+
+def test_scores_given_chosen_predictors_are_tested_as_by_sums_over_rows():
+    rng = np.random.default_rng(11)
+    X, start = table_with_shares(rng, [3, 2, 4, 2], 200)
+    y, w = (X[:, 2] + rng.integers(0, 2, 200)).astype(int), rng.integers(1, 4, 200).astype(float)
+    regression, P, Z = regression_on(X, start, y, w, [1, 2])
+    C, g, p = curvature_of(P, w), y.max(), Z.shape[1]  # g groups but the first
+    ridge = np.zeros((p, p))
+    ridge[0, 0], ridge[1:2, 1:2], ridge[2:, 2:] = 1e-6, RIDGE * metric(2), RIDGE * metric(4)
+    information = np.einsum("kab,ki,kj->aibj", C, Z, Z).reshape(g * p, -1) + np.kron(metric(g + 1), ridge)
+    residual = w[:, None] * ((y[:, None] == np.arange(1, g + 1)) - P)
+    gradient = Z.T @ residual - ridge @ regression.coefficients @ metric(g + 1)
+    assert np.abs(gradient).max() < 1e-3
+    for i, log_p in zip([0, 3], regression.score_tests([0, 3]), strict=True):
+        x = X[:, start[i] : start[i + 1]]
+        q = x.shape[1]
+        across = np.einsum("kab,ki,kj->aibj", C, x, Z).reshape(g * q, -1)
+        variance = np.einsum("kab,ki,kj->aibj", C, x, x).reshape(g * q, -1)
+        variance += SCORE_VARIANCE * np.kron(metric(g + 1), metric(q + 1))
+        u = (x.T @ residual).T.ravel()
+        statistic = u @ np.linalg.solve(variance - across @ np.linalg.solve(information, across.T), u)
+        assert log_p == pytest.approx(chi2.logsf(statistic, g * q), rel=1e-9)
+
+
+def test_pairs_are_tested_as_by_sums_over_the_rows_of_joint_levels():
+    rng = np.random.default_rng(12)
+    L = [3, 2, 3]
+    X, start = table_with_shares(rng, L, 150)
+    y, w = rng.integers(0, 3, 150), rng.integers(1, 4, 150).astype(float)
+    X[:, start[2] + 1] = 0.0  # the last level of predictor 2 never occurs
+    regression, P, _ = regression_on(X, start, y, w, [1])
+    levels = [np.column_stack([1.0 - x.sum(axis=1), x]) for x in np.split(X, start[1:-1], axis=1)]
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    for (i, j), log_p in zip(pairs, regression.pair_tests(pairs, [1]), strict=True):
+        statistic, n_cells = 0.0, 0
+        for one in levels[i].T:
+            for other in levels[j].T:
+                u = (one * other * w) @ ((y[:, None] == [1, 2]) - P)
+                V = np.tensordot(one * other, curvature_of(P, w), 1) + SCORE_VARIANCE * metric(3)
+                statistic, n_cells = statistic + u @ np.linalg.solve(V, u), n_cells + (one * other).any()
+        known = 1 + (1 in (i, j))  # the constant, and the second level of predictor 1
+        assert log_p == pytest.approx(chi2.logsf(statistic, 2 * (n_cells - known)), rel=1e-9)
+
+
+@pytest.mark.parametrize("F", [1, 5])
+def test_joint_sums_are_weighted_products_of_columns(F):
+    rng = np.random.default_rng(F)
+    X, values = rng.choice([0.0, 1.0, 0.4], (50, 6)), rng.normal(size=(50, F))
+    expected = np.einsum("kc,kd,kf->cdf", X, X, values) * np.triu(np.ones((6, 6)), 1)[:, :, None]
+    np.testing.assert_allclose(joint_sums(X, values), expected, atol=1e-12)
+    assert not joint_sums(X[:0], values[:0]).any() and joint_sums(X[:, :0], values).shape == (0, 0, F)
+
+
+def test_probabilities_below_the_least_number_have_infinite_logarithms():
+    assert relevance._log_tails(np.array([2.0, 1e4]), np.array([1, 1])) == pytest.approx([chi2.logsf(2.0, 1), -np.inf])
 
 
 def test_neither_the_order_of_groups_nor_of_levels_matters():

@@ -224,11 +224,13 @@ def make_basis(
             pivots.append(p)
     r = len(pivots)
     # rotate the functions, rows of the factor, so that they are orthogonal over the rows
-    spectrum, rotation = np.linalg.eigh((factor[:r] * share) @ factor[:r].T)
+    weighted = factor[:r] * np.sqrt(share)
+    spectrum, rotation = np.linalg.eigh(weighted @ weighted.T)  # a symmetric product takes half of the work
     # C = factor[:r, pivots]' is lower triangular, and k at the pivots is C C': the factor at x is k(x, x_p) C'^-1, so
     # that mix is C'^-1 rotation
     mix = solve_triangular(factor[:r, pivots].T, rotation, lower=True, trans="T")
-    return Basis(kernel, centred[pivots], mix, np.maximum(spectrum, 0.0), np.asfortranarray(factor[:r].T @ rotation))
+    functions = (rotation.T @ factor[:r]).T  # Fortran-contiguous
+    return Basis(kernel, centred[pivots], mix, np.maximum(spectrum, 0.0), functions)
 
 
 def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,10 +14,6 @@ __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
 CALIBRATE = get_args(CalibrationKind)
 FIRM_PENALTY = 10.0  # weight of the penalty with "firm", in observations; 1 otherwise
-MAX_GRADIENT = 1e-10  # derivative of the mean loss at which the optimum is reached
-MAX_STEPS = 200
-LONGEST_STEP = 5.0  # largest change of an offset or of ln T in a step
-ROUNDING = 1e-15  # relative rounding error of the loss
 LEAST_SCORE = -1e6  # in place of scores of -inf
 
 
@@ -67,47 +63,12 @@ def fit_calibration(
     is_possible = np.isfinite(scores[np.arange(len(y)), y])
     if kind == "none" or not is_possible.any():
         return Calibration(1.0, np.zeros(K))
-    scores, y, weights = scores[is_possible], y[is_possible], weights[is_possible]
+    if not is_possible.all():
+        scores, y, weights = scores[is_possible], y[is_possible], weights[is_possible]
     finite_scores = np.maximum(scores, LEAST_SCORE)  # other groups may have score -inf
     start_x = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
     fits_temperature = kind != "offset"
     penalty = FIRM_PENALTY if kind == "firm" else 1.0
-    x = _minimise_loss(finite_scores, y, weights, fits_temperature, start_x, penalty)
+    total = weights.sum()  # the loss is per total weight
+    x = CalibrationLoss(finite_scores, y, weights / total, fits_temperature, penalty / total).minimise(start_x)
     return Calibration(float(np.exp(x[K])) if fits_temperature else 1.0, x[:K] - x[:K].mean())
-
-
-def _minimise_loss(
-    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, fits_temperature: bool, x: np.ndarray, penalty: float
-) -> np.ndarray:
-    """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (N, K), starting from `x` (K + 1,).
-
-    The loss of x = (o, ln T) is the mean over rows of ``ln sum_g exp(T s_g + o_g) - T s_y - o_y``, plus the penalty
-    ``ridge/2 |x|^2``, for scores s of a row and its group y.
-    `fits_temperature` says whether ln T is fitted, or stays 0; `penalty` is the weight of the penalty in observations.
-    Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
-    """
-    ridge = penalty / weights.sum()  # all per total weight
-    row_loss = CalibrationLoss(scores, y, weights / weights.sum(), fits_temperature)
-
-    def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the penalised loss, its gradient and its Hessian."""
-        value, gradient, hessian = row_loss(x)
-        return value + 0.5 * ridge * float(x @ x), gradient + ridge * x, hessian + ridge * np.eye(len(x))
-
-    value, gradient, hessian = loss(x)
-    for _ in range(MAX_STEPS):
-        if np.abs(gradient).max() <= MAX_GRADIENT:
-            break
-        eigenvalues, eigenvectors = np.linalg.eigh(hessian)
-        direction = -eigenvectors @ ((eigenvectors.T @ gradient) / np.maximum(np.abs(eigenvalues), ridge))
-        direction /= max(1.0, np.abs(direction).max() / LONGEST_STEP)
-        slope, step, rounding = float(direction @ gradient), 1.0, ROUNDING * (1.0 + abs(value))
-        while True:  # halve the step by Armijo's rule, unless the expected gain is a rounding error
-            trial = loss(x + step * direction)
-            if trial[0] <= value + 1e-4 * step * slope or -step * slope < rounding:
-                break
-            step *= 0.5
-        x, (value, gradient, hessian) = x + step * direction, trial
-        if -slope < rounding:  # Newton's step is exact to the last bits
-            break
-    return x

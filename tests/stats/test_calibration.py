@@ -15,10 +15,11 @@ def draw(n, K, scale=1.0):
     return scale * rng.normal(size=(n, K)), rng.integers(0, K, n), rng.integers(1, 4, n).astype(float)
 
 
-def loss_of(x, scores, y, shares, fits_temperature=True):
-    """Return the mean log-loss at the offsets and ln T."""
+def loss_of(x, scores, y, shares, fits_temperature=True, ridge=0.0):
+    """Return the mean log-loss at the offsets and ln T, with the penalty."""
     T = np.exp(x[-1]) if fits_temperature else 1.0
-    return -(shares * log_probabilities(T * scores + x[:-1])[np.arange(len(y)), y]).sum()
+    loss = -(shares * log_probabilities(T * scores + x[:-1])[np.arange(len(y)), y]).sum()
+    return loss + 0.5 * ridge * float(x @ x)
 
 
 @pytest.mark.parametrize("fits_temperature", [False, True])
@@ -26,12 +27,12 @@ def loss_of(x, scores, y, shares, fits_temperature=True):
 def test_the_kernel_returns_the_loss_with_first_and_second_derivatives(n, K, scale, fits_temperature):
     scores, y, weights = draw(n, K, scale)
     shares, x = weights / weights.sum(), np.random.default_rng(1).normal(size=K + 1) / 3.0
-    kernel = CalibrationLoss(scores, y, shares, fits_temperature)
+    given = scores, y, shares, fits_temperature, 0.3
+    kernel = CalibrationLoss(*given)
     value, gradient, hessian = kernel(x)
-    assert value == pytest.approx(loss_of(x, scores, y, shares, fits_temperature), rel=1e-13, abs=1e-13)
+    assert value == pytest.approx(loss_of(x, *given), rel=1e-13, abs=1e-13)
     steps = 1e-5 * np.eye(K + 1)
-    slope = [(loss_of(x + d, scores, y, shares, fits_temperature) - loss_of(x - d, scores, y, shares, fits_temperature))
-             / 2e-5 for d in steps]  # fmt: skip
+    slope = [(loss_of(x + d, *given) - loss_of(x - d, *given)) / 2e-5 for d in steps]
     np.testing.assert_allclose(gradient, slope, atol=2e-9 * max(1.0, scale))
     curvature = [(kernel(x + d)[1] - kernel(x - d)[1]) / 2e-5 for d in steps]
     np.testing.assert_allclose(hessian, curvature, atol=1e-8 * max(1.0, scale) ** 2)

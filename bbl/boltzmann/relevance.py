@@ -23,7 +23,7 @@ from bbl.design.labels import Labels
 from bbl.engines import EngineFit
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
-from bbl.model.moments import frequencies, log_ratio, one_hot
+from bbl.model.moments import frequencies, level_counts, log_ratio, one_hot, smoothed
 from bbl.model.parameters import Parameters
 from bbl.rows.sample import Sample
 from bbl.stats.relevance import select_predictors
@@ -127,12 +127,13 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
     shared_theta, shared_log_z, shared_lkh = np.zeros(full_layout.size), 0.0, 0.0
     models_predictors = small.log_z_kind != "none"
     if models_predictors:
-        sample = cast(Sample, task.sample)
-        shares = frequencies(sample.pooled, task.layout, SHARED_PRIOR_COUNT)
+        counts = level_counts(task.sample.pooled, n_levels)  # of known values
+        shares = smoothed(counts, SHARED_PRIOR_COUNT)
         for i in others:
             full_layout.table(shared_theta, int(i))[:] = log_ratio(shares[i])  # table: a view of the fields of i
-            shared_log_z -= float(np.log(shares[i][0]))  # Z = 1 / share of the reference level, whose weight is 1
-            shared_lkh += _log_share(sample, int(i), shares[i])
+            log_shares = np.log(shares[i])
+            shared_log_z -= float(log_shares[0])  # Z = 1 / share of the reference level, whose weight is 1
+            shared_lkh += float(counts[i] @ log_shares)
 
     n_shared_fields = len(full_layout.columns(others)) if models_predictors else 0
 
@@ -159,12 +160,6 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
         fits=fits,
         relevance=relevance,
     )
-
-
-def _log_share(sample: Sample, i: int, shares: np.ndarray) -> float:
-    """Return the log-likelihood of the known values of predictor `i`, whose levels have the `shares` (L_i,)."""
-    weights = sample.weights if sample.missing is None else sample.weights * ~sample.missing[:, i]
-    return float(np.bincount(sample.codes[:, i], weights, len(shares)) @ np.log(shares))
 
 
 def _embed_fit(fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int) -> EngineFit:

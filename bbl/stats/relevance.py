@@ -27,6 +27,7 @@ LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer s
 TOLERANCE = 1e-4  # a step that changes no coefficient by more is the last
 MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
 MAX_NUMBERS = 2**21  # numbers of weighted columns, or of variances of candidates, that are computed at once
+TAIL_TERMS = 100  # of the continued fraction of tail probabilities
 ROWS_PER_PARAMETER = 3.0  # rows that the regression needs for each of its parameters
 
 
@@ -127,11 +128,23 @@ def _deviation_metric(n: int) -> np.ndarray:
 
 
 def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """Return the logarithms of the probabilities that chi-square variables exceed `statistic`."""
-    from scipy.special import gammaincc
+    """Return the logarithms of the probabilities that chi-square variables exceed `statistic`.
 
-    with np.errstate(divide="ignore"):  # of probabilities below the least number
-        return np.log(gammaincc(df / 2.0, statistic / 2.0))
+    Probabilities below the least number follow from the continued fraction of the incomplete gamma function, ``exp(-x)
+    x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))`` (Abramowitz & Stegun 1964, eq. 6.5.31, contracted).
+    """
+    from scipy.special import gammaincc, gammaln
+
+    a, x = df / 2.0, statistic / 2.0
+    tails = gammaincc(a, x)
+    has_tail = tails > 0.0
+    out = np.log(tails, where=has_tail, out=np.empty(len(tails)))
+    a, x = a[~has_tail], x[~has_tail]
+    denominator = x + 2.0 * TAIL_TERMS + 1.0 - a
+    for k in range(TAIL_TERMS, 0, -1):
+        denominator = x + 2.0 * k - 1.0 - a - k * (k - a) / denominator
+    out[~has_tail] = a * np.log(x) - x - gammaln(a) - np.log(denominator)
+    return out
 
 
 def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

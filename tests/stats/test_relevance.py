@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import log_ndtr
 from scipy.stats import chi2
 
 import bbl.stats.relevance as relevance
@@ -204,8 +205,20 @@ def test_joint_sums_are_weighted_products_of_columns(F):
     assert not joint_sums(X[:0], values[:0]).any() and joint_sums(X[:, :0], values).shape == (0, 0, F)
 
 
-def test_probabilities_below_the_least_number_have_infinite_logarithms():
-    assert relevance._log_tails(np.array([2.0, 1e4]), np.array([1, 1])) == pytest.approx([chi2.logsf(2.0, 1), -np.inf])
+def test_logarithms_of_probabilities_below_the_least_number():
+    statistic = np.array([2.0, 1400.0, 1e4, 1e6])
+    of_one, of_two = (relevance._log_tails(statistic, np.full(4, df)) for df in (1, 2))
+    np.testing.assert_allclose(of_one, np.log(2.0) + log_ndtr(-np.sqrt(statistic)), rtol=1e-12)
+    np.testing.assert_allclose(of_two, -statistic / 2.0, rtol=1e-12)
+
+
+def test_the_stronger_of_two_predictors_is_chosen_first_where_both_probabilities_are_below_the_least_number():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 8000)
+    weaker, stronger = (np.where(rng.random(8000) < error, 1 - y, y) for error in (0.15, 0.1))
+    for columns, first in (([weaker, stronger], 1), ([stronger, weaker], 0)):
+        selection = select_predictors(np.column_stack(columns).astype(float), np.arange(3), y, np.ones(8000), 0.05)
+        assert selection.predictors[0] == first and selection.p_value[0] == 0.0
 
 
 def test_neither_the_order_of_groups_nor_of_levels_matters():

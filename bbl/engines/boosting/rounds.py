@@ -115,13 +115,13 @@ class _Steps:
     """
 
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
-        from scipy.stats import chi2
+        from scipy.special import gammainccinv
 
         self.codes, self.rows, self.rate, self.stream = rows.codes, rows, rate, stream
         self.boosted = kernel.BoostedRows(rows.y, rows.train, p)
         self.p = self.boosted.p
         G = p.shape[1]
-        self.entry = G / (G - 1) * float(chi2.isf(ENTRY_LEVEL, G - 1)) if G > 1 else np.inf
+        self.entry = G / (G - 1) * 2.0 * float(gammainccinv(0.5 * (G - 1), ENTRY_LEVEL)) if G > 1 else np.inf
 
     def rule(self, number: int) -> tuple[float, float, float, float, bool]:
         """Return the rate, the ridge, the least weight and first gain of steps, and whether cuts are random."""

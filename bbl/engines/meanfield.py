@@ -17,7 +17,7 @@ from bbl.engines.engine_fit import EngineFit, Note
 from bbl.engines.naive import absent_levels
 from bbl.engines.traits import Tuned
 from bbl.memory import check_memory
-from bbl.model.energy import known_energy
+from bbl.model.energy import known_energy, parameter_counts
 from bbl.model.gauge import GAUGES, change_coordinates, orthonormal_bases
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
@@ -114,11 +114,13 @@ class MeanField(Engine):
         check_memory(needed, f"Mean field with {layout.D} levels", "Use fewer predictors.")
         with serial_blas():
             fits = []
-            C = covariance(sample, layout, level_shares, self.prior_count)
+            pairs = pair_counts(sample, layout)
+            counts = parameter_counts(pairs, layout) if sample.complete else None  # complete: no value is missing
+            C = covariance(pairs, sample, layout, level_shares, self.prior_count)
             bases = orthonormal_bases(layout) if self.zero_sum else []  # a matrix (L - 1, L - 1) for each predictor
             if bases:
                 change_coordinates(layout, C, bases)
-            for J, singular in _inverses(C, grid, clip=not sample.complete):  # complete: no value is missing
+            for J, singular in _inverses(C, grid, clip=not sample.complete):
                 np.negative(J, out=J)  # the inverse, as yet; in place: another matrix (D, D) may not fit into memory
                 if bases:
                     change_coordinates(layout, J, [basis.T for basis in bases])
@@ -134,7 +136,7 @@ class MeanField(Engine):
                         what="covariance is singular; take a smaller eps or a larger prior_count",
                     ),
                 ) * singular  # an empty tuple if it is not
-                fit = _finish(theta, log_z, sample, layout, notes + singular_note)
+                fit = _finish(theta, log_z, sample, layout, notes + singular_note, counts)
                 fits.append(replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta)) if bases else fit)
         return fits
 
@@ -144,25 +146,29 @@ def _zero_sum_normaliser(sample: Rows, layout: Layout, theta: np.ndarray) -> Cal
     return lambda half: zero_sum_log_z(sample, layout, theta, to_sites(layout, theta), half)
 
 
-def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
+def _finish(theta, log_z, sample, layout, notes, counts=None) -> EngineFit:
     """Return the fit of `theta` (size,); its `lkh` is the mean log-likelihood of complete rows with ln Z `log_z`.
 
     The fit has not converged if one of its `notes`, a tuple of `Note`, is on no level (-1): the covariance is singular.
+    `counts` (size,) are those of `parameter_counts`, if all rows are complete and the counts are known.
     """
-    total, energy = known_energy(sample, layout, theta)  # weight of the complete rows, and sum of their energies
+    # weight of the complete rows, and sum of their energies
+    total, energy = known_energy(sample, layout, theta) if counts is None else (sample.total, float(counts @ theta))
     lkh = energy / total - log_z if total else np.nan
     is_singular = any(note.level < 0 for note in notes)
     return EngineFit(theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not is_singular), notes=notes)
 
 
-def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_count: float) -> np.ndarray:
+def covariance(
+    counts: np.ndarray, sample: Rows, layout: Layout, level_shares: np.ndarray, prior_count: float
+) -> np.ndarray:
     """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
 
+    `counts` (D, D) holds the weights of the rows that have both of two levels; the covariance takes its memory.
     `level_shares` (D,) holds the frequencies of these levels. With missing values the covariance of two predictors and
     the means in it are those of the rows in which both are known; means over other rows would add noise.
     """
-    C = pair_counts(sample, layout)  # (D, D): weights of the rows that have both of two levels
-    even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
+    C, even_shares = counts, np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
         C += prior_count * np.multiply.outer(even_shares, even_shares)
     if sample.complete:
@@ -170,12 +176,12 @@ def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_cou
         C -= np.multiply.outer(level_shares, level_shares)
     else:
         # weight of the rows in which two predictors are known (m, m), and counts of levels in these rows (D, m)
-        known_weight, counts = known_counts(sample, layout)
+        known_weight, level_weights = known_counts(sample, layout)
         n_columns = layout.n_levels - 1
         # (D, m): weight of the rows in which a level's predictor and another one are known
         pair_weight = np.repeat(known_weight, n_columns, axis=0) + prior_count
         # (D, D): the share of the row's level among rows in which the column's predictor is known too
-        means = np.repeat((counts + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1)
+        means = np.repeat((level_weights + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1)
         C /= np.repeat(pair_weight, n_columns, axis=1)
         C -= means * means.T
     for i in range(layout.m):  # levels of one predictor exclude each other: multinomial covariance of one observation

@@ -20,7 +20,7 @@ from bbl.model.moments import level_counts, pair_counts
 from bbl.model.pairwise import cells
 from bbl.rows.sample import Rows, Sample
 
-__all__ = ["Energy", "energies", "known_energy"]
+__all__ = ["Energy", "energies", "known_energy", "parameter_counts"]
 
 CHUNK_ROWS = 65536  # rows of a chunk that is read from a file
 
@@ -96,18 +96,20 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
-            return sample.total, _energy_of_counts(sample, layout, theta)
+            if not layout.count(2):  # no matrix of pairs is needed
+                counts = [level_weights[1:] for level_weights in level_counts(sample.pooled, layout.n_levels)]
+                return sample.total, float(np.concatenate(counts) @ theta)
+            return sample.total, float(parameter_counts(pair_counts(sample, layout), layout) @ theta)
         totals = [known_energy(chunk, layout, theta) for chunk in sample.blocks(CHUNK_ROWS)]
         return sum(total for total, _ in totals), sum(energy for _, energy in totals)
     known_rows = cast(Sample, sample).complete_rows  # those without missing values
     return known_rows.total, float(known_rows.weights @ energies(known_rows.codes, layout, theta[None])[:, 0])
 
 
-def _energy_of_counts(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Return the weighted sum of energies under a model of pairs, from counts of levels and pairs."""
-    counts = level_counts(sample.pooled, layout.n_levels)  # (L_i,) for each predictor; `pooled`: the rows as one group
-    energy_sum = float(np.concatenate([level_weights[1:] for level_weights in counts]) @ theta[: layout.D])
-    if len(layout.pairs):
-        row, col = cells(layout)  # of each pair coupling in the (D, D) counts
-        energy_sum += float(pair_counts(sample, layout)[row, col] @ theta[layout.D : layout.pair_start[-1]])
-    return energy_sum
+def parameter_counts(counts: np.ndarray, layout: Layout) -> np.ndarray:
+    """Return the weight (size,) of the rows with the levels of each parameter of a model of pairs.
+
+    `counts` (D, D) are `pair_counts` of complete rows. The product with a parameter vector is the sum of energies.
+    """
+    row, col = cells(layout)  # of each pair coupling in the counts
+    return np.concatenate([counts.diagonal(), counts[row, col]])

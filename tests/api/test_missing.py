@@ -25,6 +25,7 @@ from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.logz import pseudo_log_z
 from bbl.model.marginal import CELLS, MarginalEnergy
+from bbl.model.moments import pair_counts
 from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.rows.sample import Sample
 from bbl.sklearn import BBLClassifier
@@ -145,7 +146,10 @@ class TestEngines:
         x = np.full((60, 3), -1)
         x[:20, :2], x[20:40, 1:], x[40:, ::2] = alike, alike, opposite
         sample, layout = as_sample(x, np.ones(60)), Layout([2, 2, 2])
-        assert np.linalg.eigvalsh(covariance(sample, layout, np.full(3, 0.5), 1.0)).min() < -0.1
+        assert (
+            np.linalg.eigvalsh(covariance(pair_counts(sample, layout), sample, layout, np.full(3, 0.5), 1.0)).min()
+            < -0.1
+        )
         h, J, lz, _ = oracle.mean_field(x, np.ones(60), [2, 2, 2])
         fit = MeanField(eps=0.9).fit(sample, layout)
         np.testing.assert_allclose(fit.theta, np.concatenate([*h, *(J[p].ravel() for p in sorted(J))]), atol=1e-9)

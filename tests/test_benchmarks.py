@@ -20,6 +20,7 @@ from bbl.model.listing import state_energies  # noqa: E402
 from benchmarks import report  # noqa: E402
 from benchmarks.accuracy import __main__ as accuracy  # noqa: E402
 from benchmarks.accuracy import methods as contestants  # noqa: E402
+from benchmarks.accuracy import noise  # noqa: E402
 from benchmarks.accuracy import report as accuracy_report  # noqa: E402
 from benchmarks.accuracy import shooter as products  # noqa: E402
 from benchmarks.accuracy import tables as other_tables  # noqa: E402
@@ -592,6 +593,16 @@ def test_tables_of_other_people_are_split_and_told_beside_quoted_methods(tmp_pat
     assert "| 300 rows |" in text and "| people |" in text and "mean of 2" in text
     other_tables.plot(frame, tmp_path / "tables.png")
     assert (tmp_path / "tables.png").stat().st_size > 5000
+
+
+@pytest.mark.long
+def test_tables_of_noise_are_told_by_their_number_of_groups(monkeypatch):
+    monkeypatch.setattr(noise, "PREDICTORS", 5)
+    rows = noise.run_batch(3, range(2)) + [(2, 0, 2, 0.004, 0.001, 2), (2, 1, 3, 0.002, 0.003, 0)]
+    assert [row[:3] for row in rows[:2]] == [(3, 0, 2), (3, 1, 3)]
+    assert all(0.0 <= row[3] < 0.1 and row[4] >= 0.0 for row in rows[:2])
+    lines = noise.page(pd.DataFrame(rows, columns=noise.COLUMNS))
+    assert "| 2 | 2 | 0.003 (0.001) | 0.002 | 0.00167 | 50.0 % |" in lines
 
 
 def test_the_page_of_sequences_has_ratios_of_what_is_quoted(tmp_path):

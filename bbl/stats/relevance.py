@@ -22,9 +22,10 @@ RIDGE = 0.1  # penalty of coefficients, so that they are finite where rows are s
 SCORE_VARIANCE = 1.0  # added to the variances of scores, so that a level in one or two rows is not significant
 INTERCEPT_RIDGE = 1e-6  # penalty of intercepts
 ROUNDING = 1e-9  # error of the sum of a row's shares of levels
-NEWTON_STEPS = 8
+NEWTON_STEPS = 30
+SLOW = 0.3  # share of the step before above which a step asks for a new information
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
-TOLERANCE = 1e-4  # a step that changes no coefficient by more is the last
+TOLERANCE = 1e-6  # a step that changes no coefficient by more is the last
 MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
 MAX_NUMBERS = 2**21  # numbers of weighted columns, or of variances of candidates, that are computed at once
 TAIL_TERMS = 100  # of the continued fraction of tail probabilities
@@ -341,24 +342,31 @@ class _Regression:
     def _fit(self) -> None:
         """Sum over the rows of cells, and find the largest penalised likelihood by Newton's method.
 
-        The search begins at the present coefficients.
+        The search begins at the present coefficients. The information costs far more than a gradient: it is that of an
+        earlier step as long as steps get shorter quickly.
         """
+        from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse import csr_array
 
         # row r has the weights of the rows of cell r
         to_cells = csr_array((self.weights, (self.cell, np.arange(len(self.cell)))), (len(self.design), len(self.cell)))
         self.cell_weights = to_cells @ np.ones(len(self.cell))
         self.cell_targets, self.column_weights = to_cells @ self.target, to_cells @ self.columns
+        factor, longest_before = None, np.inf
         for _ in range(NEWTON_STEPS):
             self._predict()
             residual = self.cell_targets - self.cell_weights[:, None] * self.probabilities
             gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
             # gradient and step (p, K - 1) are flattened group by group, as the information is
-            step = np.linalg.solve(self._information(), gradient.T.ravel()).reshape(self.K - 1, -1).T
+            factor = cho_factor(self._information()) if factor is None else factor
+            step = cho_solve(factor, gradient.T.ravel()).reshape(self.K - 1, -1).T
             longest = float(np.abs(step).max())
             self.coefficients += step * min(1.0, LONGEST_STEP / longest if longest else 1.0)
             if longest < TOLERANCE:
                 break
+            if longest > SLOW * longest_before:
+                factor = None
+            longest_before = longest
         self._predict()
 
     def _predict(self) -> None:

@@ -57,6 +57,8 @@ class Candidate:
         Engines that are compared; they differ in options other than the tuned one.
     settings : tuple of float
         Settings of their tuned option that are compared, rising; empty without such an option.
+    on_a_line : bool, default False
+        Whether the first variant lies between the second and the third; see `tune`.
     relevance : float, optional
         Significance level at which predictors are chosen; None for all.
     fields_only : bool, default False
@@ -75,6 +77,7 @@ class Candidate:
 
     variants: tuple[Engine, ...]
     settings: tuple[float, ...] = ()
+    on_a_line: bool = False
     relevance: float | None = None
     fields_only: bool = False
     equality: float = 1.0
@@ -111,7 +114,7 @@ RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
 CANDIDATES = (
     Candidate((MeanField(),), MeanField.tuned.grid),
     Candidate(PSEUDO, PseudoLikelihood.tuned.grid),
-    Candidate(CONDITIONAL, RIDGES),
+    Candidate(CONDITIONAL, RIDGES, on_a_line=True),
     Candidate((replace(CONDITIONAL[0], scale=1.0),), RIDGES, fields_only=True, equality=SUPPLEMENT),
     Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT),
     Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
@@ -263,6 +266,7 @@ def _tune_members(task: Task, folds: Folds, run: Run) -> list[Member]:
             run=member_run,
             folds=folds,
             among=search_space,
+            on_a_line=candidate.on_a_line,
         )
         # `tuning.engine` is the variant at the chosen setting; None only in a tuning from a model file
         members.append(_fit_member(member_task, tuning.engine or first_variant, tuning, candidate.equality, run))

@@ -12,6 +12,7 @@ NEIGHBOUR_RATIO = 1.03  # settings whose loss is at most this multiple of the le
 FAR_RATIO = 1.08  # a loss that exceeds this multiple of the variant's least, and `FAR`, has risen far
 BEHIND_RATIO = 1.04  # a loss that exceeds this multiple of another variant's at the same setting, and `FAR`, is behind
 FAR = 0.005  # difference of losses that is added to both, as ratios of losses near 0 mean nothing
+CLEAR = 0.005  # difference of losses by which a variant is clearly better
 
 
 def descend(
@@ -42,19 +43,27 @@ def descend(
 
 
 def walk_variants(
-    fit: Callable[..., float], n_variants: int, last: int, exhaustive: bool, report: Callable | None
+    fit: Callable[..., float],
+    n_variants: int,
+    last: int,
+    exhaustive: bool,
+    report: Callable | None,
+    on_a_line: bool = False,
 ) -> None:
     """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from `last` (strongest) to 0.
 
     Unless it is `exhaustive`, the walk leaves a variant when two losses in a row exceed its least loss so far (one is
     enough from the best setting of the variants before on), one has risen far above it, or two in a row are behind
-    those of another variant at the same settings. ``report()`` is called after each variant.
+    those of another variant at the same settings. With `on_a_line` the first variant lies between the second and the
+    third, which is left out if the second is better than the first by over `CLEAR`. ``report()`` is called after each
+    variant.
     """
-    least_by_setting = np.full(last + 1, np.inf)
+    least_by_setting, least_by_variant = np.full(last + 1, np.inf), np.full(n_variants, np.inf)
     for v in range(n_variants):
         n_risen, n_behind, least_loss = 0, 0, np.inf
+        is_left_out = on_a_line and not exhaustive and v == 2 and least_by_variant[1] + CLEAR < least_by_variant[0]
         best = int(least_by_setting.argmin()) if v else -1  # the best setting of the variants before
-        for k in range(last, -1, -1):
+        for k in () if is_left_out else range(last, -1, -1):
             loss = fit(v, k)
             n_risen = n_risen + 1 if loss > least_loss else 0
             n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
@@ -62,5 +71,6 @@ def walk_variants(
             has_risen = n_risen >= (1 if k <= best else 2) or loss > FAR_RATIO * least_loss + FAR
             if not exhaustive and (has_risen or n_behind == 2):
                 break
+        least_by_variant[v] = least_loss
         if report is not None:
             report()

@@ -59,6 +59,7 @@ def tune(
     *,
     folds: AnyFolds | None = None,
     among: tuple[Sequence[Engine], Sequence[float]] | None = None,
+    on_a_line: bool = False,
 ) -> Tuning:
     """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
 
@@ -73,6 +74,9 @@ def tune(
         Default: `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
         Variants of the engine and the grid; default: ``engine.variants()`` and the grid of its tuned option.
+    on_a_line : bool, default False
+        Whether the first variant lies between the second and the third; an engine that fits all folds together then
+        leaves out the third if the second is clearly better.
     """
     if folds is None:
         rows = cast(Sample, task.sample)
@@ -83,7 +87,9 @@ def tune(
         sample = cast(Sample, task.sample)
         score_folds = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)  # None: fold by fold
         if score_folds is not None:
-            return _tune_together(sample, engine, variants, settings, rule, folds, score_folds, calibrate, run)
+            return _tune_together(
+                sample, engine, variants, settings, rule, folds, score_folds, calibrate, run, on_a_line
+            )
     sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
     tunings: list[Tuning] = []
     for variant in variants:
@@ -259,6 +265,7 @@ def _tune_together(
     score_folds: Callable[..., np.ndarray],
     calibrate: str,
     run: Run,
+    on_a_line: bool,
 ) -> Tuning:
     """Tune an engine that fits all folds together; arguments as in `tune`.
 
@@ -287,7 +294,7 @@ def _tune_together(
         return loss_of[v, k]
 
     report_variant = scaled_progress(run.progress, len(folds) / len(variants))
-    walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant)
+    walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant, on_a_line)
     refitted: set[tuple[int, int]] = set()
     while (best := min(loss_of, key=loss_of.__getitem__)) not in refitted:  # an early end of a fit may flatter its loss
         fit(*best, exactly=True)

@@ -134,6 +134,21 @@ def test_each_variant_is_tried_until_its_own_loss_has_risen():
     assert len(tried) == 24
 
 
+@pytest.mark.parametrize(("second", "is_tried"), [([0.7, 0.6], False), ([0.7, 0.646], True), ([0.9, 0.8], True)])
+def test_the_third_variant_on_a_line_is_left_out_if_the_second_is_clearly_better_than_the_first(second, is_tried):
+    tried, told, losses = [], [], [[0.8, 0.65], second, [0.5, 0.4]]
+
+    def fit(v, k):
+        tried.append(v)
+        return losses[v][k]
+
+    walk_variants(fit, 3, 1, False, lambda: told.append(len(tried)), True)
+    assert (2 in tried) == is_tried and len(told) == 3  # progress is told of all
+    tried.clear()
+    walk_variants(fit, 3, 1, True, None, True)
+    assert tried.count(2) == 2
+
+
 @pytest.mark.parametrize(("second", "left_at"), [
     ([0.1, 0.45, 0.44, 0.45, 0.46], 1),  # risen past the best setting of the first, 2
     ([0.1, 0.1, 0.47, 0.46, 0.45], 2),  # risen twice there

@@ -1,12 +1,12 @@
 /* Penalised multinomial regression on dense functions of rows: the log-loss with its gradient, and directions of L-BFGS.
 
    Conventions: K groups, r functions, rows in panels of PANEL rows: 32 in double precision, 64 in single precision. The
-   last one is filled up with rows of weight 0. The score of group g at row k is T s_kg + b_g + sum_f A_gf F_kf. The unknowns are the coefficients A (K, r) of the functions F,
-   the offsets b (K) and ln T. T, `temperature` in the code, is a factor of the scores s, `fixed_scores`, which come from
-   another model and are not changed. group_weights is the weight of each group at each row, row_weight its sum over
-   groups, and the residuals are row_weight P(g | row) - group_weights. For each vector width multinomial_products.h, of
-   double and of single precision, and multinomial_rows.h are included, with functions of the prefix NAME and of the
-   attribute TARGET. */
+   last one is filled up with rows of weight 0. The score of group g at row k is T s_kg + b_g + sum_f A_gf F_kf. The
+   unknowns are the coefficients A (K, r) of the functions F, the offsets b (K) and ln T. T, `temperature` in the code, is
+   a factor of the scores s, `fixed_scores`, which come from another model and are not changed. group_weights is the
+   weight of each group at each row, row_weight its sum over groups, and the residuals are row_weight P(g | row) -
+   group_weights. For each vector width multinomial_products.h, of double and of single precision, and multinomial_rows.h
+   are included, with functions of the prefix NAME and of the attribute TARGET. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
 #include "cpu.h"

@@ -6,13 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["NEIGHBOUR_RATIO", "descend", "walk_variants"]
+__all__ = ["NEIGHBOUR_RATIO", "descend", "has_risen_far", "walk_variants"]
 
 NEIGHBOUR_RATIO = 1.03  # settings whose loss is at most this multiple of the least are near the best
-FAR_RATIO = 1.08  # a loss that exceeds this multiple of the variant's least, and `FAR`, has risen far
+FAR_RATIO = 1.08  # a loss that exceeds this multiple of the least, and `FAR`, has risen far
 BEHIND_RATIO = 1.04  # a loss that exceeds this multiple of another variant's at the same setting, and `FAR`, is behind
 FAR = 0.005  # difference of losses that is added to both, as ratios of losses near 0 mean nothing
 CLEAR = 0.005  # difference of losses by which a variant is clearly better
+
+
+def has_risen_far(loss: float, least: float) -> bool:
+    """Return whether a loss lies far above the `least` one, so that settings beyond are of no interest."""
+    return loss > FAR_RATIO * least + FAR
 
 
 def descend(
@@ -68,7 +73,7 @@ def walk_variants(
             n_risen = n_risen + 1 if loss > least_loss else 0
             n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
             least_loss, least_by_setting[k] = min(least_loss, loss), min(least_by_setting[k], loss)
-            has_risen = n_risen >= (1 if k <= best else 2) or loss > FAR_RATIO * least_loss + FAR
+            has_risen = n_risen >= (1 if k <= best else 2) or has_risen_far(loss, least_loss)
             if not exhaustive and (has_risen or n_behind == 2):
                 break
         least_by_variant[v] = least_loss

@@ -18,7 +18,7 @@ from typing import cast, get_args
 
 import numpy as np
 
-from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, descend, walk_variants
+from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, descend, has_risen_far, walk_variants
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
@@ -342,7 +342,8 @@ def _search(
 
     losses = fit(coarse[:COARSE_FITS])
     for k in coarse[COARSE_FITS:]:
-        if (losses[-2:] > NEIGHBOUR_RATIO * np.nanmin(losses)).all():
+        least = float(np.nanmin(losses))
+        if has_risen_far(losses[-1], least) or (losses[-2:] > NEIGHBOUR_RATIO * least).all():
             break
         losses = fit([k])
     near_best = [k for k, loss in zip(scores_of, losses, strict=True) if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)]

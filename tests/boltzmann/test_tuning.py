@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bbl
+import bbl.api.machine.fit
 import bbl.boltzmann.tuning as tuning
 import bbl.engines.pseudo.engine as pseudo
 import bbl.engines.pseudo.path as pseudo_path
@@ -257,23 +258,40 @@ def test_a_trail_goes_to_another_process_without_what_was_made_of_the_rows():
     assert calls == ["made", "made anew"]
 
 
-@pytest.mark.parametrize(("loss", "again"), [((0.5, 0.4, 0.5), 1), ((0.5, 0.4, 0.402), 2), ((0.4, 0.4, 0.4), 3)])
-def test_only_settings_that_may_be_the_best_are_fitted_again(loss, again):
-    """Settings whose losses move by 0.2 % when they are fitted again."""
+def fitted_in_search(loss_of):
+    """Return the positions in GRID that a search fits, in order; ``loss_of(position, n)`` is the loss of fit n."""
     fitted = []
 
     def compare(values, progress):
         scores = []
         for value in values:
-            at = int(np.flatnonzero(value == GRID)[0])
-            own = loss[at - 4] if 4 <= at <= 6 else 0.6
-            fitted.append(value)
-            share = np.exp(-own * (1.0 if fitted.count(value) == 1 else 1.002))
+            fitted.append(int(np.flatnonzero(value == GRID)[0]))
+            share = np.exp(-loss_of(fitted[-1], fitted.count(fitted[-1])))
             scores.append(np.log([[share, 1.0 - share]]))
         one = np.zeros(1, dtype=np.intp)
         return Validated(np.array(scores), one, np.ones(1), one, one, [], "class_scores", [])
 
     tuning._search(compare, GRID, "none", "cv", None)
+    return fitted
+
+
+@pytest.mark.parametrize(
+    ("losses", "last"),
+    [
+        ([0.4, 0.4, 0.44, 0.1, 0.1, 0.1], 6),  # far above the least
+        ([0.4, 0.4, 0.415, 0.415, 0.1, 0.1], 4),  # clearly above it twice
+        ([0.4, 0.4, 0.415, 0.41, 0.405, 0.41], 0),
+    ],
+)
+def test_the_coarse_search_ends_where_the_loss_has_risen_far_or_twice(losses, last):
+    fitted = fitted_in_search(lambda at, n: losses[(10 - at) // 2] if at % 2 == 0 else 0.43)
+    assert min(at for at in fitted if at % 2 == 0) == last
+
+
+@pytest.mark.parametrize(("loss", "again"), [((0.5, 0.4, 0.5), 1), ((0.5, 0.4, 0.402), 2), ((0.4, 0.4, 0.4), 3)])
+def test_only_settings_that_may_be_the_best_are_fitted_again(loss, again):
+    """Settings whose losses move by 0.2 % when they are fitted again."""
+    fitted = fitted_in_search(lambda at, n: (loss[at - 4] if 4 <= at <= 6 else 0.6) * (1.0 if n == 1 else 1.002))
     assert len(fitted) - len(set(fitted)) == again
 
 

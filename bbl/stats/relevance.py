@@ -23,7 +23,7 @@ SCORE_VARIANCE = 1.0  # added to the variances of scores, so that a level in one
 INTERCEPT_RIDGE = 1e-6  # penalty of intercepts
 ROUNDING = 1e-9  # error of the sum of a row's shares of levels
 NEWTON_STEPS = 30
-SLOW = 0.3  # share of the step before above which a step asks for a new information
+SLOW = 0.3  # share of the step before above which a step is taken with the information at its start
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
 TOLERANCE = 1e-6  # a step that changes no coefficient by more is the last
 MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
@@ -342,8 +342,8 @@ class _Regression:
     def _fit(self) -> None:
         """Sum over the rows of cells, and find the largest penalised likelihood by Newton's method.
 
-        The search begins at the present coefficients. The information costs far more than a gradient: it is that of an
-        earlier step as long as steps get shorter quickly.
+        The search begins at the present coefficients. The information costs far more than a gradient: a step takes that
+        of an earlier one if it is then much shorter than the step before.
         """
         from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse import csr_array
@@ -352,21 +352,23 @@ class _Regression:
         to_cells = csr_array((self.weights, (self.cell, np.arange(len(self.cell)))), (len(self.design), len(self.cell)))
         self.cell_weights = to_cells @ np.ones(len(self.cell))
         self.cell_targets, self.column_weights = to_cells @ self.target, to_cells @ self.columns
-        factor, longest_before = None, np.inf
+        factor, longest = None, np.inf
         for _ in range(NEWTON_STEPS):
             self._predict()
             residual = self.cell_targets - self.cell_weights[:, None] * self.probabilities
             gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
             # gradient and step (p, K - 1) are flattened group by group, as the information is
-            factor = cho_factor(self._information()) if factor is None else factor
-            step = cho_solve(factor, gradient.T.ravel()).reshape(self.K - 1, -1).T
-            longest = float(np.abs(step).max())
-            self.coefficients += step * min(1.0, LONGEST_STEP / longest if longest else 1.0)
+            longest_before, flat_gradient = longest, gradient.T.ravel()
+            if factor is not None:
+                step = cho_solve(factor, flat_gradient)
+                longest = float(np.abs(step).max())
+            if factor is None or not longest < SLOW * longest_before:  # the information is not close enough
+                factor = cho_factor(self._information())
+                step = cho_solve(factor, flat_gradient)
+                longest = float(np.abs(step).max())
+            self.coefficients += step.reshape(self.K - 1, -1).T * min(1.0, LONGEST_STEP / max(longest, LONGEST_STEP))
             if longest < TOLERANCE:
                 break
-            if longest > SLOW * longest_before:
-                factor = None
-            longest_before = longest
         self._predict()
 
     def _predict(self) -> None:

@@ -221,6 +221,30 @@ def test_the_stronger_of_two_predictors_is_chosen_first_where_both_probabilities
         assert selection.predictors[0] == first and selection.p_value[0] == 0.0
 
 
+@pytest.mark.parametrize("is_separated", [True, False])
+def test_the_regression_ends_at_its_optimum_with_products_of_separated_predictors(is_separated):
+    """Newton's method needs many steps, shortened ones, and an information that is not of an earlier step."""
+    L, K, n, weight = 4, 3, 2400, 10.0 if is_separated else 1.0
+    rng = np.random.default_rng(202)
+    x = np.minimum(rng.geometric(0.5, (n, 2)) - 1, L - 1)
+    p = rng.dirichlet(np.full(K, 0.1), (L, L))
+    y = (rng.random(n)[:, None] > p[x[:, 0], x[:, 1]].cumsum(axis=1)).sum(axis=1).clip(0, K - 1)
+    if is_separated:
+        y = (x[:, 0] == x[:, 1]).astype(int)
+    one, other = ((x[:, [i]] == np.arange(1, L)).astype(float) for i in (0, 1))
+    regression = relevance._Regression(np.hstack([one, other]), np.array([0, 3, 6]), y, np.full(n, weight))
+    metric = relevance._deviation_metric(L)
+    for columns, own_metric in (
+        (one, None),
+        (other, None),
+        (np.einsum("na,nb->nab", one, other), np.kron(metric, metric)),
+    ):
+        regression.add(columns.reshape(n, -1), own_metric)
+        residual = regression.cell_targets - regression.cell_weights[:, None] * regression.probabilities
+        gradient = regression.design.T @ residual - regression.ridge @ regression.coefficients @ regression.group_metric
+        assert np.abs(gradient).max() < 1e-4
+
+
 def test_neither_the_order_of_groups_nor_of_levels_matters():
     rng = np.random.default_rng(6)
     L = [3, 4, 2, 3]

@@ -130,9 +130,9 @@ def page(frame: pd.DataFrame) -> list[str]:
         "Other methods are quoted, on the same splits: scikit-learn 1.9.1 (logistic: ridge on dummies, C by "
         "cross-validation; forest of 500 trees with two rows and more in a leaf; histogram boosting), CatBoost "
         "1.2.10 (at most 500 iterations, ended by 15 % of the training rows; on marketing it did not end within 60 "
-        "s), EBM of interpret-core 0.7.8 at its defaults (on a fold of monk2 it did not end within 150 s), bbl's "
-        "TAN and AODE with a pseudocount of 1. Missing values are a level. Means of excess are over the problems "
-        "that a method has run on. `python -m benchmarks.accuracy.tables`",
+        "s), EBM of interpret-core 0.7.8 at its defaults, bbl's TAN and AODE with a pseudocount of 1. Missing values "
+        "are a level. Means of excess are over the problems that a method has run on. `python -m "
+        "benchmarks.accuracy.tables`",
         "",
     ]
     names = [OURS, *PEERS]

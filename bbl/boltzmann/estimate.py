@@ -35,7 +35,7 @@ from bbl.engines.traits import OutOfFoldScores
 from bbl.engines.warm_starts import WarmStarts
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
-from bbl.model.logz import OF_ROWS, approximate_log_z, exact_log_z, exact_order, resolve_log_z
+from bbl.model.logz import OF_ROWS, approximate_log_z, exact_elimination, exact_log_z, resolve_log_z
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
@@ -153,8 +153,8 @@ def estimate_path(
     # the ln Z of an engine that chooses its terms is resolved after the fit
     log_z_kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
     check_annealing(log_z_kind, layout, K * (1 if values is None else len(values)), workers)
-    if log_z_kind == "exact":
-        exact_order(layout)  # raises before the fit if it costs too much
+    # (order, cells), for the exact ln Z; raises before the fit if it costs too much
+    elimination = exact_elimination(layout) if log_z_kind == "exact" else None
     has_pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
     group_samples = [sample.group(g) for g in range(K)] + ([sample.pooled] if has_pooled else [])
     layouts = [layout.of_group(g) for g in range(K)] + ([layout.of_pooled] if has_pooled else [])
@@ -186,21 +186,26 @@ def estimate_path(
     if engine.chooses:
         shared_arguments = (layout, cast(list[Sample], group_rows), engine, task.log_z, rngs, workers)
         return [_estimate_of_chosen([fit for fit, _, _ in fits], *shared_arguments) for fits in setting_fits]
-    log_z = _log_z_of_settings([fits[:K] for fits in setting_fits], layout, log_z_kind)
+    log_z = _log_z_of_settings([fits[:K] for fits in setting_fits], layout, elimination)
     assembled_with = (group_rows, layout, wide, log_z_kind, engine, rngs, workers)
     return [_assemble(fits, ln_z, *assembled_with) for fits, ln_z in zip(setting_fits, log_z, strict=True)]
 
 
 def _log_z_of_settings(
-    setting_fits: Sequence[Sequence[tuple[EngineFit, float, float]]], layout: Layout, log_z_kind: str
+    setting_fits: Sequence[Sequence[tuple[EngineFit, float, float]]],
+    layout: Layout,
+    elimination: tuple[list[int], float] | None,
 ) -> np.ndarray:
-    """Return ln Z (S, K) of S settings and K groups, from (fit, ln Z, its standard error) of each."""
-    if log_z_kind != "exact":
+    """Return ln Z (S, K) of S settings and K groups, from (fit, ln Z, its standard error) of each.
+
+    With the `elimination` of `exact_elimination` it is the exact one.
+    """
+    if elimination is None:
         return np.array([[value for _, value, _ in fits] for fits in setting_fits])
     theta = np.array([[fit.theta for fit, _, _ in fits] for fits in setting_fits])  # (S, K, size)
     if layout.support is None:  # all at once
-        return exact_log_z(layout, theta.reshape(-1, layout.size)).reshape(theta.shape[:2])
-    return np.array([exact_log_z(layout, setting_theta) for setting_theta in theta])
+        return exact_log_z(layout, theta.reshape(-1, layout.size), elimination).reshape(theta.shape[:2])
+    return np.array([exact_log_z(layout, setting_theta, elimination) for setting_theta in theta])
 
 
 def _assemble(

@@ -35,8 +35,8 @@ __all__ = [
     "LOG_Z",
     "OF_ROWS",
     "approximate_log_z",
+    "exact_elimination",
     "exact_log_z",
-    "exact_order",
     "log_normaliser",
     "pseudo_log_z",
     "resolve_log_z",
@@ -53,17 +53,12 @@ ROWS = 2048  # rows of a chunk, if some values are missing
 BLOCK = 65536  # rows of a chunk, if no values are missing
 
 
-def exact_order(layout: Layout) -> list[int]:
-    """Return the order in which variables are eliminated for the exact ln Z.
+def exact_elimination(layout: Layout) -> tuple[list[int], float]:
+    """Return the order in which variables are eliminated for the exact ln Z, and the number of table cells per model.
 
     Raises OptionError if the tables would hold more than 3e7 cells per group.
     """
-    return _exact_elimination(layout)[0]
-
-
-def _exact_elimination(layout: Layout) -> tuple[list[int], float]:
-    """Return the order of `exact_order`, and the number of table cells per model."""
-    # (order, cells); `joined` (m, m): which predictors share a term or a structural zero
+    # `joined` (m, m): which predictors share a term or a structural zero
     elimination = elimination_order(layout.n_levels, layout.joined, EXACT_CELLS)
     if elimination is None:
         raise OptionError(
@@ -74,12 +69,13 @@ def _exact_elimination(layout: Layout) -> tuple[list[int], float]:
     return elimination
 
 
-def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the exact ln Z (M,) of M parameter vectors `theta` (M, size); raises as `exact_order` does.
+def exact_log_z(layout: Layout, theta: np.ndarray, elimination: tuple[list[int], float] | None = None) -> np.ndarray:
+    """Return the exact ln Z (M,) of M parameter vectors `theta` (M, size).
 
-    If structural zeros differ between groups, M is the number of groups.
+    If structural zeros differ between groups, M is the number of groups. `elimination` is that of `exact_elimination`,
+    which is called by default, and raises.
     """
-    order, cells = _exact_elimination(layout)
+    order, cells = elimination or exact_elimination(layout)
     at_once = max(1, int(CELLS_AT_ONCE / cells)) if layout.support is None else len(theta)  # models
     batches = [theta[first : first + at_once] for first in range(0, len(theta), at_once)]
     return np.concatenate([log_sum(layout.factors(batch), order) for batch in batches])

@@ -16,7 +16,7 @@ from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
-from bbl.model.logz import exact_order
+from bbl.model.logz import exact_elimination
 from tests.reference import states
 
 METHODS = ("ml", "pseudo", "naive", "conditional")
@@ -55,7 +55,7 @@ def shifted(model, step):
     estimate = model.estimate
     parameters = replace(estimate.parameters, theta=estimate.parameters.theta + step[:, 1:])
     if estimate.log_z_kind == "exact":
-        log_z = log_sum(parameters.layout.factors(parameters.theta), exact_order(parameters.layout))
+        log_z = log_sum(parameters.layout.factors(parameters.theta), exact_elimination(parameters.layout)[0])
         shares = estimate.class_prior * np.exp(step[:, 0])
     else:
         log_z, shares = estimate.log_z - step[:, 0], estimate.class_prior
@@ -178,7 +178,7 @@ def test_moments_are_derivatives_of_ln_z(has_zeros):
     model = bbl.bbl("y ~ a*b + b*c", data, method="ml", structural_zeros=zeros, verbose=0)
     layout, theta = model.parameters.layout, model.parameters.theta
     assert isinstance(layout, Layout) and (layout.support is not None) == has_zeros
-    order = exact_order(layout)
+    order = exact_elimination(layout)[0]
     for k in range(layout.size):
         step = 1e-5 * (np.arange(layout.size) == k)
         numeric = (log_sum(layout.factors(theta + step), order) - log_sum(layout.factors(theta - step), order)) / 2e-5

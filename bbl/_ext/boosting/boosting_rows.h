@@ -7,6 +7,21 @@
 #include "vector.h"
 
 #define UNROLLED TARGET CPU_INLINE /* compiled for each `width` up to 16 and `used`, which are constants */
+/* Call a function of `width` and `used`, which are constants where rows are short. */
+#define BY_WIDTH(function, ...)                                             \
+    do {                                                                    \
+        const ptrdiff_t width = rows->width, used = (rows->K + 3) / 4 * 4;  \
+        if (width == 4 && LANES <= 4)                                       \
+            function(4, 4, __VA_ARGS__);                                    \
+        else if (width == 8 && used == 4)                                   \
+            function(8, 4, __VA_ARGS__);                                    \
+        else if (width == 8)                                                \
+            function(8, 8, __VA_ARGS__);                                    \
+        else if (width == 16 && used == 8)                                  \
+            function(16, 8, __VA_ARGS__);                                   \
+        else                                                                \
+            function(width, used, __VA_ARGS__);                             \
+    } while (0)
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -43,17 +58,7 @@ UNROLLED void NAME(add_of_width)(const ptrdiff_t width, const ptrdiff_t used, co
    ``p (1 - p)``. There are BOOSTING_COPIES tables of sums, `copy_size` numbers apart, or one if that is 0. */
 TARGET static void NAME(add)(const struct boosting_rows *rows, const int32_t *cell, ptrdiff_t copy_size, double *sums)
 {
-    const ptrdiff_t width = rows->width, used = (rows->K + 3) / 4 * 4;
-    if (width == 4 && LANES <= 4)
-        NAME(add_of_width)(4, 4, rows, cell, copy_size, sums);
-    else if (width == 8 && used == 4)
-        NAME(add_of_width)(8, 4, rows, cell, copy_size, sums);
-    else if (width == 8)
-        NAME(add_of_width)(8, 8, rows, cell, copy_size, sums);
-    else if (width == 16 && used == 8)
-        NAME(add_of_width)(16, 8, rows, cell, copy_size, sums);
-    else
-        NAME(add_of_width)(width, used, rows, cell, copy_size, sums);
+    BY_WIDTH(NAME(add_of_width), rows, cell, copy_size, sums);
 }
 
 /* Set `scale` to 1 over the sum of the lanes of each of four vectors. */
@@ -112,21 +117,12 @@ UNROLLED void NAME(change_of_width)(const ptrdiff_t width, const ptrdiff_t used,
 TARGET static void NAME(change)(const struct boosting_rows *rows, const int32_t *cell, const uint8_t *part,
                                 const double *factors)
 {
-    const ptrdiff_t width = rows->width, used = (rows->K + 3) / 4 * 4;
-    if (width == 4 && LANES <= 4)
-        NAME(change_of_width)(4, 4, rows, cell, part, factors);
-    else if (width == 8 && used == 4)
-        NAME(change_of_width)(8, 4, rows, cell, part, factors);
-    else if (width == 8)
-        NAME(change_of_width)(8, 8, rows, cell, part, factors);
-    else if (width == 16 && used == 8)
-        NAME(change_of_width)(16, 8, rows, cell, part, factors);
-    else
-        NAME(change_of_width)(width, used, rows, cell, part, factors);
+    BY_WIDTH(NAME(change_of_width), rows, cell, part, factors);
 }
 
 static const struct boosting_functions NAME(functions) = {NAME(add), NAME(change)};
 
 #undef UNROLLED
+#undef BY_WIDTH
 #undef SHUFFLE
 #include "vector.h"

@@ -27,11 +27,11 @@ TARGET static double NAME(dot)(ptrdiff_t size, const double *restrict a, const d
 /* Turn the scores F A of a panel into residuals, in place, and return its log-loss, the sum of -group_weights
    ln P(g | row).
 
-   `residuals` (K, panel_rows) are F A on entry, row_weight P(g | row) - group_weights on return. `cell` points to the numbers
-   of group g for the LANES rows from k on. */
-TARGET static double NAME(to_residuals)(ptrdiff_t K, ptrdiff_t panel_rows, const double *fixed_scores, double temperature,
-                                        const double *b, const double *group_weights, const double *row_weight,
-                                        double *residuals)
+   `residuals` (K, panel_rows) are F A on entry, row_weight P(g | row) - group_weights on return. `cell` points to the
+   numbers of group g for the LANES rows from k on. */
+TARGET static double NAME(to_residuals)(ptrdiff_t K, ptrdiff_t panel_rows, const double *fixed_scores,
+                                        double temperature, const double *b, const double *group_weights,
+                                        const double *row_weight, double *residuals)
 {
     double lane_loss[LANES], sum = 0.0;
     vec loss = vec_fill(0.0);
@@ -41,14 +41,16 @@ TARGET static double NAME(to_residuals)(ptrdiff_t K, ptrdiff_t panel_rows, const
         for (g = 0; g < K; g++) {
             double *cell = residuals + g * panel_rows + k;
             const vec fitted = vec_load(cell) + b[g];
-            const vec score = fixed_scores ? fitted + temperature * vec_load(fixed_scores + g * panel_rows + k) : fitted;
+            const vec score =
+                fixed_scores ? fitted + temperature * vec_load(fixed_scores + g * panel_rows + k) : fitted;
             vec_store(cell, score);
             largest = NAME(larger)(score, largest);
         }
         for (g = 0; g < K; g++) {
             double *cell = residuals + g * panel_rows + k;
             const vec shifted = vec_load(cell) - largest, exps = NAME(exp)(shifted);
-            observed_score += vec_load(group_weights + g * panel_rows + k) * shifted; /* sum over groups: weight x score */
+            /* sum over groups: weight x score */
+            observed_score += vec_load(group_weights + g * panel_rows + k) * shifted;
             total += exps;
             vec_store(cell, exps);
         }

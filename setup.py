@@ -1,4 +1,6 @@
-"""Build of the Cython kernels in bbl/_ext, and the list of packages; everything else is declared in pyproject.toml."""
+"""Build of the Cython kernels in bbl/_ext, and the list of packages; everything else is declared in
+pyproject.toml.
+"""
 
 import base64
 import gzip
@@ -26,7 +28,8 @@ DIRECTIVES = {
     "cdivision": not DEBUG,
     "initializedcheck": DEBUG,
     "linetrace": TRACE,
-    "freethreading_compatible": True,  # no kernel keeps state between calls; tests/sanitize/tsan.sh looks for races
+    # no kernel keeps state between calls; tests/sanitize/tsan.sh looks for races
+    "freethreading_compatible": True,
 }
 # no debugging symbols unless asked for: they make the wheel five times as large
 FLAGS = (
@@ -34,12 +37,14 @@ FLAGS = (
     if os.name == "nt"
     else ["-O3", "-g" if DEBUG else "-g0", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 )
-if given := os.environ.get("BBL_FLAGS"):  # for compiling and linking, e.g. -O1 -g -fsanitize=address
+# for compiling and linking, e.g. -O1 -g -fsanitize=address
+if given := os.environ.get("BBL_FLAGS"):
     FLAGS = given.split()
 KERNELS = Path("bbl/_ext")  # a folder for each family; headers that families share are beside them
 HEADERS = sorted(str(p) for p in KERNELS.rglob("*.h"))
 
-SHARED = "bbl._ext._shared"  # what Cython adds to every kernel, compiled once: half the size, half the time of a build
+# what Cython adds to every kernel, compiled once: half the size, half the time of a build
+SHARED = "bbl._ext._shared"
 
 
 def extension(source):
@@ -58,13 +63,17 @@ extensions = [extension(path) for path in sorted(KERNELS.rglob("*.pyx"))]
 extensions.append(extension(KERNELS / "_shared.c"))  # Cython writes the file
 
 CORES = os.cpu_count() or 1
-FORKS = multiprocessing.get_start_method() == "fork"  # a process that starts otherwise would run this file again
+# a process that starts otherwise would run this file again
+FORKS = multiprocessing.get_start_method() == "fork"
 
-CHECKOUT = "__editable__.bbl_checkout.pth"  # file of an editable install that names the folder of the checkout
+# file of an editable install that names the folder of the checkout
+CHECKOUT = "__editable__.bbl_checkout.pth"
 
 
 class Build(build_ext):
-    """Kernels are translated to C when they are built, and not whenever somebody asks for the name of the package."""
+    """Kernels are translated to C when they are built, and not whenever somebody asks for the name
+    of the package.
+    """
 
     def run(self):
         translated = cythonize(
@@ -93,31 +102,40 @@ class SourceArchive(sdist):
 
         path = f"{base_name}.tar.gz"
         self.mkpath(os.path.dirname(path))
-        with gzip.GzipFile(path, "wb", mtime=int(epoch)) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        with (
+            gzip.GzipFile(path, "wb", mtime=int(epoch)) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
             archive.add(base_dir, filter=without_traces)  # files by name
         return path
 
 
 class Editable(editable_wheel):
-    """An editable install that type checkers find: they read paths in .pth files, not the hook that maps packages."""
+    """An editable install that type checkers find: they read paths in .pth files, not the hook that
+    maps packages.
+    """
 
     def run(self):
         super().run()
         (path,) = Path(self.dist_dir).glob("*.whl")
         with zipfile.ZipFile(path) as wheel:
             contents = {name: wheel.read(name) for name in wheel.namelist()}
-        encoding = "utf-8" if sys.version_info >= (3, 13) else locale.getpreferredencoding(False)  # of .pth files
+        # of .pth files
+        encoding = "utf-8" if sys.version_info >= (3, 13) else locale.getpreferredencoding(False)
         checkout = f"{Path(self.project_dir).resolve()}\n".encode(encoding)
         digest = base64.urlsafe_b64encode(hashlib.sha256(checkout).digest()).decode().rstrip("=")
         record = next(name for name in contents if name.endswith(".dist-info/RECORD"))
-        contents[record] = f"{CHECKOUT},sha256={digest},{len(checkout)}\n".encode() + contents[record]
+        contents[record] = (
+            f"{CHECKOUT},sha256={digest},{len(checkout)}\n".encode() + contents[record]
+        )
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
             for name, content in {CHECKOUT: checkout, **contents}.items():
                 wheel.writestr(name, content)
 
 
 setup(
-    packages=[*find_packages(include=["bbl", "bbl.*"]), "bbl.data"],  # the folder of bbl.data is data/, not bbl/data/
+    # the folder of bbl.data is data/, not bbl/data/
+    packages=[*find_packages(include=["bbl", "bbl.*"]), "bbl.data"],
     ext_modules=extensions,
     cmdclass={"build_ext": Build, "editable_wheel": Editable, "sdist": SourceArchive},
     options={"build_ext": {"parallel": CORES}},

@@ -1,6 +1,7 @@
 """bbl: learning from categorical data with Boltzmann machines.
 
-``bbl(formula, data)`` fits a fully visible Boltzmann machine for each response group and classifies by Bayes' rule.
+``bbl(formula, data)`` fits a fully visible Boltzmann machine for each response group and classifies
+by Bayes' rule.
 """
 
 from __future__ import annotations
@@ -66,14 +67,60 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 __all__ = [
-    "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "Boosting", "CVResults", "Conditional",
-    "ConvergenceWarning", "DataWarning", "DensityResults", "GraphsResults", "GroupParameters", "HighOrder",
-    "MLEstimate", "MarkovBlanket", "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior",
-    "PseudoLikelihood", "SampleResults", "ShooterResults", "StepResults", "anova", "average", "bbl", "bicluster",
-    "bin", "crossVal", "datasets", "enrichment", "effective_size", "effective_weights", "errors", "etable", "freq2raw",
-    "graphs", "load", "lump", "log_scores", "mcSample", "mlestimate", "networks", "plot_comparison", "randompar",
-    "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter", "step", "survey",
-]  # fmt: skip
+    "BBLError",
+    "AverageResults",
+    "BBLResults",
+    "BiclusterResults",
+    "Boosting",
+    "CVResults",
+    "Conditional",
+    "ConvergenceWarning",
+    "DataWarning",
+    "DensityResults",
+    "GraphsResults",
+    "GroupParameters",
+    "HighOrder",
+    "MLEstimate",
+    "MarkovBlanket",
+    "MaximumLikelihood",
+    "MeanField",
+    "NaiveBayes",
+    "PersistentVI",
+    "Posterior",
+    "PseudoLikelihood",
+    "SampleResults",
+    "ShooterResults",
+    "StepResults",
+    "anova",
+    "average",
+    "bbl",
+    "bicluster",
+    "bin",
+    "crossVal",
+    "datasets",
+    "enrichment",
+    "effective_size",
+    "effective_weights",
+    "errors",
+    "etable",
+    "freq2raw",
+    "graphs",
+    "load",
+    "lump",
+    "log_scores",
+    "mcSample",
+    "mlestimate",
+    "networks",
+    "plot_comparison",
+    "randompar",
+    "randomsamp",
+    "readFasta",
+    "removeConst",
+    "sample_xi",
+    "shooter",
+    "step",
+    "survey",
+]
 
 # names by the module that defines them; they are imported on first access
 NAMES_BY_MODULE = {
@@ -95,8 +142,16 @@ NAMES_BY_MODULE = {
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
     "bbl.design.survey": ("survey",),
     "bbl.engines": (
-        "Boosting", "Conditional", "HighOrder", "MarkovBlanket", "MaximumLikelihood", "MeanField", "NaiveBayes",
-        "PersistentVI", "Posterior", "PseudoLikelihood",
+        "Boosting",
+        "Conditional",
+        "HighOrder",
+        "MarkovBlanket",
+        "MaximumLikelihood",
+        "MeanField",
+        "NaiveBayes",
+        "PersistentVI",
+        "Posterior",
+        "PseudoLikelihood",
     ),
     "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),
     "bbl.report.machine.plot": ("plot_comparison",),
@@ -109,20 +164,28 @@ NAMES_BY_MODULE = {
     "bbl.results.together.graphs": ("GraphsResults",),
     "bbl.results.together.step": ("StepResults",),
     "bbl.results.shooter.shooter": ("ShooterResults",),
-}  # fmt: skip
+}
 
-# estimators of bbl.sklearn by the same rule; not in __all__, as ``from bbl import *`` works without scikit-learn
+# estimators of bbl.sklearn by the same rule; not in __all__, as ``from bbl import *`` works without
+# scikit-learn
 ESTIMATORS_BY_MODULE = {
     "bbl.sklearn": (
-        "BBLClassifier", "BinningTransformer", "BNClassifier", "PrototypeBiclustering", "ScoreFeatures",
-        "ShooterClassifier", "ShooterFeatures",
+        "BBLClassifier",
+        "BinningTransformer",
+        "BNClassifier",
+        "PrototypeBiclustering",
+        "ScoreFeatures",
+        "ShooterClassifier",
+        "ShooterFeatures",
     ),
-}  # fmt: skip
+}
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
 
     def __getattr__(name: str) -> Any:
-        """Import and return a public name or a module of the package; Python calls this for names not imported yet."""
+        """Import and return a public name or a module of the package; Python calls this for names
+        not imported yet.
+        """
         for module, names in (NAMES_BY_MODULE | ESTIMATORS_BY_MODULE).items():
             if name in names:
                 # stored in the module, so that Python finds it there the next time

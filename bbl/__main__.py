@@ -1,4 +1,6 @@
-"""Command line: the paper's Titanic session, a fit of your own table, or predictions with a saved model."""
+"""Command line: the paper's Titanic session, a fit of your own table, or predictions with a saved
+model.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,31 @@ PIPE_CLOSED = 141  # exit status if standard output was closed: 128 + the number
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line and return its exit status; errors become one message on standard error, and status 1."""
+    """Run the command line and return its exit status; errors become one message on standard error,
+    and status 1.
+    """
     args = parse(sys.argv[1:] if argv is None else argv)
     options = option_names()  # from argument to option: "--lambda" for "lambda_"
     # files on the command line, by the name of the argument in messages
-    files = {name: getattr(args, name) for name in ("data", "newdata") if getattr(args, name, None) is not None}
+    files = {
+        name: getattr(args, name)
+        for name in ("data", "newdata")
+        if getattr(args, name, None) is not None
+    }
 
-    def print_message(severity: str, text: object, argument: str | None = None, column: object = "") -> None:
+    def print_message(
+        severity: str, text: object, argument: str | None = None, column: object = ""
+    ) -> None:
         """Print a message on standard error, with options in place of Python's argument names.
 
-        `severity` is "error" or "warning". `argument` and `column` name the argument and the data column at fault, from
-        which `replace_arguments` makes its advice; their defaults are for messages that have neither.
+        `severity` is "error" or "warning". `argument` and `column` name the argument and the data
+        column at fault, from which `replace_arguments` makes its advice; their defaults are for
+        messages that have neither.
         """
-        print(f"{severity}: {replace_arguments(str(text), options, files, argument, column)}", file=sys.stderr)
+        print(
+            f"{severity}: {replace_arguments(str(text), options, files, argument, column)}",
+            file=sys.stderr,
+        )
 
     with warnings.catch_warnings():
         # Python calls this function for each warning
@@ -44,7 +58,10 @@ def main(argv: list[str] | None = None) -> int:
             print_message("error", error, error.argument, error.column)
             return 1
         except OSError as error:
-            print_message("error", error if error.filename is None else f"{str(error.filename)!r}: {error.strerror}.")
+            print_message(
+                "error",
+                error if error.filename is None else f"{str(error.filename)!r}: {error.strerror}.",
+            )
             return 1
         except (ImportError, MemoryError) as error:
             print_message("error", str(error) or "out of memory.")

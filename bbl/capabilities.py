@@ -1,6 +1,8 @@
-"""Capabilities: rows of the table "what works with what"; each kind of model declares those that it lacks.
+"""Capabilities: rows of the table "what works with what"; each kind of model declares those that it
+lacks.
 
-A *kind of model* is an engine or a class of results. `MethodTraits` say what the fits of a method are like.
+A *kind of model* is an engine or a class of results. `MethodTraits` say what the fits of a method
+are like.
 """
 
 from __future__ import annotations
@@ -10,9 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
-    "ABSENT", "CAPABILITIES", "MACHINE_ONLY", "OF_MACHINES", "NOT_COUNTS", "NO_RESPONSE", "WITH_ZEROS", "Capability",
-    "MethodTraits", "lacking",
-]  # fmt: skip
+    "ABSENT",
+    "CAPABILITIES",
+    "MACHINE_ONLY",
+    "OF_MACHINES",
+    "NOT_COUNTS",
+    "NO_RESPONSE",
+    "WITH_ZEROS",
+    "Capability",
+    "MethodTraits",
+    "lacking",
+]
 
 ABSENT = ""  # the reason if a kind of model does not have the argument or attribute at all
 NO_RESPONSE = "it must have a response"  # "it" is the formula
@@ -42,9 +52,13 @@ CAPABILITIES: dict[str, Capability] = {
     "real_weights": Capability(DATA, "weights that are not whole numbers"),
     "survey": Capability(DATA, "sampling designs of surveys, `design=bbl.survey(...)`"),
     "priors": Capability(FIT, "`priors=` of the classes in the call"),
-    "tuning": Capability(FIT, 'a setting chosen by cross-validation inside the fit, such as `lambda_="cv"`'),
+    "tuning": Capability(
+        FIT, 'a setting chosen by cross-validation inside the fit, such as `lambda_="cv"`'
+    ),
     "calibrate": Capability(FIT, "`calibrate=` of the class scores"),
-    "relevance": Capability(FIT, "`relevance=`: only predictors that tell groups apart differ between them"),
+    "relevance": Capability(
+        FIT, "`relevance=`: only predictors that tell groups apart differ between them"
+    ),
     "structural_zeros": Capability(FIT, "`structural_zeros=`: cells that cannot occur"),
     "gauge": Capability(FIT, '`gauge="zero-sum"`: no level is the reference of a penalty'),
     "log_z": Capability(FIT, "a choice of ln Z, `log_z=`"),
@@ -52,7 +66,9 @@ CAPABILITIES: dict[str, Capability] = {
     "mlestimate": Capability(FIT, "`mlestimate` of integer codes"),
     "coef": Capability(RESULTS, "`coef()`"),
     "tidy": Capability(RESULTS, "`tidy()`, `params`"),
-    "standard_errors": Capability(RESULTS, "standard errors: `inference().table()`, `conf_int()`, `bse`"),
+    "standard_errors": Capability(
+        RESULTS, "standard errors: `inference().table()`, `conf_int()`, `bse`"
+    ),
     "covariances": Capability(RESULTS, "`cov_params()`"),
     "tests": Capability(RESULTS, "tests: `inference().tests()`, `pvalues`"),
     "pooled": Capability(RESULTS, 'groups against all rows, `of="pooled"`'),
@@ -82,22 +98,46 @@ CAPABILITIES: dict[str, Capability] = {
 
 # keys of CAPABILITIES: options that only Boltzmann machines (*machines*) have
 OF_MACHINES = ("calibrate", "relevance", "structural_zeros", "gauge", "log_z", "survey")
-MACHINE_ONLY = (  # keys of CAPABILITIES: what only fitted Boltzmann machines have, beside these options
-    "mlestimate", "tidy", "standard_errors", "covariances", "tests", "pooled", "differences", "bootstrap", "draws",
-    "history", "interactions", "composite_criteria", "goodness_of_fit", "odds_ratios", "log_scores", "mcSample",
-    "plot_logo", "plot_network",
-)  # fmt: skip
-WITH_ZEROS: dict[str, str] = {  # from what a fit with structural zeros lacks, in Markdown, to the reason
+# keys of CAPABILITIES: what only fitted Boltzmann machines have, beside these options
+MACHINE_ONLY = (
+    "mlestimate",
+    "tidy",
+    "standard_errors",
+    "covariances",
+    "tests",
+    "pooled",
+    "differences",
+    "bootstrap",
+    "draws",
+    "history",
+    "interactions",
+    "composite_criteria",
+    "goodness_of_fit",
+    "odds_ratios",
+    "log_scores",
+    "mcSample",
+    "plot_logo",
+    "plot_network",
+)
+# from what a fit with structural zeros lacks, in Markdown, to the reason
+WITH_ZEROS: dict[str, str] = {
     "data that are read in batches": "structural zeros are compared with all rows in memory",
-    "a choice of `log_z`": "with structural zeros ln Z is the exact sum over the cells that can occur",
-    "`mcSample`": "with structural zeros, chains that change one predictor at a time may not reach every cell",
+    "a choice of `log_z`": (
+        "with structural zeros ln Z is the exact sum over the cells that can occur"
+    ),
+    "`mcSample`": (
+        "with structural zeros, chains that change one predictor at a time may not reach every cell"
+    ),
     "`explain()`": "with structural zeros of single groups, class scores are no sums of terms",
-    '`reconstruct(method="gibbs")` and `"mf"`': "with structural zeros, missing values have exact probabilities",
+    '`reconstruct(method="gibbs")` and `"mf"`': (
+        "with structural zeros, missing values have exact probabilities"
+    ),
 }
 
 
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
-    """Return the capabilities that a kind of model lacks, as a dict from keys of CAPABILITIES to reasons.
+    """Return the capabilities that a kind of model lacks, as a dict from keys of CAPABILITIES to
+    reasons.
 
     Those named in `absent` have the reason ABSENT; the keywords `reasons` have their own.
     """
@@ -125,7 +165,8 @@ class MethodTraits:
     calibration : str
         ``"temperature"`` or ``"none"``.
     relevance : float or None
-        Significance level at which the predictors that differ between groups were chosen; None for all.
+        Significance level at which the predictors that differ between groups were chosen; None for
+        all.
     can_calibrate : bool
         Whether the method can be calibrated, and the fit is not.
     models_predictors : bool

@@ -18,10 +18,21 @@ import numpy as np
 from bbl.errors import BBLTypeError, OptionError
 
 __all__ = [
-    "any_real", "arguments", "choice", "flag", "generator", "integer", "near_match", "real", "reals", "share", "verb",
-]  # fmt: skip
+    "any_real",
+    "arguments",
+    "choice",
+    "flag",
+    "generator",
+    "integer",
+    "near_match",
+    "real",
+    "reals",
+    "share",
+    "verb",
+]
 
-# from the R package's argument names to this package's, both in lower case without dots and underscores
+# from the R package's argument names to this package's, both in lower case without dots and
+# underscores
 R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}
 
 P = ParamSpec("P")
@@ -29,15 +40,21 @@ T = TypeVar("T")
 
 
 def near_match(name: object, known_names: Iterable[object]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the x of `known_names` that is closest to `name`, or "" if none is close.
+    """Return ``"; did you mean 'x'?"`` for the x of `known_names` that is closest to `name`, or ""
+    if none is close.
 
-    Names are compared without case, dots and underscores, so that ``Lambda`` is closer to ``lambda_`` than to
-    ``lambdah``. An argument name of the R package matches the argument that has its meaning.
+    Names are compared without case, dots and underscores, so that ``Lambda`` is closer to
+    ``lambda_`` than to ``lambdah``. An argument name of the R package matches the argument that has
+    its meaning.
     """
-    # reversed: of several names with one plain form the dict keeps the one that comes last, the first of `known_names`
-    name_by_plain_form = {_plain(known_name): known_name for known_name in reversed(list(known_names))}
+    # reversed: of several names with one plain form the dict keeps the one that comes last, the
+    # first of `known_names`
+    name_by_plain_form = {
+        _plain(known_name): known_name for known_name in reversed(list(known_names))
+    }
     plain_form = _plain(name)
-    if plain_form not in name_by_plain_form and R_NAMES.get(plain_form) in name_by_plain_form:  # a name of R's
+    # a name of R's
+    if plain_form not in name_by_plain_form and R_NAMES.get(plain_form) in name_by_plain_form:
         plain_form = R_NAMES[plain_form]
     close_forms = difflib.get_close_matches(plain_form, list(name_by_plain_form), n=1)
     return f"; did you mean {name_by_plain_form[close_forms[0]]!r}?" if close_forms else ""
@@ -49,18 +66,27 @@ def _plain(name: object) -> str:
 
 
 def arguments(function: Callable) -> list[str]:
-    """Return the argument names of a function or method, without self, ``*args`` and ``**kwargs``."""
+    """Return the argument names of a function or method, without self, ``*args`` and
+    ``**kwargs``.
+    """
     parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
+    return [
+        p.name
+        for p in parameters
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"
+    ]
 
 
 def verb(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a *verb*, a public function or method, so that an unknown keyword raises a BBLTypeError.
+    """Decorate a *verb*, a public function or method, so that an unknown keyword raises a
+    BBLTypeError.
 
     The error suggests the closest argument name and lists all of them.
     """
     argument_names = arguments(function)
-    var_positional = (p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL)
+    var_positional = (
+        p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL
+    )
     shown_arguments = ", ".join([*(f"*{p.name}" for p in var_positional), *argument_names])
 
     @functools.wraps(function)
@@ -69,8 +95,9 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
         for name in keywords:
             if name not in argument_names:
                 raise BBLTypeError(
-                    f"{function.__name__}() has no argument {name!r}{near_match(name, argument_names) or '.'} Its "
-                    f"arguments: {shown_arguments or 'none'}.",
+                    f"{function.__name__}() has no argument "
+                    f"{name!r}{near_match(name, argument_names) or '.'} Its arguments: "
+                    f"{shown_arguments or 'none'}.",
                     argument=name,
                 )
         return function(*args, **keywords)
@@ -82,13 +109,15 @@ def choice(argument: str, value: object, allowed: Sequence[str]) -> str:
     """Return `value` if it is one of the `allowed` words."""
     if not isinstance(value, str):
         raise BBLTypeError(
-            f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r} of type {type(value).__name__}.",
+            f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r} of type "
+            f"{type(value).__name__}.",
             argument=argument,
         )
     if value not in allowed:
         hint = near_match(value, allowed) or "."
         raise OptionError(
-            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, allowed))}.", argument=argument
+            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, allowed))}.",
+            argument=argument,
         )
     return value
 
@@ -104,7 +133,8 @@ def any_real(argument: str, value: object) -> float:
     """Return a real number as a float; raise an error for anything else."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise BBLTypeError(
-            f"{argument} must be a number; got {value!r} of type {type(value).__name__}.", argument=argument
+            f"{argument} must be a number; got {value!r} of type {type(value).__name__}.",
+            argument=argument,
         )
     return float(value)
 
@@ -118,7 +148,9 @@ def real(
     open_low: bool = False,
     finite: bool = True,
 ) -> float:
-    """Return `value` as a float in [low, high], or (low, high] if `open_low`; infinity only if not `finite`."""
+    """Return `value` as a float in [low, high], or (low, high] if `open_low`; infinity only if not
+    `finite`.
+    """
     number = any_real(argument, value)
     is_inside = low < number <= high if open_low else low <= number <= high
     if not is_inside or (finite and math.isinf(number)):
@@ -126,7 +158,9 @@ def real(
         left_bracket = "(" if open_low or math.isinf(low) else "["
         right_bracket = ")" if finite and math.isinf(high) else "]"
         raise OptionError(
-            f"{argument} must lie in {left_bracket}{low:g}, {high:g}{right_bracket}; got {value!r}.", argument=argument
+            f"{argument} must lie in {left_bracket}{low:g}, {high:g}{right_bracket}; got "
+            f"{value!r}.",
+            argument=argument,
         )
     return number
 
@@ -135,12 +169,16 @@ def share(argument: str, value: object) -> float:
     """Return `value` as a float strictly between 0 and 1, such as the coverage of an interval."""
     number = any_real(argument, value)
     if not 0.0 < number < 1.0:
-        raise OptionError(f"{argument} must lie strictly between 0 and 1; got {value!r}.", argument=argument)
+        raise OptionError(
+            f"{argument} must lie strictly between 0 and 1; got {value!r}.", argument=argument
+        )
     return number
 
 
 def reals(argument: str, value: object, check: Callable[[str, object], float]) -> np.ndarray:
-    """Return a number or a sequence of numbers as a 1-d array; each is replaced by ``check(argument, number)``."""
+    """Return a number or a sequence of numbers as a 1-d array; each is replaced by
+    ``check(argument, number)``.
+    """
     if isinstance(value, str) or not isinstance(value, Iterable):
         return np.array([check(argument, value)])
     checked_numbers = [check(argument, v) for v in value]
@@ -153,7 +191,8 @@ def integer(argument: str, value: object, low: int | None = None, high: int | No
     """Return `value` as an int with ``low <= value <= high``; a bound of None is no bound."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise BBLTypeError(
-            f"{argument} must be an integer; got {value!r} of type {type(value).__name__}.", argument=argument
+            f"{argument} must be an integer; got {value!r} of type {type(value).__name__}.",
+            argument=argument,
         )
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
@@ -172,7 +211,7 @@ def generator(seed: object) -> np.random.Generator:
     if isinstance(seed, numbers.Integral) and not isinstance(seed, bool):
         return np.random.default_rng(integer("seed", seed, 0))
     raise BBLTypeError(
-        f"seed must be None, a non-negative int or a numpy.random.Generator; got {type(seed).__name__}. "
-        "Make one with numpy.random.default_rng().",
+        "seed must be None, a non-negative int or a numpy.random.Generator; got "
+        f"{type(seed).__name__}. Make one with numpy.random.default_rng().",
         argument="seed",
     )

@@ -1,16 +1,33 @@
-"""The words that arguments take, as types of the public signatures; checks take the allowed words from these types."""
+"""The words that arguments take, as types of the public signatures; checks take the allowed words
+from these types.
+"""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
 __all__ = [
-    "CalibrationKind", "Criterion", "EvaluationFigure", "Gauge", "LevelCoding", "LogZ", "Method", "MissingPolicy",
-    "NetworkLearner", "PredictionType", "ScoreName", "TuningRule", "Unseen",
-]  # fmt: skip
+    "CalibrationKind",
+    "Criterion",
+    "EvaluationFigure",
+    "Gauge",
+    "LevelCoding",
+    "LogZ",
+    "Method",
+    "MissingPolicy",
+    "NetworkLearner",
+    "PredictionType",
+    "ScoreName",
+    "TuningRule",
+    "Unseen",
+]
 
-Method: TypeAlias = Literal["pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm"]
-NetworkLearner: TypeAlias = Literal["nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"]
+Method: TypeAlias = Literal[
+    "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm"
+]
+NetworkLearner: TypeAlias = Literal[
+    "nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"
+]
 MissingPolicy: TypeAlias = Literal["raise", "drop", "level", "marginal"]
 LogZ: TypeAlias = Literal["auto", "exact", "pseudo", "half", "mf", "ais"]
 CalibrationKind: TypeAlias = Literal["none", "offset", "temperature"]

@@ -1,7 +1,8 @@
 """The zip and npy bytes of a model file: headers, directory and digest.
 
-Every function that makes these bytes is deterministic. So `read_members` rebuilds them from names, sizes and checksums
-and compares, in place of parsing them. A *member* is one file inside the zip file.
+Every function that makes these bytes is deterministic. So `read_members` rebuilds them from names,
+sizes and checksums and compares, in place of parsing them. A *member* is one file inside the zip
+file.
 """
 
 from __future__ import annotations
@@ -11,23 +12,34 @@ import struct
 import zlib
 from typing import Any, BinaryIO
 
-__all__ = ["MAX_ARRAYS", "Entry", "digest", "directory", "local_header", "npy_header", "read_members"]
+__all__ = [
+    "MAX_ARRAYS",
+    "Entry",
+    "digest",
+    "directory",
+    "local_header",
+    "npy_header",
+    "read_members",
+]
 
 MAX_ARRAYS = 1000
 _MAX_DIRECTORY = MAX_ARRAYS * 256  # bytes; names have at most 68, which leaves room
-# Records of the zip format (APPNOTE.TXT), with the order of their fields:
-# header before each member: signature; version, flags, method, time, date; crc32, two sizes; lengths of name and extra
+# Records of the zip format (APPNOTE.TXT), with the order of their fields: header before each
+# member: signature; version, flags, method, time, date; crc32, two sizes; lengths of name and extra
 _LOCAL = struct.Struct("<4s5H3I2H")
 # extra field of the header: tag 1, its length 16; size before and after compression
 _LOCAL_SIZES = struct.Struct("<2H2Q")
-# entry of a member in the directory: signature; versions of writer and reader, flags, method, time, date; crc32, two
-# sizes; lengths of name, extra and comment, disk, internal attributes; external attributes, offset
+# entry of a member in the directory: signature; versions of writer and reader, flags, method, time,
+# date; crc32, two sizes; lengths of name, extra and comment, disk, internal attributes; external
+# attributes, offset
 _ENTRY = struct.Struct("<4s6H3I5H2I")
-# extra field of the entry: tag 1, its length 24; size before and after compression, offset of the member's header
+# extra field of the entry: tag 1, its length 24; size before and after compression, offset of the
+# member's header
 _ENTRY_SIZES = struct.Struct("<2H3Q")
-# zip64 end: signature, length of the rest; versions, disks; number of entries on the disk and in all, size and offset
-# of the directory. Locator: signature, disk, offset of the zip64 end, number of disks. Classic end: signature; two
-# disks, two numbers of entries; size and offset of the directory; length of the comment
+# zip64 end: signature, length of the rest; versions, disks; number of entries on the disk and in
+# all, size and offset of the directory. Locator: signature, disk, offset of the zip64 end, number
+# of disks. Classic end: signature; two disks, two numbers of entries; size and offset of the
+# directory; length of the comment
 _END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")
 _JANUARY_1980 = 0x21  # date of all members, so that the same model gives the same bytes
 _ZIP64 = 45  # version of the format that readers need
@@ -38,44 +50,79 @@ Entry = tuple[str, int, int]  # name, crc32 and size in bytes of a member
 
 
 def local_header(name: str, crc: int, size: int) -> bytes:
-    """Return the zip header that stands before a member of `size` bytes with the checksum `crc`, see `_LOCAL`."""
+    """Return the zip header that stands before a member of `size` bytes with the checksum `crc`,
+    see `_LOCAL`.
+    """
     # three zeros: no flags, no compression, midnight
-    fixed = _LOCAL.pack(b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _LOCAL_SIZES.size)
+    fixed = _LOCAL.pack(
+        b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _LOCAL_SIZES.size
+    )
     return fixed + name.encode() + _LOCAL_SIZES.pack(1, 16, size, size)
 
 
 def directory(entries: list[Entry]) -> bytes:
-    """Return the zip directory and the end records of members that follow each other from byte 0 on.
+    """Return the zip directory and the end records of members that follow each other from byte 0
+    on.
 
     Fields are in the order of the records' formats, see `_ENTRY` and `_END`.
     """
     records = []
     offset = 0  # of the member's header
-    # the writer is Unix (3), in the high byte; the member is a regular file with permissions 644, in the high two bytes
+    # the writer is Unix (3), in the high byte; the member is a regular file with permissions 644,
+    # in the high two bytes
     made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16
     for name, crc, size in entries:
-        fixed = (b"PK\1\2", made_by, _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _ENTRY_SIZES.size)
+        fixed = (
+            b"PK\1\2",
+            made_by,
+            _ZIP64,
+            0,
+            0,
+            0,
+            _JANUARY_1980,
+            crc,
+            _SEE64,
+            _SEE64,
+            len(name),
+            _ENTRY_SIZES.size,
+        )
         # three zeros: no comment, disk 0, no internal attributes
         records.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _SEE64) + name.encode())
         records.append(_ENTRY_SIZES.pack(1, 24, size, size, offset))
         offset += len(local_header(name, crc, size)) + size
     entry_bytes, n_entries = b"".join(records), len(entries)
     # 44: length of the zip64 end after this field
-    zip64_end = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, n_entries, n_entries, len(entry_bytes), offset)
+    zip64_end = (
+        b"PK\6\6",
+        44,
+        made_by,
+        _ZIP64,
+        0,
+        0,
+        n_entries,
+        n_entries,
+        len(entry_bytes),
+        offset,
+    )
     locator = (b"PK\6\7", 0, offset + len(entry_bytes), 1)
     classic_end = (b"PK\5\6", 0, 0, _SEE64_SHORT, _SEE64_SHORT, _SEE64, _SEE64, 0)
     return entry_bytes + _END.pack(*zip64_end, *locator, *classic_end)
 
 
 def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header of an npy file, format 1.0, padded with blanks to a multiple of 64 bytes."""
+    """Return the header of an npy file, format 1.0, padded with blanks to a multiple of 64
+    bytes.
+    """
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
-    text += " " * (-(len(text) + 11) % 64) + "\n"  # 11: magic, version and length before the text, and the newline
+    # 11: magic, version and length before the text, and the newline
+    text += " " * (-(len(text) + 11) % 64) + "\n"
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode()
 
 
 def digest(members: list[tuple[str, list[Any]]]) -> bytes:
-    """Return the SHA-256 hex digest of members: pairs of a name and a list of pieces, bytes or uint8 arrays."""
+    """Return the SHA-256 hex digest of members: pairs of a name and a list of pieces, bytes or
+    uint8 arrays.
+    """
     checksum = hashlib.sha256()
     for name, pieces in members:
         checksum.update(f"{name}\0{sum(map(len, pieces))}\0".encode())
@@ -85,13 +132,15 @@ def digest(members: list[tuple[str, list[Any]]]) -> bytes:
 
 
 def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
-    """Return the bytes of the members by name, in order, without ``sha256``, after checking every byte of the file.
+    """Return the bytes of the members by name, in order, without ``sha256``, after checking every
+    byte of the file.
 
-    At most `size` bytes, the length of the file, are read. Members are read only after the directory was compared with
-    the one that their names, checksums and sizes give.
+    At most `size` bytes, the length of the file, are read. Members are read only after the
+    directory was compared with the one that their names, checksums and sizes give.
     """
     entries, stored_directory = _read_directory(file, size)
-    if directory(entries) != stored_directory:  # also: gaps, overlaps, comments, compression, encryption, links
+    # also: gaps, overlaps, comments, compression, encryption, links
+    if directory(entries) != stored_directory:
         raise ValueError("its directory is not as written")
     members: dict[str, bytes] = {}
     file.seek(0)
@@ -104,13 +153,17 @@ def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
             raise ValueError(f"{name!r} does not have its checksum")
     stored_digest = members.pop("sha256", b"")
     # all names differ, and one was "sha256"
-    if len(members) != len(entries) - 1 or stored_digest != digest([(n, [data]) for n, data in members.items()]):
+    if len(members) != len(entries) - 1 or stored_digest != digest(
+        [(n, [data]) for n, data in members.items()]
+    ):
         raise ValueError("the content does not have its digest")
     return members
 
 
 def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
-    """Return the entries of the directory at the end of a file of `size` bytes, and the bytes of directory and end."""
+    """Return the entries of the directory at the end of a file of `size` bytes, and the bytes of
+    directory and end.
+    """
     if size < _END.size:
         raise ValueError("it is too short")
     file.seek(size - _END.size)
@@ -123,7 +176,8 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
     entries: list[Entry] = []
     position = 0  # in the directory
     while position < directory_size:
-        fields = _ENTRY.unpack_from(directory_and_end, position)  # see `_ENTRY`: [7] crc32, [10] length of the name
+        # see `_ENTRY`: [7] crc32, [10] length of the name
+        fields = _ENTRY.unpack_from(directory_and_end, position)
         position += _ENTRY.size
         name = directory_and_end[position : position + fields[10]].decode("ascii")
         position += len(name)

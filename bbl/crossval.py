@@ -1,10 +1,13 @@
-"""Cross-validation of models that score rows: fit every fold, pool the validation scores, score each setting.
+"""Cross-validation of models that score rows: fit every fold, pool the validation scores, score
+each setting.
 
-Letters: S settings (values of a penalty or another option), F folds, K response groups, N validated rows of all folds.
+Letters: S settings (values of a penalty or another option), F folds, K response groups, N validated
+rows of all folds.
 
-A fold has the methods `training`, which returns its training rows, ``group_totals(sample, K)``, their weights by group,
-and `validation`, which returns the validation rows (with `codes` (n, m), marks `missing` (n, m) or None, and groups
-`response` (n,)), their weights, and their positions in the sample. ``folds.one(f)`` is fold f.
+A fold has the methods `training`, which returns its training rows, ``group_totals(sample, K)``,
+their weights by group, and `validation`, which returns the validation rows (with `codes` (n, m),
+marks `missing` (n, m) or None, and groups `response` (n,)), their weights, and their positions in
+the sample. ``folds.one(f)`` is fold f.
 """
 
 from __future__ import annotations
@@ -26,9 +29,16 @@ from bbl.stats.metrics import SCORES, auc, mean_loss
 from bbl.stats.scores import link, log_probabilities
 
 __all__ = [
-    "Classifier", "Refit", "Scored", "calibrated", "check_trained", "cross_validate", "fold_log_shares",
-    "one_standard_error", "score_settings",
-]  # fmt: skip
+    "Classifier",
+    "Refit",
+    "Scored",
+    "calibrated",
+    "check_trained",
+    "cross_validate",
+    "fold_log_shares",
+    "one_standard_error",
+    "score_settings",
+]
 
 # scores of which the lowest is best; of all others the highest
 LESS_IS_BETTER = ("logloss", "brier", "pnll")
@@ -46,7 +56,8 @@ class Refit(Classifier, Protocol):
     """A fit to other rows, which can be averaged with others."""
 
     @property
-    def needed(self) -> np.ndarray | None: ...  # the predictors that a row must have to be scored; None: none of them
+    # the predictors that a row must have to be scored; None: none of them
+    def needed(self) -> np.ndarray | None: ...
 
 
 @dataclass(frozen=True)
@@ -56,9 +67,11 @@ class Scored:
     Attributes
     ----------
     scores : ndarray, shape (S, N, K)
-        Class scores of the validated rows, fold after fold, by the models that were not fitted to them.
+        Class scores of the validated rows, fold after fold, by the models that were not fitted to
+        them.
     y, weights, fold, rows : ndarray, shape (N,)
-        Group, weight and fold of each row, and its position in the sample (-1 for rows that are kept in a file).
+        Group, weight and fold of each row, and its position in the sample (-1 for rows that are
+        kept in a file).
     fits : list of lists of Classifier
         ``fits[f][s]`` is the model of setting s that was fitted to the training rows of fold f.
     judge : str
@@ -76,19 +89,22 @@ class Scored:
     def log_shares(self, totals: np.ndarray) -> np.ndarray:
         """Return the log shares (F, K) of the groups in the training rows of each fold.
 
-        `totals` (K,) are the groups' weights in all rows. Each row is validated in one fold and trains all others.
+        `totals` (K,) are the groups' weights in all rows. Each row is validated in one fold and
+        trains all others.
         """
         K, n_folds = len(totals), self.fold.max(initial=0) + 1  # initial: no row was validated
         # weights of the validation rows, one bin for each fold and group
-        validation_totals = np.bincount(self.fold * K + self.y, weights=self.weights, minlength=n_folds * K)
+        validation_totals = np.bincount(
+            self.fold * K + self.y, weights=self.weights, minlength=n_folds * K
+        )
         # maximum: rounding may give differences a little below 0
         return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
     def log_loss(self, scores: np.ndarray, selected: np.ndarray | slice = slice(None)) -> float:
         """Return the weighted mean of ``-ln P(y | x)`` by class scores (N, K) of a setting.
 
-        With K = 1 (no response) scores are ``ln P(x)``, whose negative mean is returned. `selected`, a mask (N,),
-        restricts the mean to some of the validated rows.
+        With K = 1 (no response) scores are ``ln P(x)``, whose negative mean is returned.
+        `selected`, a mask (N,), restricts the mean to some of the validated rows.
         """
         scores, y, weights = scores[selected], self.y[selected], self.weights[selected]
         if scores.shape[1] == 1:
@@ -97,11 +113,13 @@ class Scored:
 
 
 def check_trained(n: float) -> None:
-    """Raise a DataError if a fold has no training rows: `n`, their number or their total weight, is 0."""
+    """Raise a DataError if a fold has no training rows: `n`, their number or their total weight, is
+    0.
+    """
     if not n:
         raise DataError(
-            "A fold leaves no rows to train on. Give more rows. crossVal takes fewer folds (nfold); a fit whose "
-            "options are numbers, without calibrate, needs none.",
+            "A fold leaves no rows to train on. Give more rows. crossVal takes fewer folds "
+            "(nfold); a fit whose options are numbers, without calibrate, needs none.",
             argument="nfold",
         )
 
@@ -109,10 +127,12 @@ def check_trained(n: float) -> None:
 def _run_fold(
     sample: Rows, fold: Fold, fit: Callable, judge: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fit the models of all settings to the training rows of a fold, and score its n validation rows.
+    """Fit the models of all settings to the training rows of a fold, and score its n validation
+    rows.
 
-    ``fit(training_rows, *arguments)`` returns the S models; their method of the name `judge` scores rows. Returns these
-    models, their scores (S, n, K), and group, weight and position in `sample` of the validation rows, (n,) each.
+    ``fit(training_rows, *arguments)`` returns the S models; their method of the name `judge` scores
+    rows. Returns these models, their scores (S, n, K), and group, weight and position in `sample`
+    of the validation rows, (n,) each.
     """
     training_rows = fold.training(sample)
     check_trained(training_rows.n)
@@ -123,7 +143,9 @@ def _run_fold(
         raise DataError(text, column=error.column, argument=error.argument) from None
     validation, weights, positions = fold.validation(sample)
     # each model's method of that name
-    scores = np.array([getattr(fold_fit, judge)(validation.codes, validation.missing) for fold_fit in fits])
+    scores = np.array(
+        [getattr(fold_fit, judge)(validation.codes, validation.missing) for fold_fit in fits]
+    )
     return fits, scores, validation.response, weights, positions
 
 
@@ -146,23 +168,32 @@ def cross_validate(
     fit : callable
         ``fit(train, *fold_arguments)`` returns one fitted model for each setting.
     arguments : sequence of F tuples, optional
-        The ``fold_arguments`` of each fold, such as its generator and warm starts; empty tuples by default.
+        The ``fold_arguments`` of each fold, such as its generator and warm starts; empty tuples by
+        default.
     judge : str, default "class_scores"
-        Name of the method of the fitted models that scores rows: ``(codes, missing)`` to an array (n, K).
+        Name of the method of the fitted models that scores rows: ``(codes, missing)`` to an array
+        (n, K).
     workers : int, default 1
-        Number of workers over which the folds are spread: threads, or processes if the user has set such a joblib
-        backend and the rows are in memory, see `run_tasks`.
+        Number of workers over which the folds are spread: threads, or processes if the user has set
+        such a joblib backend and the rows are in memory, see `run_tasks`.
     progress : callable, optional
         Called without arguments after each fold.
     """
     fold_arguments = [()] * len(folds) if arguments is None else arguments
-    tasks = [(sample, folds.one(f), fit, judge, *extra_arguments) for f, extra_arguments in enumerate(fold_arguments)]
-    # `run_tasks` takes threads, unless the user has set a joblib backend of processes, to which tasks are pickled;
-    # shared=True forces threads: rows outside of memory are those of an open file or a client, which no pickle holds
+    tasks = [
+        (sample, folds.one(f), fit, judge, *extra_arguments)
+        for f, extra_arguments in enumerate(fold_arguments)
+    ]
+    # `run_tasks` takes threads, unless the user has set a joblib backend of processes, to which
+    # tasks are pickled; shared=True forces threads: rows outside of memory are those of an open
+    # file or a client, which no pickle holds
     fold_results = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
-    fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*fold_results, strict=True)  # F entries each
+    # F entries each
+    fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*fold_results, strict=True)
     scores = np.concatenate(fold_scores, axis=1)
-    y, weights, rows = (np.concatenate(fold_arrays) for fold_arrays in (fold_y, fold_weights, fold_rows))
+    y, weights, rows = (
+        np.concatenate(fold_arrays) for fold_arrays in (fold_y, fold_weights, fold_rows)
+    )
     fold = np.repeat(np.arange(len(fold_results)), [len(positions) for positions in fold_rows])
     return Scored(scores, y, weights, fold, rows, [list(models) for models in fits], judge)
 
@@ -173,33 +204,41 @@ def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
-    """Return the class scores (N, K) of one setting, those of each fold calibrated on the scores of the other folds.
+    """Return the class scores (N, K) of one setting, those of each fold calibrated on the scores of
+    the other folds.
 
-    `kind` is "offset" or "temperature", see `fit_calibration`; with "none" the scores are returned unchanged.
-    With one fold, its even and odd rows are calibrated on each other. The search for every calibration starts at that
-    of all rows.
+    `kind` is "offset" or "temperature", see `fit_calibration`; with "none" the scores are returned
+    unchanged. With one fold, its even and odd rows are calibrated on each other. The search for
+    every calibration starts at that of all rows.
     """
     if kind == "none":
         return scores
     calibrated_scores = np.empty_like(scores)
     all_rows_calibration = fit_calibration(scores, scored.y, scored.weights, kind)
-    fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2  # even and odd rows
+    # even and odd rows
+    fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
     for f in np.unique(fold):
         in_fold, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
         # take is five times as fast as a mask
         calibration = fit_calibration(
-            scores.take(others, axis=0), scored.y[others], scored.weights[others], kind, all_rows_calibration
+            scores.take(others, axis=0),
+            scored.y[others],
+            scored.weights[others],
+            kind,
+            all_rows_calibration,
         )
         calibrated_scores[in_fold] = calibration(scores.take(in_fold, axis=0))
     return calibrated_scores
 
 
 def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
-    """Compute a score of each of the S settings; return the table of scores and the position of the best setting.
+    """Compute a score of each of the S settings; return the table of scores and the position of the
+    best setting.
 
-    `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log pseudo-likelihood of rows)
-    or another key of `SCORES`; `calibrate` is the `kind` of `calibrated`. The table has shape (S, 3) for ``"auc"``:
-    value, and lower and upper confidence limit; else (S, 1). A setting with a score of nan is only best if all are nan.
+    `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log
+    pseudo-likelihood of rows) or another key of `SCORES`; `calibrate` is the `kind` of
+    `calibrated`. The table has shape (S, 3) for ``"auc"``: value, and lower and upper confidence
+    limit; else (S, 1). A setting with a score of nan is only best if all are nan.
     """
     table: list[tuple[float, ...]] = []
     for setting_scores in scored.scores:
@@ -216,21 +255,27 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
     return values, int(np.argmax(np.where(np.isnan(to_maximise), -np.inf, to_maximise)))
 
 
-def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate: str, simpler: str) -> int:
-    """Return the position of the simplest setting whose log-loss is within one standard error of that of `best`.
+def one_standard_error(
+    scored: Scored, values: np.ndarray, best: int, calibrate: str, simpler: str
+) -> int:
+    """Return the position of the simplest setting whose log-loss is within one standard error of
+    that of `best`.
 
-    With losses l_f of F folds, setting s is within it if ``mean l_f(s) <= mean l_f(best) + sd l_f(best) / sqrt(F)``.
-    `values` (S,) are the values of the penalty or option in the settings; `simpler` is ``"larger"`` where larger values
-    give simpler models (penalties), ``"smaller"`` for ``eps``, the weight of the couplings of mean field. `calibrate`
-    is the `kind` of `calibrated`.
+    With losses l_f of F folds, setting s is within it if ``mean l_f(s) <= mean l_f(best) + sd
+    l_f(best) / sqrt(F)``. `values` (S,) are the values of the penalty or option in the settings;
+    `simpler` is ``"larger"`` where larger values give simpler models (penalties), ``"smaller"`` for
+    ``eps``, the weight of the couplings of mean field. `calibrate` is the `kind` of `calibrated`.
     """
-    fold_masks = [scored.fold == f for f in np.unique(scored.fold)]  # folds without rows are left out
+    # folds without rows are left out
+    fold_masks = [scored.fold == f for f in np.unique(scored.fold)]
     losses = []
     for setting_scores in scored.scores:
         scores = calibrated(scored, setting_scores, calibrate)
         losses.append([scored.log_loss(scores, mask) for mask in fold_masks])  # l_f of each fold f
     loss_table = np.array(losses)  # (S, folds)
-    standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])  # of the mean over folds
+    # of the mean over folds
+    standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
     candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)
     simplicity = values[candidates] if simpler == "larger" else -values[candidates]
-    return int(candidates[np.argmax(simplicity)]) if len(candidates) else best  # none if losses are nan
+    # none if losses are nan
+    return int(candidates[np.argmax(simplicity)]) if len(candidates) else best

@@ -1,4 +1,5 @@
-"""Data sets: ``load_*`` reads a file that is shipped in bbl.data, ``fetch_*`` one that is downloaded.
+"""Data sets: ``load_*`` reads a file that is shipped in bbl.data, ``fetch_*`` one that is
+downloaded.
 
 Examples
 --------
@@ -26,9 +27,14 @@ from bbl.design.readers import readFasta
 from bbl.errors import DataError, DataWarning
 
 __all__ = [
-    "fetch_ma0014", "fetch_mnist", "load_crp_sites", "load_genetic_code", "load_mnist", "load_splice_sites",
+    "fetch_ma0014",
+    "fetch_mnist",
+    "load_crp_sites",
+    "load_genetic_code",
+    "load_mnist",
+    "load_splice_sites",
     "load_titanic",
-]  # fmt: skip
+]
 
 _TITANIC_LEVELS = {
     "Class": ["1st", "2nd", "3rd", "Crew"],
@@ -41,36 +47,48 @@ _TITANIC_LEVELS = {
 def _read(name: str) -> pd.DataFrame:
     """Return the shipped CSV file `name` as a frame; no text such as "NA" is read as missing."""
     content = files("bbl.data").joinpath(name).read_bytes()
-    return pd.read_csv(io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content), keep_default_na=False)
+    return pd.read_csv(
+        io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content),
+        keep_default_na=False,
+    )
 
 
 def _letter_frame(sequences: pd.Series) -> pd.DataFrame:
-    """Return n sequences of m letters as a frame (n, m) of letters, whose columns are ``"1"``, ``"2"``, ..."""
+    """Return n sequences of m letters as a frame (n, m) of letters, whose columns are ``"1"``,
+    ``"2"``, ...
+    """
     m = len(sequences.iloc[0])
     # in memory, a string of m letters is m strings of one
     letters = np.array(sequences, dtype=f"U{m}").view("U1").reshape(-1, m)
     return pd.DataFrame(letters, index=sequences.index, columns=[str(j + 1) for j in range(m)])
 
 
-def _image_frame(labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None) -> pd.DataFrame:
-    """Return labels (n,) and pixels (n, 784) as a frame with the R package's column names: y, X1, X2, ..."""
+def _image_frame(
+    labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None
+) -> pd.DataFrame:
+    """Return labels (n,) and pixels (n, 784) as a frame with the R package's column names: y, X1,
+    X2, ...
+    """
     frame = pd.DataFrame(pixels, index=index, columns=[f"X{j + 1}" for j in range(pixels.shape[1])])
     frame.insert(0, "y", labels.astype(np.int64))  # as the first column
     return frame
 
 
 def load_titanic() -> pd.DataFrame:
-    """Return the people on board the Titanic, counted by class, sex, age and fate (base R's ``Titanic``).
+    """Return the people on board the Titanic, counted by class, sex, age and fate (base R's
+    ``Titanic``).
 
     Returns
     -------
     DataFrame, shape (32, 5)
-        Unordered categorical columns ``Class``, ``Sex``, ``Age``, ``Survived`` with R's declared levels, and
-        ``Freq``, the number of people: pass it as ``weights="Freq"``. Eight cells are empty (``Freq`` 0).
+        Unordered categorical columns ``Class``, ``Sex``, ``Age``, ``Survived`` with R's declared
+        levels, and ``Freq``, the number of people: pass it as ``weights="Freq"``. Eight cells are
+        empty (``Freq`` 0).
 
     Notes
     -----
-    Source: Dawson (1995), doi:10.1080/10691898.1995.11910499; the example of Woo & Wang (2022), section 3.1.
+    Source: Dawson (1995), doi:10.1080/10691898.1995.11910499; the example of Woo & Wang (2022),
+    section 3.1.
 
     Examples
     --------
@@ -84,7 +102,9 @@ def load_titanic() -> pd.DataFrame:
     2201
     """
     table = _read("titanic.csv")
-    return table.astype({name: pd.CategoricalDtype(levels) for name, levels in _TITANIC_LEVELS.items()})
+    return table.astype(
+        {name: pd.CategoricalDtype(levels) for name, levels in _TITANIC_LEVELS.items()}
+    )
 
 
 def load_genetic_code() -> pd.DataFrame:
@@ -93,8 +113,8 @@ def load_genetic_code() -> pd.DataFrame:
     Returns
     -------
     DataFrame, shape (64, 4)
-        Text columns ``b1``, ``b2``, ``b3``, the bases (``a``, ``c``, ``g``, ``t``), and ``aa``, the amino acid in
-        the one-letter code or ``*`` for a stop.
+        Text columns ``b1``, ``b2``, ``b3``, the bases (``a``, ``c``, ``g``, ``t``), and ``aa``, the
+        amino acid in the one-letter code or ``*`` for a stop.
 
     Notes
     -----
@@ -114,7 +134,8 @@ def load_genetic_code() -> pd.DataFrame:
 
 
 def load_crp_sites() -> pd.DataFrame:
-    """Return 358 binding sites of the transcription factor CRP in *Escherichia coli*, one column per position.
+    """Return 358 binding sites of the transcription factor CRP in *Escherichia coli*, one column
+    per position.
 
     Returns
     -------
@@ -123,7 +144,8 @@ def load_crp_sites() -> pd.DataFrame:
 
     Notes
     -----
-    Source: RegulonDB 8.0 (Salgado et al. 2013, doi:10.1093/nar/gks1201), as shipped with logomaker 0.8.7.
+    Source: RegulonDB 8.0 (Salgado et al. 2013, doi:10.1093/nar/gks1201), as shipped with logomaker
+    0.8.7.
 
     Examples
     --------
@@ -135,13 +157,15 @@ def load_crp_sites() -> pd.DataFrame:
 
 
 def load_splice_sites() -> pd.DataFrame:
-    """Return the distinct 5' splice sites of the human genome with their counts, one column per position.
+    """Return the distinct 5' splice sites of the human genome with their counts, one column per
+    position.
 
     Returns
     -------
     DataFrame, shape (10227, 10)
-        Columns ``"1"`` to ``"9"`` of letters: the last three bases of the exon and the first six of the intron, which
-        begins with GT or GC; and ``count``, how often the site occurs: pass it as ``weights="count"``.
+        Columns ``"1"`` to ``"9"`` of letters: the last three bases of the exon and the first six of
+        the intron, which begins with GT or GC; and ``count``, how often the site occurs: pass it as
+        ``weights="count"``.
 
     Notes
     -----
@@ -159,7 +183,8 @@ def load_splice_sites() -> pd.DataFrame:
 
 
 def load_mnist(part: str = "train") -> pd.DataFrame:
-    """Return 1,000 training or 500 test images of handwritten digits, drawn at random from MNIST, in black and white.
+    """Return 1,000 training or 500 test images of handwritten digits, drawn at random from MNIST,
+    in black and white.
 
     Parameters
     ----------
@@ -168,13 +193,13 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
     Returns
     -------
     DataFrame, shape (1000, 785) or (500, 785)
-        ``y``, the digit, and ``X1`` to ``X784``, the 28 x 28 pixels row by row: 1 where the grey level of 0 to 255
-        exceeds 127. The index is the row in the original file.
+        ``y``, the digit, and ``X1`` to ``X784``, the 28 x 28 pixels row by row: 1 where the grey
+        level of 0 to 255 exceeds 127. The index is the row in the original file.
 
     Notes
     -----
-    Source: LeCun et al. (1998), doi:10.1109/5.726791. Same sizes as the subsample of Woo & Wang (2022), section 3.5,
-    but another draw.
+    Source: LeCun et al. (1998), doi:10.1109/5.726791. Same sizes as the subsample of Woo & Wang
+    (2022), section 3.5, but another draw.
 
     Examples
     --------
@@ -185,13 +210,19 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
     choice("part", part, ("train", "test"))
     table = _read("mnist.csv.gz").query("part == @part")
     # the column "pixels" has hexadecimal text, one bit for each pixel
-    packed = np.frombuffer(bytes.fromhex("".join(table["pixels"])), dtype=np.uint8).reshape(len(table), -1)
-    return _image_frame(table["y"].to_numpy(), np.unpackbits(packed, axis=1), pd.Index(table["row"]))
+    packed = np.frombuffer(bytes.fromhex("".join(table["pixels"])), dtype=np.uint8).reshape(
+        len(table), -1
+    )
+    return _image_frame(
+        table["y"].to_numpy(), np.unpackbits(packed, axis=1), pd.Index(table["row"])
+    )
 
 
 @dataclass(frozen=True)
 class _Remote:
-    """A file to download: its URL, its SHA-256, and the SHA-256 of its content after unpacking (.gz)."""
+    """A file to download: its URL, its SHA-256, and the SHA-256 of its content after unpacking
+    (.gz).
+    """
 
     url: str
     sha256: str
@@ -230,7 +261,9 @@ _REMOTE = {
 
 
 def _fetch(name: str) -> bytes:
-    """Return the unpacked content of the file `name` of `_REMOTE`, from the folder BBL_DATA, the cache or its URL."""
+    """Return the unpacked content of the file `name` of `_REMOTE`, from the folder BBL_DATA, the
+    cache or its URL.
+    """
     path = _local_file(name) or _download(name)
     try:
         content = path.read_bytes()
@@ -238,50 +271,67 @@ def _fetch(name: str) -> bytes:
     except (OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read ({error}). Replace it by the original.") from error
     if hashlib.sha256(content).hexdigest() != _REMOTE[name].content_sha256:
-        raise DataError(f"{path} is not the original file (its SHA-256 differs). Replace it or delete it.")
+        raise DataError(
+            f"{path} is not the original file (its SHA-256 differs). Replace it or delete it."
+        )
     return content
 
 
 def _local_file(name: str) -> Path | None:
-    """Return the path of the file in the folder BBL_DATA or a subfolder of it; None if it is not there."""
+    """Return the path of the file in the folder BBL_DATA or a subfolder of it; None if it is not
+    there.
+    """
     folder = os.environ.get("BBL_DATA")
     if not folder:
         return None
     if not Path(folder).is_dir():
-        raise DataError(f"BBL_DATA={folder!r} is no folder. Set it to the folder of downloaded files, or unset it.")
-    return next((p for p in [Path(folder, name), *sorted(Path(folder).glob(f"*/{name}"))] if p.is_file()), None)
+        raise DataError(
+            f"BBL_DATA={folder!r} is no folder. Set it to the folder of downloaded files, or unset "
+            "it."
+        )
+    return next(
+        (p for p in [Path(folder, name), *sorted(Path(folder).glob(f"*/{name}"))] if p.is_file()),
+        None,
+    )
 
 
 def _download(name: str) -> Path:
-    """Return the path of the file in the user's cache; pooch downloads it there first if need be."""
+    """Return the path of the file in the user's cache; pooch downloads it there first if need
+    be.
+    """
     remote = _REMOTE[name]
     remedy = f"Put {name} into a folder and set the environment variable BBL_DATA to it"
     try:
         import pooch
     except ImportError as error:
         raise DataError(
-            f"{name} is not shipped, and downloading it needs pooch: pip install 'boltzmann-bayes[data]'. "
-            f"Or: {remedy[0].lower()}{remedy[1:]}."
+            f"{name} is not shipped, and downloading it needs pooch: pip install "
+            f"'boltzmann-bayes[data]'. Or: {remedy[0].lower()}{remedy[1:]}."
         ) from error
     log_level = pooch.get_logger().level
     pooch.get_logger().setLevel("ERROR")  # no lines about downloads
     try:
-        path = pooch.retrieve(remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl"))
+        path = pooch.retrieve(
+            remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl")
+        )
     except (OSError, ValueError) as error:  # no network, no such page; another file than expected
-        raise DataError(f"{name} could not be downloaded from {remote.url} ({error}). {remedy}.") from error
+        raise DataError(
+            f"{name} could not be downloaded from {remote.url} ({error}). {remedy}."
+        ) from error
     finally:
         pooch.get_logger().setLevel(log_level)
     return Path(path)
 
 
 def fetch_ma0014() -> pd.DataFrame:
-    """Return the binding sites MA0014.3 (PAX5) of JASPAR 2018, one column per position; downloaded once.
+    """Return the binding sites MA0014.3 (PAX5) of JASPAR 2018, one column per position; downloaded
+    once.
 
     Returns
     -------
     DataFrame, shape (948, 12)
-        Columns ``"1"`` to ``"12"`` of letters A, C, G, T. Of the 1412 records, 425 empty and 39 shorter ones are
-        skipped.
+        Columns ``"1"`` to ``"12"`` of letters A, C, G, T. Of the 1412 records, 425 empty and 39
+        shorter ones are skipped.
 
     Raises
     ------
@@ -290,9 +340,10 @@ def fetch_ma0014() -> pd.DataFrame:
 
     Notes
     -----
-    The data of Woo & Wang (2022), section 3.6, from the R package bbl (GPL), which is why they are not shipped here.
-    The file is looked for in the folder that the environment variable ``BBL_DATA`` names, or in a folder right below
-    it, and then in the cache of pooch, which downloads it. Its SHA-256 is checked in every case.
+    The data of Woo & Wang (2022), section 3.6, from the R package bbl (GPL), which is why they are
+    not shipped here. The file is looked for in the folder that the environment variable
+    ``BBL_DATA`` names, or in a folder right below it, and then in the cache of pooch, which
+    downloads it. Its SHA-256 is checked in every case.
 
     Examples
     --------
@@ -301,12 +352,15 @@ def fetch_ma0014() -> pd.DataFrame:
         sites = bbl.datasets.fetch_ma0014()
     """
     text = _fetch("MA0014.3.fasta").decode("utf-8")
-    with warnings.catch_warnings(action="ignore", category=DataWarning):  # about skipped records, which are known
+    # about skipped records, which are known
+    with warnings.catch_warnings(action="ignore", category=DataWarning):
         return readFasta(io.StringIO(text))
 
 
 def _read_idx(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the uint8 array of a file in MNIST's IDX format; the header before the array is not read."""
+    """Return the uint8 array of a file in MNIST's IDX format; the header before the array is not
+    read.
+    """
     content = np.frombuffer(_fetch(name), dtype=np.uint8)
     return content[content.size - int(np.prod(shape)) :].reshape(shape)
 
@@ -318,7 +372,8 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
     ----------
     part : {"train", "test"}, default "train"
     threshold : int or None, default 127
-        Pixels are 1 where the grey level of 0 to 255 exceeds it; None for the grey levels themselves.
+        Pixels are 1 where the grey level of 0 to 255 exceeds it; None for the grey levels
+        themselves.
 
     Returns
     -------
@@ -332,8 +387,8 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
 
     Notes
     -----
-    Source: LeCun et al. (1998), doi:10.1109/5.726791. For where the files are looked for, see `fetch_ma0014`; they may
-    be packed anew, since the SHA-256 of what they hold is checked.
+    Source: LeCun et al. (1998), doi:10.1109/5.726791. For where the files are looked for, see
+    `fetch_ma0014`; they may be packed anew, since the SHA-256 of what they hold is checked.
 
     Examples
     --------
@@ -346,4 +401,6 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
     prefix, n = ("train", 60_000) if part == "train" else ("t10k", 10_000)
     labels = _read_idx(f"{prefix}-labels-idx1-ubyte.gz", (n,))
     pixels = _read_idx(f"{prefix}-images-idx3-ubyte.gz", (n, 784))
-    return _image_frame(labels, pixels if grey_threshold is None else (pixels > grey_threshold).view(np.uint8))
+    return _image_frame(
+        labels, pixels if grey_threshold is None else (pixels > grey_threshold).view(np.uint8)
+    )

@@ -1,4 +1,5 @@
-"""The error and warning classes of the package; each message names the problem, the place and the remedy.
+"""The error and warning classes of the package; each message names the problem, the place and the
+remedy.
 
 Examples
 --------
@@ -14,9 +15,17 @@ method
 from __future__ import annotations
 
 __all__ = [
-    "BBLError", "BBLTypeError", "ClassError", "ConvergenceWarning", "DataError", "DataWarning", "FormulaError",
-    "LevelError", "ModelFileError", "OptionError",
-]  # fmt: skip
+    "BBLError",
+    "BBLTypeError",
+    "ClassError",
+    "ConvergenceWarning",
+    "DataError",
+    "DataWarning",
+    "FormulaError",
+    "LevelError",
+    "ModelFileError",
+    "OptionError",
+]
 
 
 class BBLError(Exception):

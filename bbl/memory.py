@@ -12,7 +12,8 @@ from bbl.errors import BBLError
 __all__ = ["MemoryLimitError", "available_memory", "check_memory", "out_of_memory"]
 
 ALWAYS_ALLOWED = 64 * 2**20  # bytes; smaller allocations are made without a look at the free memory
-USABLE_SHARE = 0.8  # of the available memory that an allocation may take; the rest is for temporary arrays
+# of the available memory that an allocation may take; the rest is for temporary arrays
+USABLE_SHARE = 0.8
 
 
 class MemoryLimitError(BBLError, MemoryError):
@@ -20,7 +21,9 @@ class MemoryLimitError(BBLError, MemoryError):
 
 
 def available_memory() -> int:
-    """Return the bytes that this process may still allocate: the least of free memory, cgroup limit and ulimit."""
+    """Return the bytes that this process may still allocate: the least of free memory, cgroup limit
+    and ulimit.
+    """
     free_bytes = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -29,10 +32,14 @@ def available_memory() -> int:
     except OSError:  # not Linux: all physical memory, where the system tells
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             free_bytes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    # limits of control groups (containers), version 2 and version 1; "max", no limit, is no integer: ValueError
+    # limits of control groups (containers), version 2 and version 1; "max", no limit, is no
+    # integer: ValueError
     for limit_file, usage_file in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
     ):
         try:
             free_bytes.append(int(Path(limit_file).read_text()) - int(Path(usage_file).read_text()))
@@ -59,16 +66,19 @@ def _address_space() -> int:
 
 
 def check_memory(needed: float, what: str, remedy: str) -> None:
-    """Raise a MemoryLimitError if an allocation of `needed` bytes exceeds 80 % of the available memory.
+    """Raise a MemoryLimitError if an allocation of `needed` bytes exceeds 80 % of the available
+    memory.
 
-    The message begins with `what`, a noun for what needs them, and ends with `remedy`, a sentence of advice.
+    The message begins with `what`, a noun for what needs them, and ends with `remedy`, a sentence
+    of advice.
     """
     if needed < ALWAYS_ALLOWED:
         return
     free = available_memory()
     if needed > USABLE_SHARE * free:
         raise MemoryLimitError(
-            f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are available. {remedy}"
+            f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are "
+            f"available. {remedy}"
         )
 
 
@@ -76,7 +86,8 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
 def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     """Turn a MemoryError in the ``with`` block into a MemoryLimitError.
 
-    Its message begins with `what`, a noun for what the block computes, and ends with `remedy`, a sentence of advice.
+    Its message begins with `what`, a noun for what the block computes, and ends with `remedy`, a
+    sentence of advice.
     """
     try:
         yield
@@ -84,4 +95,6 @@ def out_of_memory(what: str, remedy: str) -> Iterator[None]:
         raise  # it has a message already
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
-        raise MemoryLimitError(f"{what} took more memory than there is{reason}. {remedy}") from error
+        raise MemoryLimitError(
+            f"{what} took more memory than there is{reason}. {remedy}"
+        ) from error

@@ -1,4 +1,6 @@
-"""Labels of DataFrames: users' names and levels as an index, and distinct names of users' and the package's columns."""
+"""Labels of DataFrames: users' names and levels as an index, and distinct names of users' and the
+package's columns.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ __all__ = ["distinct_names", "label_index"]
 def distinct_names(names: Iterable[Hashable]) -> list[Any]:
     """Return the names, each repeated name made distinct by trailing underscores.
 
-    The first of equal names stays. So callers put the package's own column names after those of users.
+    The first of equal names stays. So callers put the package's own column names after those of
+    users.
 
     Examples
     --------

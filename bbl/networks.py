@@ -14,6 +14,18 @@ from bbl.api.network.judge import accuracy, cmi, cv
 from bbl.api.network.learn import aode, bsej, fssj, kdb, nb, tan_cl, tan_hc, tan_hcsp
 
 __all__ = [
-    "accuracy", "aode", "bnc", "bsej", "cmi", "cv", "fssj", "kdb", "lp", "nb", "structure", "tan_cl", "tan_hc",
+    "accuracy",
+    "aode",
+    "bnc",
+    "bsej",
+    "cmi",
+    "cv",
+    "fssj",
+    "kdb",
+    "lp",
+    "nb",
+    "structure",
+    "tan_cl",
+    "tan_hc",
     "tan_hcsp",
-]  # fmt: skip
+]

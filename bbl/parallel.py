@@ -1,6 +1,8 @@
-"""Threads: number of workers, pools of tasks, the stop flag, BLAS limited to one thread; and progress bars.
+"""Threads: number of workers, pools of tasks, the stop flag, BLAS limited to one thread; and
+progress bars.
 
-*Stop flag*: an int32 array of one entry that every task of a call shares; a kernel that sees it non-zero gives up.
+*Stop flag*: an int32 array of one entry that every task of a call shares; a kernel that sees it
+non-zero gives up.
 """
 
 from __future__ import annotations
@@ -47,40 +49,57 @@ def n_workers(n_jobs: int | None) -> int:
     """
     requested = -1 if n_jobs is None else integer("n_jobs", n_jobs)
     if requested == 0:
-        raise OptionError("n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs")
+        raise OptionError(
+            "n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs"
+        )
     if requested > 0:
         return requested
     from joblib.parallel import get_active_backend
 
-    # [0] is the backend; without prefer="threads" joblib counts processes, and warns inside a worker of a pool
+    # [0] is the backend; without prefer="threads" joblib counts processes, and warns inside a
+    # worker of a pool
     return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + requested)
 
 
 def run_tasks(
-    function: Callable, tasks: Sequence[tuple], workers: int, progress: Callable | None = None, shared: bool = False
+    function: Callable,
+    tasks: Sequence[tuple],
+    workers: int,
+    progress: Callable | None = None,
+    shared: bool = False,
 ) -> list:
-    """Return ``[function(*task) for task in tasks]``, computed in threads or by the user's joblib backend.
+    """Return ``[function(*task) for task in tasks]``, computed in threads or by the user's joblib
+    backend.
 
-    Threads are the default. A backend that the user has set, as by ``with joblib.parallel_config("loky")``, may run
-    tasks in other processes, to which function and arguments are pickled.
+    Threads are the default. A backend that the user has set, as by ``with
+    joblib.parallel_config("loky")``, may run tasks in other processes, to which function and
+    arguments are pickled.
 
-    Tasks must not write what other tasks read or write, so that results do not depend on `workers`. With `shared`,
-    tasks run in threads under any backend, because they write into arrays of this process or cannot be pickled.
-    `progress` is called without arguments after each task.
+    Tasks must not write what other tasks read or write, so that results do not depend on `workers`.
+    With `shared`, tasks run in threads under any backend, because they write into arrays of this
+    process or cannot be pickled. `progress` is called without arguments after each task.
     """
-    stop = stop_flag()  # that of an outer call of `run_tasks`, if this one is inside of its tasks; else a new one
+    # that of an outer call of `run_tasks`, if this one is inside of its tasks; else a new one
+    stop = stop_flag()
     if workers == 1 or len(tasks) < 2:
-        # computed below, in this thread: inside of tasks `stop` is its flag already, outside nobody else can set it
+        # computed below, in this thread: inside of tasks `stop` is its flag already, outside nobody
+        # else can set it
         result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 
-        backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}  # the former forces threads
-        has_generator = get_active_backend(**backend)[0].supports_return_generator  # False for multiprocessing
+        # the former forces threads
+        backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
+        # False for multiprocessing
+        has_generator = get_active_backend(**backend)[0].supports_return_generator
         joblib_pool = Parallel(
-            n_jobs=min(workers, len(tasks)), return_as="generator" if has_generator else "list", **backend
+            n_jobs=min(workers, len(tasks)),
+            return_as="generator" if has_generator else "list",
+            **backend,
         )
-        result_stream = joblib_pool(delayed(_run_with_flag)(function, stop, *task) for task in tasks)
+        result_stream = joblib_pool(
+            delayed(_run_with_flag)(function, stop, *task) for task in tasks
+        )
     results = []
     try:
         for result in result_stream:
@@ -88,15 +107,18 @@ def run_tasks(
             if progress is not None:
                 progress()
     except BaseException:
-        stop[0] = 1  # an interrupt is raised in this thread only; tasks of other threads read the flag
+        # an interrupt is raised in this thread only; tasks of other threads read the flag
+        stop[0] = 1
         raise
-    if any(result is Stopped for result in results):  # `_run_with_flag` returns the class if a task gave up
+    # `_run_with_flag` returns the class if a task gave up
+    if any(result is Stopped for result in results):
         raise Stopped
     return results
 
 
 def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
-    """Yield ``function(item)`` of all `items` in their order; threads are up to `workers` items ahead of the caller.
+    """Yield ``function(item)`` of all `items` in their order; threads are up to `workers` items
+    ahead of the caller.
 
     Items are taken in the caller's thread. An error comes after the results of the items before it.
     """
@@ -111,7 +133,8 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
                 item = next(remaining_items)
             except StopIteration:
                 break
-            except Exception as error:  # raised where the items are made; the results before it come first
+            # raised where the items are made; the results before it come first
+            except Exception as error:
                 read_error = error
                 break
             queue.append(pool.submit(function, item))
@@ -124,7 +147,8 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
 
 
 class Crew:
-    """Pool of threads for many short rounds of tasks: `run` costs some 0.05 ms a round, `run_tasks` a few ms.
+    """Pool of threads for many short rounds of tasks: `run` costs some 0.05 ms a round, `run_tasks`
+    a few ms.
 
     The threads end with the ``with`` statement, or with the object.
 
@@ -136,7 +160,8 @@ class Crew:
 
     def __init__(self, workers: int):
         self.workers = workers
-        self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None  # the caller's thread works, too
+        # the caller's thread works, too
+        self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None
 
     def __enter__(self) -> Crew:
         """Return the pool."""
@@ -148,9 +173,12 @@ class Crew:
             self._pool.shutdown()
 
     def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
-        """Call ``function(*task)`` for each of `tasks`, which must not write what other tasks read or write."""
+        """Call ``function(*task)`` for each of `tasks`, which must not write what other tasks read
+        or write.
+        """
         queue = deque(tasks)
-        n_helpers = 0 if self._pool is None else min(self.workers, len(queue)) - 1  # beside the caller's thread
+        # beside the caller's thread
+        n_helpers = 0 if self._pool is None else min(self.workers, len(queue)) - 1
         helpers = [self._pool.submit(_run_queue, function, queue) for _ in range(n_helpers)]  # type: ignore[union-attr]
         try:
             _run_queue(function, queue)
@@ -173,11 +201,15 @@ def _run_queue(function: Callable, queue: deque) -> None:
 
 
 class Stopped(Exception):
-    """A task gave up because its call of `run_tasks` failed or was interrupted in another thread."""
+    """A task gave up because its call of `run_tasks` failed or was interrupted in another
+    thread.
+    """
 
 
 def _run_unless_stopped(function: Callable[..., T], stop: np.ndarray, *task: object) -> T:
-    """Return ``function(*task)`` of a task of a serial call; raise Stopped if the flag `stop`, shape (1,), is set."""
+    """Return ``function(*task)`` of a task of a serial call; raise Stopped if the flag `stop`,
+    shape (1,), is set.
+    """
     if stop[0]:
         raise Stopped
     return function(*task)
@@ -187,13 +219,19 @@ _local = threading.local()  # its attribute `stop` is the stop flag of the task 
 
 
 def stop_flag() -> np.ndarray:
-    """Return the stop flag, int32 of shape (1,), of the task that this thread runs; a new one outside of tasks."""
+    """Return the stop flag, int32 of shape (1,), of the task that this thread runs; a new one
+    outside of tasks.
+    """
     task_flag = getattr(_local, "stop", None)
     return np.zeros(1, dtype=np.int32) if task_flag is None else task_flag
 
 
-def _run_with_flag(function: Callable[..., T], stop: np.ndarray, *task: object) -> T | type[Stopped]:
-    """Return ``function(*task)``, run with `stop` as the thread's stop flag; the class Stopped if the task gave up."""
+def _run_with_flag(
+    function: Callable[..., T], stop: np.ndarray, *task: object
+) -> T | type[Stopped]:
+    """Return ``function(*task)``, run with `stop` as the thread's stop flag; the class Stopped if
+    the task gave up.
+    """
     outer_flag = getattr(_local, "stop", None)
     _local.stop = stop
     try:
@@ -205,7 +243,9 @@ def _run_with_flag(function: Callable[..., T], stop: np.ndarray, *task: object) 
 
 
 class _Steps:
-    """Callable that advances a tqdm bar by a share of a step and shows a note; does nothing without a bar."""
+    """Callable that advances a tqdm bar by a share of a step and shows a note; does nothing without
+    a bar.
+    """
 
     def __init__(self, bar: tqdm | None = None):
         self._bar = bar
@@ -216,8 +256,12 @@ class _Steps:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(share)
-            # a note without progress is shown at once, but not during the delay in which tqdm shows no bar
-            if not (share or self._bar.disable) and time.time() > self._bar.start_t + self._bar.delay:
+            # a note without progress is shown at once, but not during the delay in which tqdm shows
+            # no bar
+            if (
+                not (share or self._bar.disable)
+                and time.time() > self._bar.start_t + self._bar.delay
+            ):
                 self._bar.refresh()  # update(0) would not show the new note
 
     def __reduce__(self):
@@ -238,28 +282,35 @@ class _ScaledProgress:
 
 
 def scaled_progress(progress: Callable | None, scale: float) -> Callable | None:
-    """Return a progress function for a task that is the share `scale` of a step; None if `progress` is None."""
+    """Return a progress function for a task that is the share `scale` of a step; None if `progress`
+    is None.
+    """
     return None if progress is None else _ScaledProgress(progress, scale)
 
 
 @contextmanager
 def progress_bar(total: int | None, title: str, verbose: int):
-    """Show a progress bar if stderr is a terminal and `verbose`; yield ``progress(share=1.0, note="")``.
+    """Show a progress bar if stderr is a terminal and `verbose`; yield ``progress(share=1.0,
+    note="")``.
 
-    `total` is the number of steps, None if unknown; `share` is the share of a step that was done since the last call,
-    `note` a text behind the bar.
+    `total` is the number of steps, None if unknown; `share` is the share of a step that was done
+    since the last call, `note` a text behind the bar.
     """
     from tqdm import tqdm
 
     is_shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
     # disable=None: no bar if stderr is no terminal; delay: no bar in the first second
-    with tqdm(total=total, desc=title, disable=None if is_shown else True, delay=1.0, leave=False) as bar:
+    with tqdm(
+        total=total, desc=title, disable=None if is_shown else True, delay=1.0, leave=False
+    ) as bar:
         yield _Steps(bar)
 
 
 @functools.cache
 def _find_blas_libraries() -> list[Any]:
-    """Return threadpoolctl's controllers of the BLAS libraries that are loaded: numpy's and scipy's."""
+    """Return threadpoolctl's controllers of the BLAS libraries that are loaded: numpy's and
+    scipy's.
+    """
     import scipy.linalg  # noqa: F401  (loads scipy's BLAS)
     from threadpoolctl import ThreadpoolController
 
@@ -273,10 +324,12 @@ def _set_blas_threads(library: Any, n_threads: int) -> None:
 
 
 class _SerialBlas:
-    """Context in which BLAS runs on one thread, so that results do not depend on the number of workers.
+    """Context in which BLAS runs on one thread, so that results do not depend on the number of
+    workers.
 
-    Most BLAS libraries have one limit of threads for the whole process; those with OpenMP have one for each thread.
-    `n_inside` counts the threads in the context; `limits_before` are the limits, one per library, to be restored.
+    Most BLAS libraries have one limit of threads for the whole process; those with OpenMP have one
+    for each thread. `n_inside` counts the threads in the context; `limits_before` are the limits,
+    one per library, to be restored.
     """
 
     def __init__(self) -> None:
@@ -288,7 +341,9 @@ class _SerialBlas:
         self.lock, self.n_inside, self.limits_before = threading.Lock(), 0, [0]
 
     def __enter__(self) -> None:
-        """Limit all BLAS libraries to one thread; the first thread that enters stores their limits."""
+        """Limit all BLAS libraries to one thread; the first thread that enters stores their
+        limits.
+        """
         libraries = _find_blas_libraries()
         with self.lock:
             if not self.n_inside:
@@ -298,7 +353,9 @@ class _SerialBlas:
                 _set_blas_threads(library, 1)
 
     def __exit__(self, *_: object) -> None:
-        """Restore the limits: of the whole process if no thread is inside any more, of this thread at once."""
+        """Restore the limits: of the whole process if no thread is inside any more, of this thread
+        at once.
+        """
         with self.lock:
             self.n_inside -= 1
             for library, n_threads in zip(_find_blas_libraries(), self.limits_before, strict=True):
@@ -308,7 +365,8 @@ class _SerialBlas:
 
 
 _serial_blas = _SerialBlas()  # the one context of this process
-if hasattr(os, "register_at_fork"):  # a forked child has none of the other threads, but would keep their lock
+# a forked child has none of the other threads, but would keep their lock
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_serial_blas.reset)
 
 

@@ -1,14 +1,17 @@
-"""The model file: a JSON-ready dict and plain numpy arrays in one safe, checked file. Loading never runs code.
+"""The model file: a JSON-ready dict and plain numpy arrays in one safe, checked file. Loading never
+runs code.
 
-Format version 1 is a zip file (stored, every size in 64 bits, fixed time stamps) of these members, in this order:
+Format version 1 is a zip file (stored, every size in 64 bits, fixed time stamps) of these members,
+in this order:
 
-- ``meta.json``: ASCII JSON of the format's name and version, the kind of content, the bbl version, the table of arrays
-  (name, dtype, shape, size in bytes) and the caller's dict;
+- ``meta.json``: ASCII JSON of the format's name and version, the kind of content, the bbl version,
+  the table of arrays (name, dtype, shape, size in bytes) and the caller's dict;
 - ``NAME.npy`` for each array, sorted by name, little-endian and in C order;
 - ``sha256``: the hex digest over name, length and bytes of every member above.
 
-Zip headers, directory and npy headers follow from names, sizes and checksums. So the reader rebuilds and compares them:
-a file from a stranger meets no general zip or npy parser. A *member* is one file inside the zip file.
+Zip headers, directory and npy headers follow from names, sizes and checksums. So the reader
+rebuilds and compares them: a file from a stranger meets no general zip or npy parser. A *member* is
+one file inside the zip file.
 """
 
 from __future__ import annotations
@@ -29,7 +32,15 @@ from typing import Any
 
 import numpy as np
 
-from bbl.container import MAX_ARRAYS, Entry, digest, directory, local_header, npy_header, read_members
+from bbl.container import (
+    MAX_ARRAYS,
+    Entry,
+    digest,
+    directory,
+    local_header,
+    npy_header,
+    read_members,
+)
 from bbl.errors import BBLTypeError, ModelFileError, OptionError
 
 __all__ = ["read_any", "read_model", "write_model"]
@@ -41,17 +52,19 @@ _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 # limits that keep a file from a stranger from filling the memory or the stack
 _MAX_META = 64 * 2**20  # bytes of meta.json
 _MAX_DEPTH = 64  # of nested lists and dicts in meta.json
-_MAX_CONTAINERS = 250_000  # lists and dicts in meta.json: an empty list is 2 bytes in the file and 90 in memory
+# lists and dicts in meta.json: an empty list is 2 bytes in the file and 90 in memory
+_MAX_CONTAINERS = 250_000
 
-# a string, whose brackets do not count; an opening bracket (group 1); or a closing one. ++ and *+ do not backtrack, so
-# that the search takes linear time
+# a string, whose brackets do not count; an opening bracket (group 1); or a closing one. ++ and *+
+# do not backtrack, so that the search takes linear time
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 
 
 def write_model(
     path: str | os.PathLike, meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str = "bbl"
 ) -> None:
-    """Write a model file; the old file, if any, stays whole until the new one is complete on the disk.
+    """Write a model file; the old file, if any, stays whole until the new one is complete on the
+    disk.
 
     The same input gives the same bytes. After an error nothing is left behind.
 
@@ -95,17 +108,24 @@ def write_model(
         _write_file(os.path.realpath(target), chunks)
     except OSError as error:
         remedy = "check the folder, its permissions and the space on the disk"
-        raise OSError(error.errno, f"cannot save: {error.strerror or error}; {remedy}", target) from error
+        raise OSError(
+            error.errno, f"cannot save: {error.strerror or error}; {remedy}", target
+        ) from error
 
 
-def read_model(path: str | os.PathLike, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_model(
+    path: str | os.PathLike, kind: str = "bbl"
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return (meta, arrays) of a model file of one `kind`, as `read_any` does."""
     _, meta, arrays = read_any(path, (kind,))
     return meta, arrays
 
 
-def read_any(path: str | os.PathLike, kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file that `write_model` wrote. Every byte is checked, so the file may come from a stranger.
+def read_any(
+    path: str | os.PathLike, kinds: Collection[str]
+) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """Read a file that `write_model` wrote. Every byte is checked, so the file may come from a
+    stranger.
 
     Parameters
     ----------
@@ -134,10 +154,14 @@ def read_any(path: str | os.PathLike, kinds: Collection[str]) -> tuple[str, dict
             members = read_members(file, os.fstat(file.fileno()).st_size)
         return _unpack(members, kinds)
     except OSError as error:
-        raise OSError(error.errno, f"cannot load: {error.strerror or error}; check the path", file_name) from error
+        raise OSError(
+            error.errno, f"cannot load: {error.strerror or error}; check the path", file_name
+        ) from error
     except (ValueError, struct.error) as error:
         reason = f"{error}. If it is damaged, save the model again or fetch a good copy."
-        raise ModelFileError(f"{file_name!r} is no model file that can be loaded: {reason}", argument="path") from None
+        raise ModelFileError(
+            f"{file_name!r} is no model file that can be loaded: {reason}", argument="path"
+        ) from None
 
 
 def _check_path(path: str | os.PathLike) -> str:
@@ -147,11 +171,16 @@ def _check_path(path: str | os.PathLike) -> str:
         mode = os.stat(file_name).st_mode
     except TypeError:
         description = f"{path!r} of type {type(path).__name__}"
-        raise BBLTypeError(f"path must be a str or os.PathLike; got {description}.", argument="path") from None
+        raise BBLTypeError(
+            f"path must be a str or os.PathLike; got {description}.", argument="path"
+        ) from None
     except ValueError as error:  # a NUL, or what the file system cannot encode
-        raise OptionError(f"path={path!r} cannot be a file name: {error}. Give another.", argument="path") from None
+        raise OptionError(
+            f"path={path!r} cannot be a file name: {error}. Give another.", argument="path"
+        ) from None
     except OSError:
-        mode = stat.S_IFREG  # absent or not accessible: taken for a regular file, as opening it raises the error
+        # absent or not accessible: taken for a regular file, as opening it raises the error
+        mode = stat.S_IFREG
     if stat.S_ISDIR(mode) or not os.path.basename(file_name):
         raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", file_name)
     if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
@@ -160,10 +189,14 @@ def _check_path(path: str | os.PathLike) -> str:
 
 
 def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> list[Any]:
-    """Return the bytes of a model file in order, as bytes objects and flat uint8 arrays (views where possible)."""
+    """Return the bytes of a model file in order, as bytes objects and flat uint8 arrays (views
+    where possible).
+    """
     plain_arrays = {name: _plain_array(name, array) for name, array in arrays.items()}
     if len(plain_arrays) > MAX_ARRAYS:
-        raise OptionError(f"arrays has {len(plain_arrays)} entries; at most {MAX_ARRAYS} fit.", argument="arrays")
+        raise OptionError(
+            f"arrays has {len(plain_arrays)} entries; at most {MAX_ARRAYS} fit.", argument="arrays"
+        )
     plain_arrays = {name: plain_arrays[name] for name in sorted(plain_arrays)}
     members: list[tuple[str, list[Any]]] = [("meta.json", [_encode_meta(meta, plain_arrays, kind)])]
     for name, array in plain_arrays.items():
@@ -176,7 +209,8 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
         crc = 0
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
-        entries.append((name, crc, sum(map(len, pieces))))  # the length of a uint8 array is its size in bytes
+        # the length of a uint8 array is its size in bytes
+        entries.append((name, crc, sum(map(len, pieces))))
         chunks += [local_header(*entries[-1]), *pieces]
     return [*chunks, directory(entries)]
 
@@ -184,66 +218,87 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
 def _plain_array(name: object, array: np.ndarray) -> np.ndarray:
     """Return an array in little-endian C order, after checking its name and dtype."""
     if not (isinstance(name, str) and _ARRAY_NAME.fullmatch(name)):
-        raise OptionError(f"The array name {name!r} must be 1 to 64 letters, digits or '_'.", argument="arrays")
+        raise OptionError(
+            f"The array name {name!r} must be 1 to 64 letters, digits or '_'.", argument="arrays"
+        )
     is_plain = type(array) in (np.ndarray, np.memmap)  # a masked array would lose its mask
     descr = array.dtype.newbyteorder("<").str if is_plain else ""
     if descr not in _DTYPES:
         description = f"dtype {array.dtype}" if is_plain else type(array).__name__
         message = (
-            f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {description}. Convert it first."
+            f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {description}. "
+            "Convert it first."
         )
         raise BBLTypeError(message, argument="arrays")
     return np.asarray(array, dtype=descr, order="C")
 
 
 def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> bytes:
-    """Return the bytes of meta.json: the caller's `meta`, the table of `arrays`, and the versions."""
+    """Return the bytes of meta.json: the caller's `meta`, the table of `arrays`, and the
+    versions.
+    """
     if type(meta) is not dict or type(kind) is not str:
-        raise BBLTypeError(f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta")
+        raise BBLTypeError(
+            f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta"
+        )
     _check_plain(meta, "meta", 2)  # 2: meta is a dict inside the dict of meta.json
     document = {
         "format": FORMAT,
         "format_version": VERSION,
         "kind": kind,
         "bbl_version": getattr(sys.modules["bbl"], "__version__", ""),
-        "arrays": [{"name": n, "dtype": a.dtype.str, "shape": a.shape, "size": a.nbytes} for n, a in arrays.items()],
+        "arrays": [
+            {"name": n, "dtype": a.dtype.str, "shape": a.shape, "size": a.nbytes}
+            for n, a in arrays.items()
+        ],
         "meta": meta,
     }
     try:
         text = json.dumps(document, separators=(",", ":"))
         _check_json(text)
     except ValueError as error:  # also raised for an int of more digits than Python turns into text
-        raise OptionError(f"meta cannot be written: {error}. Make it smaller.", argument="meta") from None
+        raise OptionError(
+            f"meta cannot be written: {error}. Make it smaller.", argument="meta"
+        ) from None
     return text.encode("ascii")
 
 
 def _check_plain(value: object, place: str, depth: int) -> None:
-    """Refuse values that JSON would change: tuples, numpy scalars, keys other than str, NaN and infinity.
+    """Refuse values that JSON would change: tuples, numpy scalars, keys other than str, NaN and
+    infinity.
 
-    `place` names the value, such as ``meta['terms'][0]``, in messages; `depth` is 1 + the number of lists
-    and dicts around it in meta.json.
+    `place` names the value, such as ``meta['terms'][0]``, in messages; `depth` is 1 + the number of
+    lists and dicts around it in meta.json.
     """
-    # 62 levels: the dict of meta.json, meta, and 60 inside of it, as `write_model` says. 2 less than in `_check_json`,
-    # so that this error, which names the place, comes first
+    # 62 levels: the dict of meta.json, meta, and 60 inside of it, as `write_model` says. 2 less
+    # than in `_check_json`, so that this error, which names the place, comes first
     if depth > _MAX_DEPTH - 2:
         raise OptionError(f"{place[:200]} is nested too deep. Make it flatter.", argument="meta")
     if type(value) is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise BBLTypeError(f"{place} has the key {key!r}; keys must be str.", argument="meta")
+                raise BBLTypeError(
+                    f"{place} has the key {key!r}; keys must be str.", argument="meta"
+                )
             _check_plain(item, f"{place}[{key!r}]", depth + 1)
     elif type(value) is list:
         for position, item in enumerate(value):
             _check_plain(item, f"{place}[{position}]", depth + 1)
     elif type(value) is float and not math.isfinite(value):
-        raise OptionError(f"{place} is {value}, which a model file cannot hold. Use None.", argument="meta")
+        raise OptionError(
+            f"{place} is {value}, which a model file cannot hold. Use None.", argument="meta"
+        )
     elif value is not None and type(value) not in (str, int, float, bool):
         description = f"{place} is a {type(value).__name__}"
-        raise BBLTypeError(f"{description}; use str, int, float, bool, None, list or dict.", argument="meta")
+        raise BBLTypeError(
+            f"{description}; use str, int, float, bool, None, list or dict.", argument="meta"
+        )
 
 
 def _write_file(target: str, chunks: list[Any]) -> None:
-    """Write `chunks` to a temporary file in the folder of `target`, sync it to the disk, and rename it to `target`."""
+    """Write `chunks` to a temporary file in the folder of `target`, sync it to the disk, and rename
+    it to `target`.
+    """
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".bbl-{secrets.token_hex(8)}.tmp")
     try:
@@ -260,7 +315,8 @@ def _write_file(target: str, chunks: list[Any]) -> None:
             os.unlink(temporary)
         raise
     if os.name == "posix":
-        # the new name must reach the disk, too; the file is complete, and not every file system can sync a folder
+        # the new name must reach the disk, too; the file is complete, and not every file system can
+        # sync a folder
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY)
             try:
@@ -269,15 +325,20 @@ def _write_file(target: str, chunks: list[Any]) -> None:
                 os.close(handle)
 
 
-def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Return (kind, meta, arrays) of the members of a file; raise a ValueError if meta.json is not valid.
+def _unpack(
+    members: dict[str, bytes], kinds: Collection[str]
+) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """Return (kind, meta, arrays) of the members of a file; raise a ValueError if meta.json is not
+    valid.
 
     `read_members` has checked and removed the member ``sha256``.
     """
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
     # parse_constant gets NaN and Infinity, which are refused
-    document = json.loads(text, object_pairs_hook=_build_dict, parse_float=_parse_finite, parse_constant=_parse_finite)
+    document = json.loads(
+        text, object_pairs_hook=_build_dict, parse_float=_parse_finite, parse_constant=_parse_finite
+    )
     if type(document) is not dict or document.get("format") != FORMAT:
         raise ValueError("meta.json is not a model's")
     version = document.get("format_version")
@@ -285,32 +346,49 @@ def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dic
         raise ValueError("the format version is not a positive integer")
     if version > VERSION:
         writer = str(document.get("bbl_version"))[:40]
-        raise ValueError(f"it has format version {version} (of bbl {writer}), later than {VERSION}: upgrade bbl")
+        raise ValueError(
+            f"it has format version {version} (of bbl {writer}), later than {VERSION}: upgrade bbl"
+        )
     kind = document.get("kind")
     if type(kind) is not str or kind not in kinds:
         wanted = " or ".join(map(repr, kinds))
-        raise ValueError(f"it holds {str(kind)[:80]!r}, not {wanted}: use the function that loads those")
+        raise ValueError(
+            f"it holds {str(kind)[:80]!r}, not {wanted}: use the function that loads those"
+        )
     meta, table = document.get("meta"), document.get("arrays")  # table: one row for each array
     if type(meta) is not dict or type(table) is not list:
         raise ValueError("meta.json lacks a part")
     arrays = dict(_read_array(row, members) for row in table)
-    if ["meta.json", *(f"{name}.npy" for name in sorted(arrays))] != list(members) or len(table) != len(arrays):
+    if ["meta.json", *(f"{name}.npy" for name in sorted(arrays))] != list(members) or len(
+        table
+    ) != len(arrays):
         raise ValueError("its members are not those that meta.json names")
     return kind, meta, arrays
 
 
 def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
-    """Return (name, array) of one row of meta.json's table; the array is a read-only view of the member's bytes."""
+    """Return (name, array) of one row of meta.json's table; the array is a read-only view of the
+    member's bytes.
+    """
     if type(row) is not dict or row.keys() != {"name", "dtype", "shape", "size"}:
         raise ValueError("a row of the table of arrays is incomplete")
     name, descr, shape, size = row["name"], row["dtype"], row["shape"], row["size"]
-    if type(name) is not str or not _ARRAY_NAME.fullmatch(name) or type(descr) is not str or descr not in _DTYPES:
+    if (
+        type(name) is not str
+        or not _ARRAY_NAME.fullmatch(name)
+        or type(descr) is not str
+        or descr not in _DTYPES
+    ):
         raise ValueError("the table of arrays has a bad name or dtype")
     if type(shape) is not list or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
         raise ValueError(f"the shape of {name!r} is bad")
     dtype, data = np.dtype(descr), members.get(f"{name}.npy", b"")
     header = npy_header(descr, tuple(shape))
-    if size != math.prod(shape) * dtype.itemsize or len(data) != len(header) + size or not data.startswith(header):
+    if (
+        size != math.prod(shape) * dtype.itemsize
+        or len(data) != len(header) + size
+        or not data.startswith(header)
+    ):
         raise ValueError(f"{name!r} is not as declared")
     array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))
     if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):  # deletes all bytes 0 and 1
@@ -319,7 +397,9 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
 
 
 def _check_json(text: str) -> None:
-    """Raise a ValueError if JSON text is too long, too deeply nested, or has too many lists and dicts to build."""
+    """Raise a ValueError if JSON text is too long, too deeply nested, or has too many lists and
+    dicts to build.
+    """
     if len(text) > _MAX_META:
         raise ValueError(f"over {_MAX_META >> 20} MiB of JSON")
     depth = n_brackets = 0
@@ -332,7 +412,9 @@ def _check_json(text: str) -> None:
 
 
 def _build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the (key, value) pairs of a JSON object as a dict; raise a ValueError if a key occurs twice."""
+    """Return the (key, value) pairs of a JSON object as a dict; raise a ValueError if a key occurs
+    twice.
+    """
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a key stands twice in meta.json")

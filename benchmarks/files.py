@@ -1,4 +1,6 @@
-"""Data that are not shipped: the folder with their files, and what more than one benchmark reads from it."""
+"""Data that are not shipped: the folder with their files, and what more than one benchmark reads
+from it.
+"""
 
 import os
 from collections.abc import Callable
@@ -10,7 +12,9 @@ import bbl
 
 
 def data_folder() -> Path | None:
-    """Return the folder with the files: ``BBL_SHARED``, or ``shared`` beside the checkout, if it is there."""
+    """Return the folder with the files: ``BBL_SHARED``, or ``shared`` beside the checkout, if it is
+    there.
+    """
     folder = Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared")
     return folder if folder.is_dir() else None
 
@@ -23,13 +27,17 @@ def shared_file(*path: str) -> Path | None:
 
 
 def fetched(fetch: Callable[..., pd.DataFrame], *arguments: str) -> pd.DataFrame:
-    """Return what a fetcher of ``bbl.datasets`` reads, from the folder's ``data`` unless ``BBL_DATA`` is set."""
+    """Return what a fetcher of ``bbl.datasets`` reads, from the folder's ``data`` unless
+    ``BBL_DATA`` is set.
+    """
     os.environ.setdefault("BBL_DATA", str(data_folder() / "data"))
     return fetch(*arguments)
 
 
 def mnist(part: str) -> pd.DataFrame | None:
-    """Return all of MNIST's "train" or "test" images (y, X1, ..., pixels 1 above 127), if the files are there."""
+    """Return all of MNIST's "train" or "test" images (y, X1, ..., pixels 1 above 127), if the files
+    are there.
+    """
     name = "train" if part == "train" else "t10k"
     there = shared_file("data", "mnist", f"{name}-images-idx3-ubyte.gz")
     return fetched(bbl.datasets.fetch_mnist, part) if there else None

@@ -1,4 +1,6 @@
-"""Speed of Bayesian network classifiers beside other libraries, in one run: ``python -m benchmarks.networks``."""
+"""Speed of Bayesian network classifiers beside other libraries, in one run: ``python -m
+benchmarks.networks``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ RESULTS = Path(__file__).resolve().parent / "results"
 SIZES = {"d1": (10_000, 20), "d2": (100_000, 50)}
 LEVELS, CLASSES = 4, 3
 GAPS = 0.1  # share of cells that are missing in incomplete rows
-FEW = {"pgmpy": 300, "pyagrum": 2000}  # rows that these are given to predict; times are scaled to all
+# rows that these are given to predict; times are scaled to all
+FEW = {"pgmpy": 300, "pyagrum": 2000}
 # bnclassify 0.4.8 on the same kind of data, user s of one core, quoted from another machine
 QUOTED = {
     ("d1", "nb"): (0.009, 0.009),
@@ -72,7 +75,10 @@ def sklearn_times(data: pd.DataFrame) -> tuple[float, float]:
     """Return fit and prediction of CategoricalNB, from codes."""
     from sklearn.naive_bayes import CategoricalNB
 
-    X, y = np.column_stack([data[c].cat.codes for c in data.columns[:-1]]), data["class"].cat.codes.to_numpy()
+    X, y = (
+        np.column_stack([data[c].cat.codes for c in data.columns[:-1]]),
+        data["class"].cat.codes.to_numpy(),
+    )
     fit_s, fit = user_seconds(lambda: CategoricalNB(alpha=1.0).fit(X, y))
     return fit_s, user_seconds(lambda: fit.predict(X))[0]
 
@@ -81,7 +87,10 @@ def skbayes_times(data: pd.DataFrame, order: int) -> tuple[float, float]:
     """Return fit and prediction of scikit-bayes' AnDE: naive Bayes of order 0, AODE of order 1."""
     from skbn.ande import AnDE
 
-    X, y = np.column_stack([data[c].cat.codes for c in data.columns[:-1]]), data["class"].cat.codes.to_numpy()
+    X, y = (
+        np.column_stack([data[c].cat.codes for c in data.columns[:-1]]),
+        data["class"].cat.codes.to_numpy(),
+    )
     few = min(len(X), 10_000)
     fit_s, fit = user_seconds(lambda: AnDE(n_dependence=order).fit(X, y))
     return fit_s, user_seconds(lambda: fit.predict(X[:few]))[0] * len(X) / few
@@ -96,7 +105,9 @@ def pyagrum_times(learner: str, data: pd.DataFrame) -> tuple[float, float]:
     text = data.astype(str)
     X, y = text.drop(columns="class"), text["class"]
     kinds = DiscreteTypeProcessor()
-    model = BNClassifier(type_processor=kinds, learningMethod=method, prior="Smoothing", priorWeight=1)
+    model = BNClassifier(
+        type_processor=kinds, learningMethod=method, prior="Smoothing", priorWeight=1
+    )
     fit_s, _ = user_seconds(lambda: model.fit(X, y))
     few = FEW["pyagrum"]
     return fit_s, user_seconds(lambda: model.predict(X.head(few)))[0] * len(X) / few
@@ -130,7 +141,15 @@ def rows(name: str, peers: list[str]) -> list[dict[str, Any]]:
     found = []
 
     def add(learner: str, library: str, fit_s: float, predict_s: float) -> None:
-        found.append({"data": name, "learner": learner, "library": library, "fit": fit_s, "predict": predict_s})
+        found.append(
+            {
+                "data": name,
+                "learner": learner,
+                "library": library,
+                "fit": fit_s,
+                "predict": predict_s,
+            }
+        )
         print(found[-1], flush=True)
 
     for learner in ("nb", "tan_cl", "aode"):
@@ -166,7 +185,9 @@ def main() -> None:
     """Measure, print, and write ``results/networks.csv``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
-    parser.add_argument("--peers", nargs="*", default=["sklearn", "scikit-bayes", "pyagrum", "pgmpy"])
+    parser.add_argument(
+        "--peers", nargs="*", default=["sklearn", "scikit-bayes", "pyagrum", "pgmpy"]
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "networks.csv")
     args = parser.parse_args()
     warnings.simplefilter("ignore")

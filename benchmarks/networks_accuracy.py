@@ -1,6 +1,7 @@
 """Networks on the data of the accuracy benchmark: ``python -m benchmarks.networks_accuracy``.
 
-They get the splits of `benchmarks.accuracy`, whose stored rows give the Boltzmann machine and logistic regression.
+They get the splits of `benchmarks.accuracy`, whose stored rows give the Boltzmann machine and
+logistic regression.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ WIDE = 100_000_000  # family cells of a fit of AODE beyond which it is left out
 def run(data: Data, number: int) -> list[dict]:
     """Return the measurements of one split."""
     train, test = data.splits[number]
-    sample = Sample(np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp))
+    sample = Sample(
+        np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp)
+    )
     codes, y = np.ascontiguousarray(data.codes[test]), data.y[test]
     rows = []
     for label, learner, given, recipe in MODELS:
@@ -50,11 +53,19 @@ def run(data: Data, number: int) -> list[dict]:
         begin, rng = time.process_time(), np.random.default_rng(0)
         options = LEARNERS[learner].check_options(given, ())
         dags = LEARNERS[learner].learn(Task(sample, data.n_levels, data.K, rng), options).dags
-        network = fit(dags, sample, data.n_levels, data.K, recipe, rng, LEARNERS[learner].averages).network
+        network = fit(
+            dags, sample, data.n_levels, data.K, recipe, rng, LEARNERS[learner].averages
+        ).network
         log_p = log_probabilities(class_scores(network.log_joint(codes)))
         accuracy, loss, error = metrics(log_p, y)[:3]
         seconds = time.process_time() - begin
-        row = {"data": data.name, "fold": number, "method": label, "accuracy": accuracy, "log_loss": loss}
+        row = {
+            "data": data.name,
+            "fold": number,
+            "method": label,
+            "accuracy": accuracy,
+            "log_loss": loss,
+        }
         rows.append(row | {"ece": error, "seconds": seconds})
     return rows
 
@@ -67,11 +78,15 @@ def stored() -> pd.DataFrame:
         own = (table[["method", "log_z", "calibrate"]] == list(key)).all(axis=1)
         parts.append(table[own].assign(method=label))
     columns = ["data", "fold", "method", "accuracy", "log_loss", "ece", "seconds"]
-    return pd.concat(parts)[columns].astype({"fold": int, "accuracy": float, "log_loss": float, "ece": float})
+    return pd.concat(parts)[columns].astype(
+        {"fold": int, "accuracy": float, "log_loss": float, "ece": float}
+    )
 
 
 def summary(table: pd.DataFrame) -> str:
-    """Return the page's tables: means over splits by data and method, and mean ranks, as Markdown."""
+    """Return the page's tables: means over splits by data and method, and mean ranks, as
+    Markdown.
+    """
     order = [*STORED, *(label for label, *_ in MODELS)]
     complete = [name for name, part in table.groupby("data") if set(order) <= set(part["method"])]
     names = [name for name in NAMES if name in complete]
@@ -82,7 +97,9 @@ def summary(table: pd.DataFrame) -> str:
         lines += [f"## {title}", "", "| method | " + " | ".join(names) + " | mean rank |"]
         lines.append("| --- |" + " ---: |" * (len(names) + 1))
         for method, row in means.iterrows():
-            cells = [f"**{v:.3f}**" if v == best(means[name]) else f"{v:.3f}" for name, v in row.items()]
+            cells = [
+                f"**{v:.3f}**" if v == best(means[name]) else f"{v:.3f}" for name, v in row.items()
+            ]
             lines.append(f"| {method} | " + " | ".join(cells) + f" | {ranks[method]:.1f} |")
         lines.append("")
     return "\n".join(lines)
@@ -92,7 +109,9 @@ def main() -> None:
     """Run and write ``results/networks_accuracy.csv`` and ``networks_accuracy.md``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="*", default=[name for name in NAMES if name != "mnist"])
-    parser.add_argument("--splits", type=int, default=100, help="at most so many splits of a data set")
+    parser.add_argument(
+        "--splits", type=int, default=100, help="at most so many splits of a data set"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
     rows = []

@@ -1,4 +1,6 @@
-"""What all benchmarks share: the command line of a study, its rows side by side, tables in Markdown and CSV."""
+"""What all benchmarks share: the command line of a study, its rows side by side, tables in Markdown
+and CSV.
+"""
 
 import argparse
 import io
@@ -14,7 +16,9 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def command(doc: str | None, **options: tuple[Any, str]) -> argparse.Namespace:
-    """Parse a command line: ``--jobs``, ``--out``, and options as (default, help); a list takes many words."""
+    """Parse a command line: ``--jobs``, ``--out``, and options as (default, help); a list takes
+    many words.
+    """
     parser = argparse.ArgumentParser(description=doc)
     shared = {"jobs": (1, "how many processes"), "out": (RESULTS, "folder of the tables")}
     for name, (default, text) in (options | shared).items():
@@ -25,7 +29,9 @@ def command(doc: str | None, **options: tuple[Any, str]) -> argparse.Namespace:
     return args
 
 
-def rows_of(function: Callable[..., list[tuple]], tasks: Iterable[tuple], jobs: int, columns) -> pd.DataFrame:
+def rows_of(
+    function: Callable[..., list[tuple]], tasks: Iterable[tuple], jobs: int, columns
+) -> pd.DataFrame:
     """Return the rows of all tasks, in their order, as one frame."""
     runs = Parallel(n_jobs=jobs)(delayed(function)(*task) for task in tasks)
     return pd.DataFrame([row for run in runs for row in run], columns=columns)
@@ -58,7 +64,9 @@ def as_text(frame: pd.DataFrame, digits: str = "%.6g") -> pd.DataFrame:
     return pd.read_csv(written, dtype=str, keep_default_na=False)
 
 
-def update(path: Path, rows: pd.DataFrame, key: list[str], order: list[tuple[str, ...]]) -> pd.DataFrame:
+def update(
+    path: Path, rows: pd.DataFrame, key: list[str], order: list[tuple[str, ...]]
+) -> pd.DataFrame:
     """Put rows into a CSV file in place of those with the same key, and return all of it, as text.
 
     Rows are kept in the `order` of the first columns of the key; what is not in it goes.
@@ -69,7 +77,10 @@ def update(path: Path, rows: pd.DataFrame, key: list[str], order: list[tuple[str
         replaced = pd.MultiIndex.from_frame(old[key]).isin(pd.MultiIndex.from_frame(new[key]))
         new = pd.concat([old[~replaced], new], ignore_index=True)
     at = {place: p for p, place in enumerate(order)}
-    found = pd.Series([at.get(k) for k in new[key[: len(order[0])]].itertuples(index=False, name=None)], dtype=float)
+    found = pd.Series(
+        [at.get(k) for k in new[key[: len(order[0])]].itertuples(index=False, name=None)],
+        dtype=float,
+    )
     new = new.iloc[found.dropna().sort_values(kind="stable").index]
     new.to_csv(path, index=False)
     return new

@@ -1,4 +1,6 @@
-"""Data read in batches against the same rows in memory, in CPU and peak memory: ``python -m benchmarks.scale``."""
+"""Data read in batches against the same rows in memory, in CPU and peak memory: ``python -m
+benchmarks.scale``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ COLUMNS = ["task", "rows", "how", "user_s", "peak_mb"]
 
 
 def write_rows(path: Path, n: int, m: int = 20, seed: int = 0) -> Path:
-    """Write `n` rows of a response and `m` predictors, all strings, to a Parquet file, some rows at a time."""
+    """Write `n` rows of a response and `m` predictors, all strings, to a Parquet file, some rows at
+    a time.
+    """
     import pyarrow as pa
 
     rng = np.random.default_rng(seed)
@@ -71,7 +75,9 @@ def measured(task: str, path: Path, how: str, out: Path) -> dict[str, Any]:
 
 
 def compare(tasks: list[str], sizes: list[int], folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return one row for each task, size and way, and the greatest difference of numbers of each task and size."""
+    """Return one row for each task, size and way, and the greatest difference of numbers of each
+    task and size.
+    """
     rows, gaps = [], []
     for n in sizes:
         path = write_rows(folder / f"rows{n}.parquet", n)
@@ -93,23 +99,48 @@ def page(rows: pd.DataFrame, gaps: pd.DataFrame) -> list[str]:
     lines = [
         "# Data read in batches",
         "",
-        "A response and 20 predictors with 4 levels, all strings, in one Parquet file; one thread; each task in a",
-        "process of its own, reading included. `memory` is the table of `pandas.read_parquet`. Peaks include the about",
+        (
+            "A response and 20 predictors with 4 levels, all strings, in one Parquet file; one "
+            "thread; each task in a"
+        ),
+        (
+            "process of its own, reading included. `memory` is the table of `pandas.read_parquet`. "
+            "Peaks include the about"
+        ),
         "160 MB of the imports.",
         "",
     ]
     body = []
     for (task, n), own in wide.iterrows():
         gap = gaps.query("task == @task and rows == @n")["difference"].iloc[0]
-        shown = [own["user_s", "batches"], own["user_s", "memory"], own["peak_mb", "batches"], own["peak_mb", "memory"]]
+        shown = [
+            own["user_s", "batches"],
+            own["user_s", "memory"],
+            own["peak_mb", "batches"],
+            own["peak_mb", "memory"],
+        ]
         share = own["peak_mb", "batches"] / own["peak_mb", "memory"]
         body.append([task, f"{n:,}", *map(number, [*shown, share, gap])])
-    head = ["task", "rows", "s, batches", "s, memory", "MB, batches", "MB, memory", "share of MB", "difference"]
+    head = [
+        "task",
+        "rows",
+        "s, batches",
+        "s, memory",
+        "MB, batches",
+        "MB, memory",
+        "share of MB",
+        "difference",
+    ]
     lines += table(head, body)
-    for task, own in rows[rows["how"] == "batches"].groupby("task", sort=False) if len(sizes) > 1 else ():
+    for task, own in (
+        rows[rows["how"] == "batches"].groupby("task", sort=False) if len(sizes) > 1 else ()
+    ):
         peak = own.set_index("rows")["peak_mb"]
         growth = peak[sizes[-1]] / peak[sizes[0]]
-        lines.append(f"- {task}: peak at {sizes[-1]:,} rows / at {sizes[0]:,}: {growth:.2f} (bar {BARS['growth']})")
+        lines.append(
+            f"- {task}: peak at {sizes[-1]:,} rows / at {sizes[0]:,}: {growth:.2f} (bar "
+            f"{BARS['growth']})"
+        )
     return lines
 
 
@@ -123,14 +154,19 @@ def main() -> None:
         __doc__,
         rows=(["1000000", "10000000"], "numbers of rows"),
         tasks=(["naive", "mf"], 'what is done; also "mf cv" and predict'),
-        pseudo=(1_500_000, "rows of the comparison of pseudo-likelihood, with workers of Dask; 0 for none"),
+        pseudo=(
+            1_500_000,
+            "rows of the comparison of pseudo-likelihood, with workers of Dask; 0 for none",
+        ),
         repeats=(5, "of what is compared with two workers"),
         wide=(1, "whether 1,000 predictors are fitted; 0 for not"),
         folder=(tempfile.gettempdir(), "where the data are written, and removed"),
     )
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         rows, gaps = compare(args.tasks, [int(n) for n in args.rows], Path(folder))
-        more = scale_pseudo.compare(args.pseudo, Path(folder), args.repeats) if args.pseudo else None
+        more = (
+            scale_pseudo.compare(args.pseudo, Path(folder), args.repeats) if args.pseudo else None
+        )
         wide = scale_pseudo.compare_wide(Path(folder)) if args.wide else None
     as_text(rows).to_csv(args.out / "scale.csv", index=False)
     lines = page(rows, gaps)

@@ -1,6 +1,8 @@
-"""Pseudo-likelihood of data read in batches: passes, gradients, CPU; two workers of Dask, one of them lost.
+"""Pseudo-likelihood of data read in batches: passes, gradients, CPU; two workers of Dask, one of
+them lost.
 
-A part of ``python -m benchmarks.scale``; alone, ``python -m benchmarks.scale_pseudo``, with a page of its own.
+A part of ``python -m benchmarks.scale``; alone, ``python -m benchmarks.scale_pseudo``, with a page
+of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ from benchmarks.report import as_text, command, number, table, write_page
 
 CHUNK = 250_000
 IDLE = 5.0  # seconds in which the clocks of Dask are looked at
-TASKS = {"lambda 1e-2": (1e-2, 4, 0.0), "lambda 1e-5": (1e-5, 4, 0.0), "rare levels": (1e-5, 6, 1.2)}  # levels, skew
+# levels, skew
+TASKS = {
+    "lambda 1e-2": (1e-2, 4, 0.0),
+    "lambda 1e-5": (1e-5, 4, 0.0),
+    "rare levels": (1e-5, 6, 1.2),
+}
 WIDE = ("coins", "independent", "factors")
 WAYS = ("memory", "batches", "two at once", "two processes", "slow clocks", "one killed")
 IN_TURN = WAYS[1:5]  # whose user seconds are compared, and so measured some times in turn
@@ -36,11 +43,16 @@ SLOW = {  # what Dask does every 10, 20, 100 and 500 ms, in each process
     "distributed.worker.memory.monitor-interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
 }
-BARS = "CPU 1.2 of memory, of one process for two; theta 1e-8 (lambda 1e-2); passes 10 (rare levels 15)"
+BARS = (
+    "CPU 1.2 of memory, of one process for two; theta 1e-8 (lambda 1e-2); passes 10 (rare levels "
+    "15)"
+)
 
 
 def write_batches(path: Path, n: int, batch: Callable[[int], dict[str, Any]]) -> Path:
-    """Write `n` rows to a Parquet file, some at a time: ``batch(size)`` are columns as dictionary arrays."""
+    """Write `n` rows to a Parquet file, some at a time: ``batch(size)`` are columns as dictionary
+    arrays.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -56,7 +68,9 @@ def write_batches(path: Path, n: int, batch: Callable[[int], dict[str, Any]]) ->
 
 
 def write_rows(path: Path, n: int, levels: int, skew: float, m: int = 20) -> Path:
-    """Write `n` rows of a response and `m` chained predictors, strings, to a Parquet file; `skew` makes levels rare."""
+    """Write `n` rows of a response and `m` chained predictors, strings, to a Parquet file; `skew`
+    makes levels rare.
+    """
     import pyarrow as pa
 
     rng = np.random.default_rng(0)
@@ -89,7 +103,9 @@ def one_way(path: str, how: str, lambda_: float, out: str) -> dict[str, Any]:
         fit = bbl.bbl("y ~ .^2", data, lambda_=lambda_, n_jobs=1, verbose=0, **where)
         np.save(out, fit.parameters.theta)
         fits = fit.estimate.fits
-        passes = max(int(own.state["streamed"][2]) if "streamed" in own.state else 0 for own in fits)
+        passes = max(
+            int(own.state["streamed"][2]) if "streamed" in own.state else 0 for own in fits
+        )
         return {"passes": passes, "gradient": max(float(own.grad_norm.max()) for own in fits)}
 
     if how not in WAYS[3:]:
@@ -102,13 +118,20 @@ def one_way(path: str, how: str, lambda_: float, out: str) -> dict[str, Any]:
 
     with (
         dask.config.set(SLOW if how == "slow clocks" else {}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
         Client(cluster) as client,
     ):
         client.run(__import__, "bbl")
         if how == "one killed":
             kill_later(next(iter(client.run(os.getpid).values())))
-            return {"user_s": np.nan, "clocks_s": np.nan, "peak_mb": np.nan, **fitted(path, client=client)}
+            return {
+                "user_s": np.nan,
+                "clocks_s": np.nan,
+                "peak_mb": np.nan,
+                **fitted(path, client=client),
+            }
 
         def all_used() -> float:
             return used() + sum(client.run(used).values())
@@ -140,7 +163,10 @@ def one_measured(path: Path, how: str, lambda_: float, out: Path) -> dict[str, A
     """Return what `one_way` does, of a process of its own; or the means of two that run at once."""
     call = [sys.executable, "-m", "benchmarks.scale_pseudo", "--one", str(path), how, str(lambda_)]
     files = [out, out.with_suffix(".other.npy")][: 1 + (how == "two at once")]
-    running = [subprocess.Popen([*call, str(file)], stdout=subprocess.PIPE, text=True) for file in files]  # noqa: S603
+    running = [
+        subprocess.Popen([*call, str(file)], stdout=subprocess.PIPE, text=True)  # noqa: S603
+        for file in files
+    ]
     said = [process.communicate()[0] for process in running]
     if any(process.returncode for process in running):
         raise RuntimeError(f"{how}: {said}")
@@ -149,7 +175,9 @@ def one_measured(path: Path, how: str, lambda_: float, out: Path) -> dict[str, A
 
 
 def compare(n: int, folder: Path, repeats: int) -> pd.DataFrame:
-    """Return one row for each task and way: of the ways `IN_TURN` the one that took least of some repeats."""
+    """Return one row for each task and way: of the ways `IN_TURN` the one that took least of some
+    repeats.
+    """
     rows = []
     for task, (lambda_, levels, skew) in TASKS.items():
         path, in_turn = write_rows(folder / "rows.parquet", n, levels, skew), task == "lambda 1e-2"
@@ -165,7 +193,10 @@ def compare(n: int, folder: Path, repeats: int) -> pd.DataFrame:
         known = np.load(folder / "memory.npy")
         for how, found in best.items():
             theta = np.load(folder / f"{how}.npy")
-            same = how == "one killed" and theta.tobytes() == np.load(folder / "two processes.npy").tobytes()
+            same = (
+                how == "one killed"
+                and theta.tobytes() == np.load(folder / "two processes.npy").tobytes()
+            )
             gap = np.abs(theta - known).max()
             told = {"task": task, "rows": n, "how": how, **found, "median_s": np.median(took[how])}
             rows.append({**told, "difference": gap, "same bits": same})
@@ -174,7 +205,9 @@ def compare(n: int, folder: Path, repeats: int) -> pd.DataFrame:
 
 
 def wide_rows(path: Path, kind: str, m: int = 1000, n: int = 5000) -> Path:
-    """Write a response and `m` binary predictors, by themselves or with 8 common factors, to a Parquet file."""
+    """Write a response and `m` binary predictors, by themselves or with 8 common factors, to a
+    Parquet file.
+    """
     rng = np.random.default_rng(0)
     if kind == "factors":
         scores = rng.normal(size=(n, 8)) @ rng.normal(0.0, 0.5, (8, m)) + rng.normal(0.0, 0.5, m)
@@ -188,7 +221,9 @@ def wide_rows(path: Path, kind: str, m: int = 1000, n: int = 5000) -> Path:
 
 
 def one_wide(path: str, lambda_: float) -> dict[str, Any]:
-    """Fit all pairs of a wide table, two groups and the pooled fit; return what it took and whether it converged."""
+    """Fit all pairs of a wide table, two groups and the pooled fit; return what it took and whether
+    it converged.
+    """
     import bbl
 
     data, before = pd.read_parquet(path), used()
@@ -220,8 +255,14 @@ def wide_page(rows: pd.DataFrame) -> list[str]:
     return [
         "## 1,000 binary predictors",
         "",
-        "5,000 rows in two groups, in memory; all pairs, `lambda_=1e-5`; two groups and the pooled fit; one thread.",
-        "Predictors are coins, independent with shares of .2 to .8, or have eight factors in common.",
+        (
+            "5,000 rows in two groups, in memory; all pairs, `lambda_=1e-5`; two groups and the "
+            "pooled fit; one thread."
+        ),
+        (
+            "Predictors are coins, independent with shares of .2 to .8, or have eight factors in "
+            "common."
+        ),
         "",
         *table(["predictors", "user s", "iterations at most", "gradient"], body),
     ]
@@ -232,20 +273,49 @@ def page(rows: pd.DataFrame) -> list[str]:
     body = []
     for own in rows.itertuples(index=False):
         bits = "same bits" if own[-1] else ""
-        numbers = [number(own.user_s), number(own.peak_mb), str(own.passes or ""), number(own.gradient)]
+        numbers = [
+            number(own.user_s),
+            number(own.peak_mb),
+            str(own.passes or ""),
+            number(own.gradient),
+        ]
         body.append([own.task, f"{own.rows:,}", own.how, *numbers, number(own.difference), bits])
-    head = ["task", "rows", "how", "user s", "peak MB", "passes", "gradient", "difference in theta", ""]
+    head = [
+        "task",
+        "rows",
+        "how",
+        "user s",
+        "peak MB",
+        "passes",
+        "gradient",
+        "difference in theta",
+        "",
+    ]
     took = rows[rows["how"].isin(IN_TURN) & (rows["task"] == rows["task"].iloc[0])].set_index("how")
     share, middle = (took[name] / took[name]["batches"] for name in ("user_s", "median_s"))
     least = {how: f"{share[how]:.2f} of one process (medians {middle[how]:.2f})" for how in IN_TURN}
-    clocks = " and ".join(f"{took['clocks_s'][how]:.2g} s of the {took['user_s'][how]:.3g}" for how in IN_TURN[2:])
+    clocks = " and ".join(
+        f"{took['clocks_s'][how]:.2g} s of the {took['user_s'][how]:.3g}" for how in IN_TURN[2:]
+    )
     return [
         "## Pseudo-likelihood",
         "",
-        "A response and 20 predictors, all strings, 4 levels (rare ones: 6, the last in 2 of 1,000 rows); all",
-        "pairs; two groups and the pooled fit; one thread; reading included. Workers of Dask are two processes on the",
-        "same computer, all user seconds together; `two at once` is each of two of one process that know nothing of",
-        "each other, `slow clocks` are two of Dask that look less often how they are (the settings `SLOW` of the",
+        (
+            "A response and 20 predictors, all strings, 4 levels (rare ones: 6, the last in 2 of "
+            "1,000 rows); all"
+        ),
+        (
+            "pairs; two groups and the pooled fit; one thread; reading included. Workers of Dask "
+            "are two processes on the"
+        ),
+        (
+            "same computer, all user seconds together; `two at once` is each of two of one process "
+            "that know nothing of"
+        ),
+        (
+            "each other, `slow clocks` are two of Dask that look less often how they are (the "
+            "settings `SLOW` of the"
+        ),
         "script). These ways are the least of some repeats in turn.",
         "",
         *table(head, body),

@@ -1,4 +1,6 @@
-"""Sphinx configuration: theme, extensions, and the pages that are copied in from the vignettes and the benchmarks."""
+"""Sphinx configuration: theme, extensions, and the pages that are copied in from the vignettes and
+the benchmarks.
+"""
 
 import os
 import shutil
@@ -42,14 +44,16 @@ myst_substitutions = {"install": make_install.install_text()}  # {{ install }} o
 myst_heading_anchors = 3
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".py": "myst-nb"}
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
-# BBL_DOCS_EXECUTE: "cache" runs what changed, "auto" what has no output, "force" everything, "off" nothing
+# BBL_DOCS_EXECUTE: "cache" runs what changed, "auto" what has no output, "force" everything, "off"
+# nothing
 nb_execution_mode = os.environ.get("BBL_DOCS_EXECUTE", "cache")
 nb_execution_cache_path = str(DOCS / "_build" / ".jupyter_cache")
 nb_execution_show_tb = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 nb_render_markdown_format = "myst"
-os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # of tqdm, for want of a widget in a page
+# of tqdm, for want of a widget in a page
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
 # -- API
@@ -110,7 +114,8 @@ html_sidebars = {
     "performance": [],
     "reliability": [],
 }
-if "BBL_DOCS_SWITCHER" in os.environ:  # where the list of versions lies: docs/make_versions.py writes it
+# where the list of versions lies: docs/make_versions.py writes it
+if "BBL_DOCS_SWITCHER" in os.environ:
     html_theme_options |= {
         "switcher": {
             "json_url": os.environ["BBL_DOCS_SWITCHER"],
@@ -148,7 +153,10 @@ def copy_in() -> None:
         ("digits", "Class scores as features of digits"),
     ):
         if not (results / f"{name}.md").exists():
-            text = f"# {title}\n\nNo results are stored in this copy of the source; the folder benchmarks makes them.\n"
+            text = (
+                f"# {title}\n\nNo results are stored in this copy of the source; the folder "
+                "benchmarks makes them.\n"
+            )
             (results / f"{name}.md").write_text(text, encoding="utf-8")
 
 

@@ -1,4 +1,5 @@
-"""Write the table of the page "Does it match bnclassify?": the largest differences from R's stored outputs.
+"""Write the table of the page "Does it match bnclassify?": the largest differences from R's stored
+outputs.
 
 Run in the checkout, with the folder of reference outputs beside it (or named by BBL_SHARED):
 ``python docs/make_matches_bnclassify.py``. It takes about a minute.
@@ -47,7 +48,8 @@ def tables_gap(network, data, cpts) -> float:
 
 def structure(data, case, name) -> Iterator[Row]:
     hits = [
-        chow_liu(data.sample, data.n_levels, data.K, s) == data.dag(case["structures"][f"tan_cl_{s}"]["families"])
+        chow_liu(data.sample, data.n_levels, data.K, s)
+        == data.dag(case["structures"][f"tan_cl_{s}"]["families"])
         for s in SCORES
     ]
     yield "trees and forests, arc by arc", len(hits), f"{len(hits) - sum(hits)} differ", "0"
@@ -64,7 +66,11 @@ def cmi(data, case, name) -> Iterator[Row]:
 
 def params(data, case, name) -> Iterator[Row]:
     worst = [
-        tables_gap(estimate(data.dag(m["families"]), data.sample, data.n_levels, data.K, m["smooth"]), data, m["cpts"])
+        tables_gap(
+            estimate(data.dag(m["families"]), data.sample, data.n_levels, data.K, m["smooth"]),
+            data,
+            m["cpts"],
+        )
         for m in case["models"]
     ]
     yield "probability tables", len(worst), f"{max(worst):.1e}", "1e-14"
@@ -77,7 +83,11 @@ def scores(data, case, name) -> Iterator[Row]:
         for value, key in zip(found, ("logLik", "cLogLik"), strict=True):
             if model.get(key) is not None:
                 want = bncases.number(model[key])
-                worst.append(gap(value, want) / max(abs(want), 1.0) if np.isfinite(want) else gap(value, want))
+                worst.append(
+                    gap(value, want) / max(abs(want), 1.0)
+                    if np.isfinite(want)
+                    else gap(value, want)
+                )
     yield "log-likelihoods, relative", len(worst), f"{max(worst):.1e}", "1e-9"
 
 
@@ -100,7 +110,9 @@ def predict(data, case, name) -> Iterator[Row]:
 def augmented(data, case, name) -> Iterator[Row]:
     rows, worst = np.array(case["rows"]) - 1, 0.0
     for model in case["models"]:
-        network = estimate(data.dag(model["families"]), data.sample, data.n_levels, data.K, model["smooth"])
+        network = estimate(
+            data.dag(model["families"]), data.sample, data.n_levels, data.K, model["smooth"]
+        )
         worst = max(worst, tables_gap(network, data, model["cpts"]))
         for part, sample, at in (("train", data.sample, rows), ("newdata", data.new, slice(None))):
             want = [bncases.numbers(row) for row in model[f"{part}_posterior"]]
@@ -112,7 +124,12 @@ def manb(data, case, name) -> Iterator[Row]:
     arcs, worst = 0.0, 0.0
     for model in case["models"]:
         network, found = naive_average(
-            naive(range(len(data.names))), data.sample, data.n_levels, data.K, model["smooth"], model["prior"]
+            naive(range(len(data.names))),
+            data.sample,
+            data.n_levels,
+            data.K,
+            model["smooth"],
+            model["prior"],
         )
         want = data.by_name(model["arc_posterior"])
         arcs = max(arcs, float(np.max(np.abs(found - want) / np.maximum(want, 1e-300))))
@@ -133,7 +150,12 @@ def wanbia(data, case, name) -> Iterator[Row]:
 def awnb(data, case, name) -> Iterator[Row]:
     worst = [
         gap(
-            tree_weights(data.sample, data.n_levels, data.K, [np.array(drawn) - 1 for drawn in run["bootstrap_rows"]]),
+            tree_weights(
+                data.sample,
+                data.n_levels,
+                data.K,
+                [np.array(drawn) - 1 for drawn in run["bootstrap_rows"]],
+            ),
             data.by_name(run["weights"]),
         )
         for run in case["seeded_runs"]
@@ -149,16 +171,27 @@ def greedy(data, case, name) -> Iterator[Row]:
             held[fold, np.array(rows) - 1] = 1.0
         options = {"epsilon": run["epsilon"], "smooth": run["smooth"], "kdbk": run["kdbk"] or 2}
         rng = np.random.default_rng(run["seed"])
-        dag, log = climb(run["learner"], data.sample, data.n_levels, data.K, held, rng=rng, **options)
+        dag, log = climb(
+            run["learner"], data.sample, data.n_levels, data.K, held, rng=rng, **options
+        )
         if run["tie_free"]:
             misses += dag != data.dag(run["families"]) or gap(log, run["scores_log"]) > 1e-12
         else:
             ends = [
-                ({at[x]: {at[p] for p in ps if p in at} for x, ps in end["parents"].items() if x in at}, one)
+                (
+                    {
+                        at[x]: {at[p] for p in ps if p in at}
+                        for x, ps in end["parents"].items()
+                        if x in at
+                    },
+                    one,
+                )
                 for end in run["acceptable_outcomes"]
                 for one in end["scores_logs"]
             ]
-            misses += outcome(dag.families, log) not in [(f, [round(v, 10) for v in one]) for f, one in ends]
+            misses += outcome(dag.families, log) not in [
+                (f, [round(v, 10) for v in one]) for f, one in ends
+            ]
     yield "greedy searches: structure and accuracies", len(case["runs"]), f"{misses} differ", "0"
 
 
@@ -172,7 +205,9 @@ def main() -> None:
         out.writerow(["data", "what", "compared", "largest difference", "tolerance"])
         for topic in TOPICS:
             for name in bncases.cases(topic.__name__):
-                for row in topic(bncases.data(name), bncases.case(f"{name}_{topic.__name__}"), name):
+                for row in topic(
+                    bncases.data(name), bncases.case(f"{name}_{topic.__name__}"), name
+                ):
                     out.writerow([name, *row])
 
 

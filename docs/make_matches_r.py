@@ -1,9 +1,10 @@
-"""Write the tables of the page "Does it match R?": every difference from R's stored outputs, measured by the tests.
+"""Write the tables of the page "Does it match R?": every difference from R's stored outputs,
+measured by the tests.
 
-matches_r.csv has a row for each comparison; matches_r_rules.csv and matches_r_cases.csv sum them up by rule and by
-stored problem; matches_r_loglinear.csv sums up those of exact maximum likelihood with R's log-linear models. Run in the
-checkout, with the folder of reference outputs beside it (or named by BBL_SHARED): ``python docs/make_matches_r.py``. It
-takes about a minute.
+matches_r.csv has a row for each comparison; matches_r_rules.csv and matches_r_cases.csv sum them up
+by rule and by stored problem; matches_r_loglinear.csv sums up those of exact maximum likelihood
+with R's log-linear models. Run in the checkout, with the folder of reference outputs beside it (or
+named by BBL_SHARED): ``python docs/make_matches_r.py``. It takes about a minute.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from test_reference_r import compare  # noqa: E402
 
 
 def described(case: rcases.Case) -> str:
-    """Return the call behind a case in a few words: its formula, if it has one, and its arguments under R's names."""
+    """Return the call behind a case in a few words: its formula, if it has one, and its arguments
+    under R's names.
+    """
     parts = [case.input["formula"]] if "formula" in case.input else []
     parts += [] if case.weights is None else ["weights"]
     return ", ".join(parts + [f"{name}={_short(value)}" for name, value in case.args.items()])
@@ -45,13 +48,18 @@ def measured() -> tuple[pd.DataFrame, dict[str, str]]:
         rows += [[name, c.quantity, c.difference, c.tolerance, c.rule] for c in compare(case)]
     if not rows:
         raise SystemExit(f"no reference outputs in {rcases.folder()}; set BBL_SHARED")
-    return pd.DataFrame(rows, columns=["problem", "quantity", "difference", "tolerance", "rule"]), calls
+    return pd.DataFrame(
+        rows, columns=["problem", "quantity", "difference", "tolerance", "rule"]
+    ), calls
 
 
 def by_rule(checks: pd.DataFrame) -> list[list]:
     """Return a row for each rule, the most frequent first, and one for all."""
     rows = []
-    for rule, part in [*sorted(checks.groupby("rule"), key=lambda pair: -len(pair[1])), ("all", checks)]:
+    for rule, part in [
+        *sorted(checks.groupby("rule"), key=lambda pair: -len(pair[1])),
+        ("all", checks),
+    ]:
         passed = (part["difference"] <= part["tolerance"]).sum()
         top = f"{part['difference'].max():.1e}" if rule != "all" else ""
         rows.append([rule, RULES.get(rule, ""), part["problem"].nunique(), len(part), passed, top])
@@ -70,7 +78,9 @@ def by_case(checks: pd.DataFrame, calls: dict[str, str]) -> list[list]:
 
 
 def by_number() -> list[list]:
-    """Return a row for each kind of comparison with log-linear models of R, and number that is compared."""
+    """Return a row for each kind of comparison with log-linear models of R, and number that is
+    compared.
+    """
     found: dict[tuple[str, str], list] = {}
     for name in rloglinear.names():
         for check in rloglinear.compare(name):
@@ -80,7 +90,10 @@ def by_number() -> list[list]:
     for kind, words in rloglinear.RULES.items():
         for (rule, quantity), checks in found.items():
             if rule == kind:
-                problems, largest = len({name for name, _ in checks}), max(check.difference for _, check in checks)
+                problems, largest = (
+                    len({name for name, _ in checks}),
+                    max(check.difference for _, check in checks),
+                )
                 limit = max(check.tolerance for _, check in checks)
                 rows.append([words, quantity, problems, f"{largest:.1e}", f"{limit:.0e}"])
     return rows
@@ -96,12 +109,28 @@ def main() -> None:
     """Compare every case and write the tables."""
     checks, calls = measured()
     texts = checks.assign(
-        difference=checks["difference"].map("{:.2g}".format), tolerance=checks["tolerance"].map("{:.2g}".format)
+        difference=checks["difference"].map("{:.2g}".format),
+        tolerance=checks["tolerance"].map("{:.2g}".format),
     )
     write("matches_r.csv", list(texts), texts.to_numpy().tolist())
-    header = ["rule", "what is compared", "problems", "comparisons", "within tolerance", "largest difference"]
+    header = [
+        "rule",
+        "what is compared",
+        "problems",
+        "comparisons",
+        "within tolerance",
+        "largest difference",
+    ]
     write("matches_r_rules.csv", header, by_rule(checks))
-    header = ["problem", "call", "comparisons", "closest to its tolerance", "difference", "tolerance", "rule"]
+    header = [
+        "problem",
+        "call",
+        "comparisons",
+        "closest to its tolerance",
+        "difference",
+        "tolerance",
+        "rule",
+    ]
     write("matches_r_cases.csv", header, by_case(checks, calls))
     header = ["what is compared", "number", "problems", "largest difference", "tolerance"]
     write("matches_r_loglinear.csv", header, by_number())

@@ -1,7 +1,8 @@
-"""Notebooks of the vignettes that open without a checkout: their first cell installs the package where it is absent.
+"""Notebooks of the vignettes that open without a checkout: their first cell installs the package
+where it is absent.
 
-``python docs/make_notebooks.py FOLDER`` writes one for each script of the folder ``vignettes``. The documentation has
-them for download, with `index_page` as their page.
+``python docs/make_notebooks.py FOLDER`` writes one for each script of the folder ``vignettes``. The
+documentation has them for download, with `index_page` as their page.
 """
 
 import re
@@ -18,8 +19,8 @@ VIGNETTES = Path(__file__).resolve().parents[1] / "vignettes"
 HEAD = """\
 # Notebooks
 
-The vignettes of the [gallery](gallery.md) as notebooks for Jupyter, VS Code or Colab. The first cell installs the
-package where it is absent, so nothing else is needed.
+The vignettes of the [gallery](gallery.md) as notebooks for Jupyter, VS Code or Colab. The first
+cell installs the package where it is absent, so nothing else is needed.
 """
 
 
@@ -27,7 +28,11 @@ def make_notebook(script: Path):
     """Return a vignette as a notebook."""
     notebook = jupytext.read(script)
     notebook.cells.insert(1, new_code_cell(install_cell("data,sklearn,polars"), id="install"))
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata["kernelspec"] = {
+        "name": "python3",
+        "display_name": "Python 3",
+        "language": "python",
+    }
     return notebook
 
 
@@ -39,7 +44,9 @@ def main(folder: Path) -> None:
 
 
 def index_page(folder: str) -> str:
-    """Return the page that has the notebooks of a folder for download, under the titles of their vignettes."""
+    """Return the page that has the notebooks of a folder for download, under the titles of their
+    vignettes.
+    """
     lines = [HEAD]
     for script in sorted(VIGNETTES.glob("*.py")):
         title = re.search(r"^# # (.+)$", script.read_text(encoding="utf-8"), re.MULTILINE)[1]

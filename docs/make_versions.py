@@ -1,7 +1,7 @@
 """The list of the versions of the documentation, and the page that leads to the newest.
 
-``python docs/make_versions.py FOLDER`` looks at the folders ``dev`` and ``vX.Y.Z`` in it, and writes ``switcher.json``,
-which the pages read for their menu of versions, and ``index.html``.
+``python docs/make_versions.py FOLDER`` looks at the folders ``dev`` and ``vX.Y.Z`` in it, and
+writes ``switcher.json``, which the pages read for their menu of versions, and ``index.html``.
 """
 
 import json
@@ -21,14 +21,18 @@ def main(folder: Path) -> None:
     """Write both files."""
     names = versions(folder)
     entries = [
-        {"version": name, "name": f"{name} (newest)" if k == 0 and name != "dev" else name, "url": f"../{name}/"}
+        {
+            "version": name,
+            "name": f"{name} (newest)" if k == 0 and name != "dev" else name,
+            "url": f"../{name}/",
+        }
         for k, name in enumerate(names)
     ]
     (folder / "switcher.json").write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
     page = (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>bbl</title>'
-        f'<meta http-equiv="refresh" content="0; url={names[0]}/"></head>'
-        f'<body><p><a href="{names[0]}/">Documentation of bbl</a></p></body></html>\n'
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>bbl</title><meta '
+        f'http-equiv="refresh" content="0; url={names[0]}/"></head><body><p><a '
+        f'href="{names[0]}/">Documentation of bbl</a></p></body></html>\n'
     )
     (folder / "index.html").write_text(page, encoding="utf-8")
 

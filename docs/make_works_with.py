@@ -1,7 +1,7 @@
 """Write the guide's page "What works with what" from what kinds of models declare that they lack.
 
-Run in the checkout: ``python docs/make_works_with.py``. `tests/test_works_with.py` asks every kind of model for every
-capability, and whether the page is current.
+Run in the checkout: ``python docs/make_works_with.py``. `tests/test_works_with.py` asks every kind
+of model for every capability, and whether the page is current.
 """
 
 from __future__ import annotations
@@ -43,35 +43,37 @@ html_theme.sidebar_secondary.remove: true
 <!-- written by docs/make_works_with.py -->
 # What works with what
 
-One column for each `method=` of `bbl`, and for averages of fits (here: of pseudo-likelihood), Bayesian networks and
-`shooter`. The table is made from the declarations by which the code itself refuses, and a test asks each kind of model
-for each of its rows.
+One column for each `method=` of `bbl`, and for averages of fits (here: of pseudo-likelihood),
+Bayesian networks and `shooter`. The table is made from the declarations by which the code itself
+refuses, and a test asks each kind of model for each of its rows.
 
 - **yes**: it works.
-- a number: it is refused by an error with that reason, which says what to do instead; the reasons are below the tables.
+- a number: it is refused by an error with that reason, which says what to do instead; the reasons
+  are below the tables.
 - **–**: there is no such argument, or no such attribute.
 
-What is not in the tables works everywhere: `missing="drop"` and `"level"`, counts as weights, `predict`, `evaluate`,
-`summary()`, `plot()`, `report`, `save` and `load`, `with_priors`, and predictions of data that are read in batches.
+What is not in the tables works everywhere: `missing="drop"` and `"level"`, counts as weights,
+`predict`, `evaluate`, `summary()`, `plot()`, `report`, `save` and `load`, `with_priors`, and
+predictions of data that are read in batches.
 """
 REMARKS = """\
 ## Remarks
 
 - `method="naive"` reads formulas with interactions, and fits fields alone.
-- `method="shbm"` chooses its terms from all products of the predictors of a formula; `shooter` and networks look for
-  theirs.
-- An average reads what all of its members read. `method="auto"` has mean field, pseudo-likelihood, conditional
-  likelihood, naive Bayes, Markov blankets and boosting as members; rows with missing values are left to those that sum
-  them out.
-- `aode` averages networks, so it has no graph to draw, and `explain` does not apply. Learners that search by
-  cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
-- Standard errors, tests and the bootstrap are of counts: with weights that are not whole numbers they are refused, and
-  a sampling design ({{doc}}`survey`) gives the first two.
+- `method="shbm"` chooses its terms from all products of the predictors of a formula; `shooter` and
+  networks look for theirs.
+- An average reads what all of its members read. `method="auto"` has mean field, pseudo-likelihood,
+  conditional likelihood, naive Bayes, Markov blankets and boosting as members; rows with missing
+  values are left to those that sum them out.
+- `aode` averages networks, so it has no graph to draw, and `explain` does not apply. Learners that
+  search by cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
+- Standard errors, tests and the bootstrap are of counts: with weights that are not whole numbers
+  they are refused, and a sampling design ({{doc}}`survey`) gives the first two.
 - A fit with `structural_zeros=` refuses a few things more: {zeros}.
-- The column of `conditional` is that of `ridge > 0`. With `ridge=0` it has standard errors, covariances, tests,
-  `logLik()`, `aic` and `bic`, whatever the number of rows. Intervals of differences of a penalised fit need
-  `start=None`, at most 5,000 distinct rows, a finite `ridge`, and no `early_stopping`.
-  Codings of levels in order (`ordered=`) are of `ridge > 0`.
+- The column of `conditional` is that of `ridge > 0`. With `ridge=0` it has standard errors,
+  covariances, tests, `logLik()`, `aic` and `bic`, whatever the number of rows. Intervals of
+  differences of a penalised fit need `start=None`, at most 5,000 distinct rows, a finite `ridge`,
+  and no `early_stopping`. Codings of levels in order (`ordered=`) are of `ridge > 0`.
 """
 
 
@@ -81,7 +83,9 @@ def cell(reason: str | None, reasons: list[str]) -> str:
         return "yes"
     if reason == ABSENT:
         return "–"
-    general = re.sub(r"method='\w+'|shooter\(\)", "this method", re.sub("^it ", "the formula ", reason))
+    general = re.sub(
+        r"method='\w+'|shooter\(\)", "this method", re.sub("^it ", "the formula ", reason)
+    )
     general = general[0].upper() + general[1:]
     if general not in reasons:
         reasons.append(general)
@@ -92,7 +96,12 @@ def page() -> str:
     """Return the page."""
     parts, reasons = [HEAD], list[str]()
     for section in dict.fromkeys(capability.section for capability in CAPABILITIES.values()):
-        rows = [f"## {section}", "", f"| | {' | '.join(KINDS)} |", f"| --- |{' :-: |' * len(KINDS)}"]
+        rows = [
+            f"## {section}",
+            "",
+            f"| | {' | '.join(KINDS)} |",
+            f"| --- |{' :-: |' * len(KINDS)}",
+        ]
         for name, capability in CAPABILITIES.items():
             if capability.section == section:
                 cells = [cell(refusals.get(name), reasons) for refusals in KINDS.values()]

@@ -1,4 +1,6 @@
-"""Recorded outputs of R's bnclassify: data sets as codes, tables and structures in the order of our arrays."""
+"""Recorded outputs of R's bnclassify: data sets as codes, tables and structures in the order of our
+arrays.
+"""
 
 import json
 import math
@@ -13,13 +15,18 @@ from bbl.bayesnet.dag import Dag
 from bbl.rows.sample import Sample
 
 FOLDER = (
-    Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared") / "reference/bnclassify/open"
+    Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared")
+    / "reference/bnclassify/open"
 )
 SETS = ("car", "voting", "votingc", "syn_a", "syn_b", "tiny")
 
 
 def number(value):
-    return {"Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}.get(value, value) if isinstance(value, str) else value
+    return (
+        {"Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}.get(value, value)
+        if isinstance(value, str)
+        else value
+    )
 
 
 def numbers(values):
@@ -38,7 +45,9 @@ def cases(topic):
 
 @dataclass(frozen=True)
 class Data:
-    """A recorded data set: features by position, in the order of the data, and its rows as codes."""
+    """A recorded data set: features by position, in the order of the data, and its rows as
+    codes.
+    """
 
     class_: str
     names: tuple
@@ -58,7 +67,11 @@ class Data:
         """Return the structure of recorded families, features in their recorded order."""
         at = {name: i for i, name in enumerate(self.names)}
         return Dag(
-            tuple((at[x], tuple(at[p] for p in scope[1:-1])) for x, scope in families.items() if x != self.class_)
+            tuple(
+                (at[x], tuple(at[p] for p in scope[1:-1]))
+                for x, scope in families.items()
+                if x != self.class_
+            )
         )
 
     def by_name(self, values):
@@ -75,7 +88,12 @@ def data(name):
         columns, n = part["columns"], part["n"]
         code = {v: {level: k for k, level in enumerate(levels[v])} for v in levels}
         codes = np.array([[-1 if x is None else code[v][x] for x in columns[v]] for v in names]).T
-        y = np.array([-1 if x is None else code[stored["class"]][x] for x in columns.get(stored["class"], [None] * n)])
+        y = np.array(
+            [
+                -1 if x is None else code[stored["class"]][x]
+                for x in columns.get(stored["class"], [None] * n)
+            ]
+        )
         missing = codes < 0
         return Sample(
             np.ascontiguousarray(np.where(missing, 0, codes), dtype=np.uint8),
@@ -94,6 +112,8 @@ def data(name):
 
 
 def table(cpt):
-    """Return a recorded table with our axes (parents..., child, class); its own are (child, parents..., class)."""
+    """Return a recorded table with our axes (parents..., child, class); its own are (child,
+    parents..., class).
+    """
     values = numbers(cpt["values"]).reshape(cpt["dim"], order="F")
     return values if values.ndim == 1 else np.moveaxis(values, 0, -2)

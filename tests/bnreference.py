@@ -7,7 +7,9 @@ import numpy as np
 
 
 def random_dag(m, most, rng):
-    """Return a random structure of `m` features with up to `most` feature parents, features in random order."""
+    """Return a random structure of `m` features with up to `most` feature parents, features in
+    random order.
+    """
     order = rng.permutation(m)
     families = []
     for place, i in enumerate(order):
@@ -17,7 +19,9 @@ def random_dag(m, most, rng):
 
 
 def tables(families, rows, y, weights, n_levels, K, smooth):
-    """Return the table (parents..., feature, class) of every family from rows with -1 for missing, by counting."""
+    """Return the table (parents..., feature, class) of every family from rows with -1 for missing,
+    by counting.
+    """
     out = {}
     for i, parents in families:
         scope = (*parents, i)
@@ -34,7 +38,9 @@ def tables(families, rows, y, weights, n_levels, K, smooth):
 
 
 def joint(families, theta, prior, row, n_levels):
-    """Return P(class, known features) of one row, -1 standing for missing, by summing over all states of the others."""
+    """Return P(class, known features) of one row, -1 standing for missing, by summing over all
+    states of the others.
+    """
     features = [i for i, _ in families]
     choices = [[row[i]] if row[i] >= 0 else range(n_levels[i]) for i in features]
     total = np.zeros(len(prior))
@@ -48,11 +54,19 @@ def joint(families, theta, prior, row, n_levels):
 
 
 def information(counts):
-    """Return the mutual information of X and Y given Z in nats from a table (x, y, z), cell by cell."""
+    """Return the mutual information of X and Y given Z in nats from a table (x, y, z), cell by
+    cell.
+    """
     n, total = counts.sum(), 0.0
     for (x, y, z), c in np.ndenumerate(counts):
         if c:
-            total += c / n * math.log(c * counts[:, :, z].sum() / (counts[x, :, z].sum() * counts[:, y, z].sum()))
+            total += (
+                c
+                / n
+                * math.log(
+                    c * counts[:, :, z].sum() / (counts[x, :, z].sum() * counts[:, y, z].sum())
+                )
+            )
     return total
 
 

@@ -1,4 +1,6 @@
-"""Dask clusters of processes for tests, forked from one that has imported what each would import for itself."""
+"""Dask clusters of processes for tests, forked from one that has imported what each would import
+for itself.
+"""
 
 import contextlib
 import multiprocessing
@@ -15,7 +17,9 @@ def local_cluster(n_workers, threads):
         multiprocessing.set_forkserver_preload(["distributed", "bbl", "dask.dataframe"])
         options = {"processes": True, "dashboard_address": ":0", "silence_logs": 50}
         with (
-            distributed.LocalCluster(n_workers=n_workers, threads_per_worker=threads, **options) as cluster,
+            distributed.LocalCluster(
+                n_workers=n_workers, threads_per_worker=threads, **options
+            ) as cluster,
             distributed.Client(cluster) as client,
         ):
             yield cluster, client

@@ -10,21 +10,26 @@ from pathlib import Path
 import pytest
 from clusters import local_cluster
 
-gc.set_threshold(50_000)  # tests leave few cycles, and a collection looks at all that pytest keeps: a tenth of the time
+# tests leave few cycles, and a collection looks at all that pytest keeps: a tenth of the time
+gc.set_threshold(50_000)
 
 collect_ignore = ["fuzz", "sanitize"]  # programs of their own; test_fuzz runs the first
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a BLAS that takes all cores would wait for the other workers
+# a BLAS that takes all cores would wait for the other workers
+if "PYTEST_XDIST_WORKER" in os.environ:
     share = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to what it starts in the background
+# as a shell leaves it to what it starts in the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave one of `step` cases of a grid that is ``thinned(step)`` in every run, and the others to the long one."""
+    """Leave one of `step` cases of a grid that is ``thinned(step)`` in every run, and the others to
+    the long one.
+    """
     seen = Counter()
     for item in items:
         mark = item.get_closest_marker("thinned")
@@ -36,13 +41,17 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Leave what was imported and collected to the end: a full collection then takes a hundredth of the time."""
+    """Leave what was imported and collected to the end: a full collection then takes a hundredth of
+    the time.
+    """
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference outputs and data sets; where it is absent, its tests are skipped (an error under CI)."""
+    """The folder of reference outputs and data sets; where it is absent, its tests are skipped (an
+    error under CI).
+    """
     folder = Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared")
     if not folder.is_dir():
         reason = f"{folder} is absent; set BBL_SHARED to the folder of reference outputs"
@@ -54,7 +63,9 @@ def shared() -> Path:
 
 @pytest.fixture
 def short_annealing(monkeypatch):
-    """Fits anneal 64 chains in 50 steps: enough where numbers are held against each other, not against the truth."""
+    """Fits anneal 64 chains in 50 steps: enough where numbers are held against each other, not
+    against the truth.
+    """
     from bbl.boltzmann import estimate
 
     short = functools.partial(estimate.annealed_log_z, n_steps=50, n_chains=64)
@@ -63,6 +74,8 @@ def short_annealing(monkeypatch):
 
 @pytest.fixture(scope="module")
 def client():
-    """Two Dask workers, each a process of one thread; beside other tests they would take time even where idle."""
+    """Two Dask workers, each a process of one thread; beside other tests they would take time even
+    where idle.
+    """
     with local_cluster(2, 1) as (_, client):
         yield client

@@ -1,4 +1,6 @@
-"""Code that shows an error: `try` with a handler that names what it caught must catch something, each time it runs."""
+"""Code that shows an error: `try` with a handler that names what it caught must catch something,
+each time it runs.
+"""
 
 import ast
 import textwrap
@@ -18,7 +20,11 @@ class _Expect(ast.NodeTransformer):
 
 def is_expected(node):
     """Return whether a node is a `try` that has to catch: its handlers name the error."""
-    return isinstance(node, ast.Try) and all(handler.name for handler in node.handlers) and not node.orelse
+    return (
+        isinstance(node, ast.Try)
+        and all(handler.name for handler in node.handlers)
+        and not node.orelse
+    )
 
 
 def expecting(code, name):
@@ -30,5 +36,7 @@ def expecting(code, name):
 def until_last_error(code):
     """Return code up to its last `try` that shows an error; empty if it has none."""
     body = ast.parse(code).body
-    last = max((k for k, node in enumerate(body) if any(map(is_expected, ast.walk(node)))), default=-1)
+    last = max(
+        (k for k, node in enumerate(body) if any(map(is_expected, ast.walk(node)))), default=-1
+    )
     return ast.unparse(body[: last + 1])

@@ -1,4 +1,6 @@
-"""Ctrl-C, tried in a process of its own: how late calls hear it, and how much work goes on behind them."""
+"""Ctrl-C, tried in a process of its own: how late calls hear it, and how much work goes on behind
+them.
+"""
 
 import json
 import subprocess
@@ -32,12 +34,14 @@ for call in calls:
         behind = time.process_time() - started
         bbl.bbl("y ~ x", {{"y": [0, 0, 1, 1] * 2, "x": [0, 1, 1, 1] * 2}}, verbose=0)  # the next call works
         print(json.dumps([call, late, behind]), flush=True)
-"""
+"""  # noqa: E501
 DELAY, PAUSE = 0.25, 0.4  # seconds before the signal, and in which nothing should go on
 
 
 def unheard(setup: str, calls: list[str], latest: float = 1.0) -> list:
-    """Interrupt `calls`, one after the other, after a `setup`; return those that were late, or went on."""
+    """Interrupt `calls`, one after the other, after a `setup`; return those that were late, or went
+    on.
+    """
     code = SCRIPT.format(delay=DELAY, pause=PAUSE)
     command = [sys.executable, "-c", code, json.dumps([setup, calls])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -6,11 +6,24 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-KINDS = ("file", "files", "glob", "folder", "dataset", "reader", "duckdb", "polars", "dask", "callable")
+KINDS = (
+    "file",
+    "files",
+    "glob",
+    "folder",
+    "dataset",
+    "reader",
+    "duckdb",
+    "polars",
+    "dask",
+    "callable",
+)
 
 
 def make_table(n=3000, m=9, levels=6, seed=0, K=2):
-    """Return a table with a response that predictors, strings and numbers, depend on; 6**9 states are too many."""
+    """Return a table with a response that predictors, strings and numbers, depend on; 6**9 states
+    are too many.
+    """
     rng = np.random.default_rng(seed)
     y = rng.integers(K, size=n)
     columns = {"y": np.array(["no", "yes", "perhaps"])[y]}

@@ -1,4 +1,6 @@
-"""Loader of the stored outputs of the R package bbl 1.0.0: JSON cases to data frames, arguments, codes and arrays."""
+"""Loader of the stored outputs of the R package bbl 1.0.0: JSON cases to data frames, arguments,
+codes and arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ARGUMENTS = {"lambda": "lambda_", "prior.count": "prior_count", "use.auc": "use_
 
 
 def folder() -> Path:
-    """Return where the shared material should be: ``BBL_SHARED``, or ``shared`` beside the repository."""
+    """Return where the shared material should be: ``BBL_SHARED``, or ``shared`` beside the
+    repository.
+    """
     return Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
@@ -26,7 +30,9 @@ def names() -> list[str]:
 
 
 def number(value):
-    """Return a stored number as a float: null is NaN, the strings "NaN", "Inf" and "-Inf" are themselves."""
+    """Return a stored number as a float: null is NaN, the strings "NaN", "Inf" and "-Inf" are
+    themselves.
+    """
     return np.nan if value is None else float(value)
 
 
@@ -58,7 +64,11 @@ def frame(table) -> pd.DataFrame:
 
 def expand(data: pd.DataFrame, weights) -> pd.DataFrame:
     """Return the data with every row repeated as often as its weight says (R's freq2raw)."""
-    return data if weights is None else data.loc[data.index.repeat(weights.astype(int))].reset_index(drop=True)
+    return (
+        data
+        if weights is None
+        else data.loc[data.index.repeat(weights.astype(int))].reset_index(drop=True)
+    )
 
 
 class Problem:
@@ -82,12 +92,18 @@ class Problem:
         self.names = [bare(n) for n in self.rnames]
         self.rlevels = list(run["xlevels"].values())
         self.rgroups = run["groups"]
-        self.levels = [self.typed(data[n], labels) for n, labels in zip(self.names, self.rlevels, strict=True)]
+        self.levels = [
+            self.typed(data[n], labels) for n, labels in zip(self.names, self.rlevels, strict=True)
+        ]
         self.groups = self.typed(data[self.response], self.rgroups)
         self.L = [len(v) for v in self.levels]
         qJ = run.get("qJ")
         m = len(self.names)
-        on = np.zeros((m, m), dtype=bool) if qJ is None or np.ndim(qJ) < 2 else np.array(qJ, dtype=bool)
+        on = (
+            np.zeros((m, m), dtype=bool)
+            if qJ is None or np.ndim(qJ) < 2
+            else np.array(qJ, dtype=bool)
+        )
         self.pairs = {(i, j) for i in range(m) for j in range(i + 1, m) if on[i, j]}
         self.additive = not self.pairs
         w = np.ones(len(data)) if weights is None else weights
@@ -105,16 +121,23 @@ class Problem:
             return [int(v) for v in labels]
         if kinds <= {float, np.float64}:
             return [float(v) for v in labels]
-        return [{"TRUE": True, "FALSE": False}[v] for v in labels] if kinds <= {bool} else list(labels)
+        return (
+            [{"TRUE": True, "FALSE": False}[v] for v in labels] if kinds <= {bool} else list(labels)
+        )
 
     def encode(self, data: pd.DataFrame) -> np.ndarray:
         """Return the level codes (n, m) of a data frame."""
-        columns = [[levels.index(v) for v in data[name]] for name, levels in zip(self.names, self.levels, strict=True)]
+        columns = [
+            [levels.index(v) for v in data[name]]
+            for name, levels in zip(self.names, self.levels, strict=True)
+        ]
         return np.array(columns, dtype=int).T.reshape(len(data), len(self.names))
 
     def group_codes(self, values) -> np.ndarray:
         """Return the response codes of labels with the data's own type, or of R's text labels."""
-        known = {v: k for k, v in enumerate(self.groups)} | {v: k for k, v in enumerate(self.rgroups)}
+        known = {v: k for k, v in enumerate(self.groups)} | {
+            v: k for k, v in enumerate(self.rgroups)
+        }
         return np.array([known[v] for v in values], dtype=int)
 
     @property
@@ -124,7 +147,9 @@ class Problem:
 
     @property
     def odd_augmentation(self) -> bool:
-        """Whether R's extra row differs from ours: a predictor constant at its reference level in some group."""
+        """Whether R's extra row differs from ours: a predictor constant at its reference level in
+        some group.
+        """
         for g in range(self.K):
             rows = self.x[self.y == g]
             constant = (rows == rows[0]).all(axis=0)
@@ -133,7 +158,9 @@ class Problem:
         return False
 
     def r_parameters(self, h: dict, J: list | None):
-        """Return R's stored ``h`` and ``J`` of one group (or of the pooled fit) as the oracle's ``(h, J)``."""
+        """Return R's stored ``h`` and ``J`` of one group (or of the pooled fit) as the oracle's
+        ``(h, J)``.
+        """
         fields = [array(list(h[n].values())) for n in self.rnames]
         tables = {}
         for entry in J or []:
@@ -154,7 +181,9 @@ class Case:
 
     def __init__(self, name: str):
         self.name = name
-        self.raw = json.loads((folder() / "reference" / "bbl" / f"{name}.json").read_text(encoding="utf-8"))
+        self.raw = json.loads(
+            (folder() / "reference" / "bbl" / f"{name}.json").read_text(encoding="utf-8")
+        )
         self.kind = self.raw["kind"]
         self.input = self.raw["input"]
         self.runs = self.raw.get("runs", {})
@@ -207,7 +236,8 @@ class Case:
         """Return R's arguments under our names, with the ln Z that R uses."""
         args = self.args if args is None else args
         method = args.get("method", "pseudo")
-        unused = {"lz.half", "prior.count"} if method == "pseudo" else {"lz.half"}  # Q28: R takes it and does nothing
+        # Q28: R takes it and does nothing
+        unused = {"lz.half", "prior.count"} if method == "pseudo" else {"lz.half"}
         out = {ARGUMENTS.get(k, k): v for k, v in args.items() if k not in unused}
         out["log_z"] = "half" if args.get("lz.half") else {"pseudo": "pseudo", "mf": "mf"}[method]
         if method == "pseudo":
@@ -224,20 +254,31 @@ class Part(Case):
 
     def __init__(self, case: Case, train: pd.DataFrame, model: dict):
         self.name, self.kind, self.raw = case.name, "bbl", case.raw
-        self.input = {"formula": model["formula"], "args": model["args"], "newdata": case.input["newdata"]}
+        self.input = {
+            "formula": model["formula"],
+            "args": model["args"],
+            "newdata": case.input["newdata"],
+        }
         self.runs = model["runs"]
         self.data = train
 
 
 def mnist(shared: Path):
-    """Return the training and test tables of the down-sampled MNIST data, without constant training columns."""
-    train, test = (pd.read_csv(shared / "data" / "bbl-r" / f"mnist_{part}.csv.gz") for part in ("train", "test"))
+    """Return the training and test tables of the down-sampled MNIST data, without constant training
+    columns.
+    """
+    train, test = (
+        pd.read_csv(shared / "data" / "bbl-r" / f"mnist_{part}.csv.gz")
+        for part in ("train", "test")
+    )
     columns = [c for c in train.columns if c == "y" or train[c].nunique() > 1]
     return train[columns], test[columns]
 
 
 def exact_groups(problem: Problem, case: Case, rule="spec"):
-    """Return the oracle's pseudo-likelihood solution of every group of a case, as a list of PseudoFit."""
+    """Return the oracle's pseudo-likelihood solution of every group of a case, as a list of
+    PseudoFit.
+    """
     return [
         oracle.PseudoFit(
             problem.x[problem.y == g],

@@ -1,4 +1,6 @@
-"""Comparison of the package with the stored outputs of R's bbl 1.0.0: rules in words, and measured differences."""
+"""Comparison of the package with the stored outputs of R's bbl 1.0.0: rules in words, and measured
+differences.
+"""
 
 from __future__ import annotations
 
@@ -19,39 +21,59 @@ CLOSED, EXACT = 1e-10, 1e-8  # tolerances: closed forms; converged pseudo-likeli
 RULES = {
     "exact": "Converged pseudo-likelihood is compared with the exact optimum stored with R's runs.",
     "closed": "Closed forms (mean field, naive Bayes, eq. 27) are R's numbers.",
-    "distance": "R's best run agrees within its recorded distance from the optimum (1e-3 where none is recorded).",
-    "oracle": "No converged value is stored by R: compared with the enumeration oracle at the exact optimum.",
-    "weights": "R sums ln Z, logLik and lkh over rows without their weights: compared with the oracle, which weights.",
-    "additive": "R divides the ln Z of additive mean-field fits by the number of predictors: compared with the oracle.",
-    "partial": "R inverts C in full and leaves dropped pairs inside h and ln Z; here both keep the model's pairs only: "
-    "J is R's, h and ln Z are the oracle's.",
-    "extra row": "A predictor is constant at its reference level in a group: R's extra row repeats that level and does "
-    "not help, ours takes another one; compared with the oracle, which with R's row gives R's number.",
-    "one level": "A predictor with one level (novarOk) gets a second one that never occurs, as in R; compared with the "
-    "oracle, and with R's best run to 1e-4.",
-    "no optimum": "A level is absent from a group and lambdah = 0: no finite optimum. Coefficients are finite, a "
-    "warning names the level, probabilities are R's up to what its tolerance leaves open.",
-    "absent": "A level is absent from a group without prior count: R's field is -Inf; here it is finite and a warning "
-    "names the level, its probability is zero all the same.",
+    "distance": (
+        "R's best run agrees within its recorded distance from the optimum (1e-3 where none is "
+        "recorded)."
+    ),
+    "oracle": (
+        "No converged value is stored by R: compared with the enumeration oracle at the exact "
+        "optimum."
+    ),
+    "weights": (
+        "R sums ln Z, logLik and lkh over rows without their weights: compared with the oracle, "
+        "which weights."
+    ),
+    "additive": (
+        "R divides the ln Z of additive mean-field fits by the number of predictors: compared with "
+        "the oracle."
+    ),
+    "partial": "R inverts C in full and leaves dropped pairs inside h and ln Z; here both keep the "
+    "model's pairs only: J is R's, h and ln Z are the oracle's.",
+    "extra row": "A predictor is constant at its reference level in a group: R's extra row "
+    "repeats that level and does not help, ours takes another one; compared with the oracle, "
+    "which with R's row gives R's number.",
+    "one level": "A predictor with one level (novarOk) gets a second one that never occurs, as "
+    "in R; compared with the oracle, and with R's best run to 1e-4.",
+    "no optimum": "A level is absent from a group and lambdah = 0: no finite optimum. "
+    "Coefficients are finite, a warning names the level, probabilities are R's up to what its "
+    "tolerance leaves open.",
+    "absent": "A level is absent from a group without prior count: R's field is -Inf; here it is "
+    "finite and a warning names the level, its probability is zero all the same.",
     "NaN": "R's chi-square is NaN where a level is absent (0 ln 0); here 0 ln 0 = 0.",
-    "sparse": "Where a cell is expected to hold few rows p is exact here, and degrees of freedom count the levels and "
-    "groups that occur: R's p follows from the same chi-square and R's degrees of freedom.",
+    "sparse": "Where a cell is expected to hold few rows p is exact here, and degrees of freedom "
+    "count the levels and groups that occur: R's p follows from the same chi-square and R's "
+    "degrees of freedom.",
     "negative": "With a prior count R's chi-square can come out below zero; here it is zero then.",
     "naive": "mlestimate(naive=TRUE, method='mf') of R still uses eps; here it is naive Bayes.",
     "error": "What R refuses is refused.",
     "folds": "Folds are R's, row by row.",
     "scoring": "R's stored validation predictions are scored as pROC does.",
     "table": "The table of scores is R's; pseudo-likelihood within what R's tolerance leaves open.",
-    "blocks": "Contiguous folds lose whole levels and lambdah = 0: the table has no converged value, and R's own moves "
-    "by 0.04 with its tolerance.",
-    "map": "The sampler visits the state of highest energy, whose energy is the enumerated one (R's is wrong).",
+    "blocks": "Contiguous folds lose whole levels and lambdah = 0: the table has no converged "
+    "value, and R's own moves by 0.04 with its tolerance.",
+    "map": (
+        "The sampler visits the state of highest energy, whose energy is the enumerated one (R's "
+        "is wrong)."
+    ),
     "labels": "Predicted labels are R's.",
 }
 
 
 @dataclass(frozen=True)
 class Check:
-    """One measured difference: it has to be at most `tolerance`, under the rule of RULES named `rule`."""
+    """One measured difference: it has to be at most `tolerance`, under the rule of RULES named
+    `rule`.
+    """
 
     quantity: str
     difference: float
@@ -82,7 +104,9 @@ def relative(found, wanted) -> float:
 
 
 def quietly(call, *args, **kwargs):
-    """Return the result of a call and the text of the ConvergenceWarnings that it gave; R's settings earn others."""
+    """Return the result of a call and the text of the ConvergenceWarnings that it gave; R's
+    settings earn others.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = call(*args, **kwargs)
@@ -100,12 +124,17 @@ def coefficients(fit, problem, g):
     J = coef.J0 if g is None else coef.J[label]
     own = [pd.Index(levels[1:]) for levels in problem.levels]
     fields = [labelled(h[n], levels) for n, levels in zip(problem.names, own, strict=True)]
-    tables = {(i, j): labelled(J[problem.names[i], problem.names[j]], own[i], own[j]) for i, j in problem.pairs}
+    tables = {
+        (i, j): labelled(J[problem.names[i], problem.names[j]], own[i], own[j])
+        for i, j in problem.pairs
+    }
     return fields, tables
 
 
 def labelled(table, *labels):
-    """Return the values under these labels of each axis, which are looked up one by one only if in another order."""
+    """Return the values under these labels of each axis, which are looked up one by one only if in
+    another order.
+    """
     in_order = all(found.equals(own) for found, own in zip(table.axes, labels, strict=True))
     return (table if in_order else table.loc[labels]).to_numpy()
 
@@ -115,11 +144,15 @@ def model_gap(found, wanted) -> tuple[float, float]:
     (h1, J1), (h2, J2) = found, wanted
     if J1.keys() != J2.keys():
         return np.inf, np.inf
-    return max(gap(a, b) for a, b in zip(h1, h2, strict=True)), max((gap(J1[p], J2[p]) for p in J1), default=0.0)
+    return max(gap(a, b) for a, b in zip(h1, h2, strict=True)), max(
+        (gap(J1[p], J2[p]) for p in J1), default=0.0
+    )
 
 
 class Expected:
-    """What a fit has to be: the oracle's model, ln Z and lkh of every group of a case, and the pooled model."""
+    """What a fit has to be: the oracle's model, ln Z and lkh of every group of a case, and the
+    pooled model.
+    """
 
     def __init__(self, case, problem, rows=None, setting=None, pooled=True, rule="spec"):
         rows = slice(None) if rows is None else rows
@@ -136,7 +169,9 @@ class Expected:
             lkh += value * w[s].sum()
         self.lkh = lkh
         self.pooled = self.group(case, x, w)[:2] if pooled else None
-        self.log_likelihood = float(np.sum(w * (self.energy(x)[np.arange(len(y)), y] - np.array(self.lz)[y])))
+        self.log_likelihood = float(
+            np.sum(w * (self.energy(x)[np.arange(len(y)), y] - np.array(self.lz)[y]))
+        )
 
     def group(self, case, x, w):
         """Return ``h, J, ln Z`` and the objective per observation of one set of rows."""
@@ -144,7 +179,9 @@ class Expected:
         if case.method == "pseudo" and pairs:
             lambdah = self.args.get("lambdah", 0.0)
             lambda_ = self.args.get("lambda", 1e-5)
-            fit = oracle.PseudoFit(x, w, L, pairs, lambda_, lambda_ if lambdah is None else lambdah, self.rule)
+            fit = oracle.PseudoFit(
+                x, w, L, pairs, lambda_, lambda_ if lambdah is None else lambdah, self.rule
+            )
             return fit.h, fit.J, fit.log_z(case.half), fit.lkh
         prior = self.args.get("prior.count", 1.0) if case.method == "mf" else 0.0
         if pairs:
@@ -184,9 +221,11 @@ def raises(case) -> list[Check]:
     return [Check("no error was raised", 1.0, 0.0, "error")]
 
 
-# -- fits of a formula -------------------------------------------------------------------------------------------------
+# -- fits of a formula -----------------------------------------------------------------------------
 def compare_fit(case) -> list[Check]:
-    """kind "bbl": coefficients, ln Z, lkh, df, logLik, summary, fitted values, residuals, predictions."""
+    """kind "bbl": coefficients, ln Z, lkh, df, logLik, summary, fitted values, residuals,
+    predictions.
+    """
     run = case.best()
     if "error" in run:
         return raises(case)
@@ -227,31 +266,58 @@ def compare_model(case, problem, fit, want, run, warned) -> list[Check]:
         if rule == "extra row":
             s = problem.y == g
             again = oracle.PseudoFit(
-                problem.x[s], problem.w[s], problem.L, problem.pairs, case.lambda_, case.lambdah, "r"
+                problem.x[s],
+                problem.w[s],
+                problem.L,
+                problem.pairs,
+                case.lambda_,
+                case.lambdah,
+                "r",
             )
-            checks.append(Check("R's h, oracle with R's row", model_gap((again.h, again.J), r)[0], EXACT, rule))
+            checks.append(
+                Check(
+                    "R's h, oracle with R's row", model_gap((again.h, again.J), r)[0], EXACT, rule
+                )
+            )
             checks += [Check("h", dh, EXACT, rule), Check("J", dJ, EXACT, rule)]
         elif any(np.isinf(h).any() for h in r[0]):
             known = [np.isfinite(h) for h in r[0]]
             dh = max(gap(a[k], b[k]) for a, b, k in zip(found[0], r[0], known, strict=True))
-            checks += [Check("h of levels that occur", dh, CLOSED, "absent"), Check("J", dJ, CLOSED, "absent")]
-            named = any(repr(problem.groups[g]) in text and "never occurs" in text for text in warned)
-            checks.append(Check("warning for the absent level", 0.0 if named else 1.0, 0.0, "absent"))
+            checks += [
+                Check("h of levels that occur", dh, CLOSED, "absent"),
+                Check("J", dJ, CLOSED, "absent"),
+            ]
+            named = any(
+                repr(problem.groups[g]) in text and "never occurs" in text for text in warned
+            )
+            checks.append(
+                Check("warning for the absent level", 0.0 if named else 1.0, 0.0, "absent")
+            )
         else:
             dh_r, dJ_r = model_gap(found, r)
             checks.append(Check("J", dJ_r, tolerance, "exact" if pseudo else "closed"))
             checks.append(
-                Check("h", dh if rule == "partial" else dh_r, tolerance, "closed" if rule == "additive" else rule)
+                Check(
+                    "h",
+                    dh if rule == "partial" else dh_r,
+                    tolerance,
+                    "closed" if rule == "additive" else rule,
+                )
             )
         lz = fit.log_z[problem.groups[g]]
         weighted = "weights" if rule == "exact" and not problem.unweighted else rule
         checks.append(Check("ln Z", gap(lz, want.lz[g]), tolerance, weighted))
         if rule == "exact":
-            checks.append(Check("stored ln Z", gap(lz, stored["lz_weighted"][label]), tolerance, weighted))
+            checks.append(
+                Check("stored ln Z", gap(lz, stored["lz_weighted"][label]), tolerance, weighted)
+            )
         if rule == "closed":
             checks.append(Check("stored ln Z", gap(lz, run["lz"][label]), tolerance, rule))
     if run["coefficients"].get("h0") is None:
-        return [*checks, Check("a pooled fit was made", float(fit.parameters.pooled is not None), 0.0, rule)]
+        return [
+            *checks,
+            Check("a pooled fit was made", float(fit.parameters.pooled is not None), 0.0, rule),
+        ]
     dh, dJ = model_gap(coefficients(fit, problem, None), want.pooled)
     checks += [
         Check("h0", dh, tolerance, "oracle" if pseudo else rule),
@@ -277,11 +343,20 @@ def compare_numbers(case, problem, fit, want, run) -> list[Check]:
         Check("df of logLik", abs(fit.logLik().df - fit.df * problem.K), 0.0, "oracle"),
     ]
     if problem.unweighted and rule == "exact":
-        checks.append(Check("R's lkh", relative(fit.lkh, run["independent_check"]["exact"]["lkh_r"]), EXACT, rule))
+        checks.append(
+            Check(
+                "R's lkh",
+                relative(fit.lkh, run["independent_check"]["exact"]["lkh_r"]),
+                EXACT,
+                rule,
+            )
+        )
     if problem.unweighted and rule == "closed":
         checks.append(Check("R's lkh", relative(fit.lkh, run["lkh"]), CLOSED, rule))
         if (run.get("logLik") or {}).get("value"):
-            checks.append(Check("R's logLik", relative(fit.logLik(), run["logLik"]["value"][0]), CLOSED, rule))
+            checks.append(
+                Check("R's logLik", relative(fit.logLik(), run["logLik"]["value"][0]), CLOSED, rule)
+            )
     return checks
 
 
@@ -295,25 +370,42 @@ def compare_summary(case, problem, fit) -> list[Check]:
         groups = [problem.y == g for g in range(len(problem.groups))]
         tests = tables["tests"].to_dict("index")
         for i, (name, rname) in enumerate(zip(problem.names, problem.rnames, strict=True)):
-            want = [stored["h"][g][rname] for g in problem.rgroups] + [stored["h0"][rname]] * bool(stored.get("h0"))
+            want = [stored["h"][g][rname] for g in problem.rgroups] + [stored["h0"][rname]] * bool(
+                stored.get("h0")
+            )
             want = np.array([rcases.array(list(fields.values())) for fields in want]).T
             columns = [*problem.groups, "pooled"][: want.shape[1]]
-            found = labelled(tables["h"].loc[name, columns], pd.Index(problem.levels[i][1:]), pd.Index(columns))
+            found = labelled(
+                tables["h"].loc[name, columns], pd.Index(problem.levels[i][1:]), pd.Index(columns)
+            )
             known = np.isfinite(want)
             checks.append(Check(title + "h", gap(found[known], want[known]), CLOSED, "closed"))
             test, r = tests[name], rcases.number(stored["chisqNaive"][rname])
-            counts = np.array([np.bincount(problem.x[own, i], problem.w[own], problem.L[i]) for own in groups])
+            counts = np.array(
+                [np.bincount(problem.x[own, i], problem.w[own], problem.L[i]) for own in groups]
+            )
             seen = counts[counts.any(axis=1)][:, counts.any(axis=0)]
             least = np.outer(seen.sum(axis=1), seen.sum(axis=0)).min() / seen.sum()
             sparse = "sparse" if least < 5.0 or seen.shape != counts.shape else "closed"
-            checks.append(Check(title + "df", abs(test["df"] - (seen.shape[0] - 1) * (seen.shape[1] - 1)), 0.0, sparse))
+            checks.append(
+                Check(
+                    title + "df",
+                    abs(test["df"] - (seen.shape[0] - 1) * (seen.shape[1] - 1)),
+                    0.0,
+                    sparse,
+                )
+            )
             if np.isnan(r):
                 checks.append(Check(title + "chisq", relative(test["chisq"], q[i]), 1e-9, "NaN"))
                 continue
             if r < 0:
                 checks.append(Check(title + "chisq", test["chisq"], 0.0, "negative"))
                 continue
-            own_p = test["Pr(>chisq)"] if sparse == "closed" else chdtrc(stored["dfNaive"][rname], test["chisq"])
+            own_p = (
+                test["Pr(>chisq)"]
+                if sparse == "closed"
+                else chdtrc(stored["dfNaive"][rname], test["chisq"])
+            )
             log_p = np.log([own_p, rcases.number(stored["pvNaive"][rname])])
             checks.append(Check(title + "chisq", relative(test["chisq"], r), 1e-9, "closed"))
             checks.append(Check(title + "ln p", relative(log_p[0], log_p[1]), 1e-9, sparse))
@@ -321,16 +413,21 @@ def compare_summary(case, problem, fit) -> list[Check]:
 
 
 def compare_predictions(case, problem, fit, want, run) -> list[Check]:
-    """Links, probabilities and labels of newdata; fitted values and residuals of the training rows."""
+    """Links, probabilities and labels of newdata; fitted values and residuals of the training
+    rows.
+    """
     rule = rule_of(case, problem)
     tolerance = EXACT if case.method == "pseudo" else CLOSED
     own = rule if problem.unweighted else "weights"
     fitted = want.predict(want.x)[1]
     hit = fitted.argmax(axis=1) == want.y
-    clear = np.sort(fitted, axis=1)[:, -1] - np.sort(fitted, axis=1)[:, -2] > 1e-9  # ties may go either way
+    # ties may go either way
+    clear = np.sort(fitted, axis=1)[:, -1] - np.sort(fitted, axis=1)[:, -2] > 1e-9
     checks = [
         Check("fitted", gap(fit.fitted()[problem.groups].to_numpy(), fitted), tolerance, own),
-        Check("residuals", float(np.sum(fit.residuals().to_numpy()[clear] != hit[clear])), 0.0, own),
+        Check(
+            "residuals", float(np.sum(fit.residuals().to_numpy()[clear] != hit[clear])), 0.0, own
+        ),
     ]
     stored = run.get("predict")
     if not stored:
@@ -340,25 +437,44 @@ def compare_predictions(case, problem, fit, want, run) -> list[Check]:
     certain = np.isfinite(link) & (prob > 1e-250)
     rows = len(stored["yhat"])
     checks += [
-        Check("link", relative(new[0][problem.groups].to_numpy()[certain], link[certain]), tolerance, own),
+        Check(
+            "link",
+            relative(new[0][problem.groups].to_numpy()[certain], link[certain]),
+            tolerance,
+            own,
+        ),
         Check("prob", gap(new[1][problem.groups].to_numpy(), prob), tolerance, own),
         Check("yhat", compare_labels(new[1]["yhat"], prob, problem.groups), tolerance, own),
-        Check("class", float((fit.predict(case.newdata, type="class") != new[0]["yhat"]).sum()), 0.0, own),
+        Check(
+            "class",
+            float((fit.predict(case.newdata, type="class") != new[0]["yhat"]).sum()),
+            0.0,
+            own,
+        ),
     ]
     if problem.unweighted and rule in ("exact", "closed"):
         reach, rule = (CLOSED, rule) if rule == "closed" else (prob_reach(problem, run), "distance")
         found = new[1][problem.groups].to_numpy()[:rows]
         checks.append(Check("R's prob", gap(found, rcases.array(stored["prob"])), reach, rule))
         typed = [problem.groups[problem.rgroups.index(str(v))] for v in stored["yhat"]]
-        checks.append(Check("R's yhat", compare_labels(typed, prob[:rows], problem.groups), 2 * reach, rule))
+        checks.append(
+            Check("R's yhat", compare_labels(typed, prob[:rows], problem.groups), 2 * reach, rule)
+        )
     return checks
 
 
 def prob_reach(problem, run) -> float:
-    """Return how far R's probabilities can lie from the optimum's, from the recorded distances of its coefficients."""
+    """Return how far R's probabilities can lie from the optimum's, from the recorded distances of
+    its coefficients.
+    """
     d = run["independent_check"]
-    score = len(problem.L) * d["max_abs_diff_h"] + len(problem.pairs) * d["max_abs_diff_J"] + d["max_abs_diff_lz_r"]
-    return min(2 * score / 4, 0.05)  # a link moves by twice a score, a probability by a quarter of a link
+    score = (
+        len(problem.L) * d["max_abs_diff_h"]
+        + len(problem.pairs) * d["max_abs_diff_J"]
+        + d["max_abs_diff_lz_r"]
+    )
+    # a link moves by twice a score, a probability by a quarter of a link
+    return min(2 * score / 4, 0.05)
 
 
 def compare_no_optimum(case, problem, fit, warned) -> list[Check]:
@@ -369,11 +485,19 @@ def compare_no_optimum(case, problem, fit, warned) -> list[Check]:
     stored = rcases.array(case.runs.get("exhausted", case.best())["predict"]["prob"])
     named = [t for t in warned if "never occurs" in t]
     checks = [
-        Check("coefficients that are not finite", float(np.sum(~np.isfinite(fit.parameters.theta))), 0.0, "no optimum"),
+        Check(
+            "coefficients that are not finite",
+            float(np.sum(~np.isfinite(fit.parameters.theta))),
+            0.0,
+            "no optimum",
+        ),
         Check("warning for the absent level", 0.0 if named else 1.0, 0.0, "no optimum"),
         Check("prob", gap(prob, limit), 1e-6, "no optimum"),
         Check(
-            "yhat", compare_labels(fit.predict(case.newdata, type="class"), limit, problem.groups), 1e-6, "no optimum"
+            "yhat",
+            compare_labels(fit.predict(case.newdata, type="class"), limit, problem.groups),
+            1e-6,
+            "no optimum",
         ),
     ]
     if not problem.odd_augmentation:
@@ -396,8 +520,15 @@ def compare_one_level(case, problem, fit) -> list[Check]:
             ("R's ", problem.r_parameters(c["h"][label], c["J"][label]), 1e-4),
         ):
             dh, dJ = model_gap(found, other)
-            checks += [Check(title + "h", dh, reach, "one level"), Check(title + "J", dJ, reach, "one level")]
-        checks.append(Check("R's ln Z", gap(fit.log_z[problem.groups[g]], run["lz"][label]), 1e-4, "one level"))
+            checks += [
+                Check(title + "h", dh, reach, "one level"),
+                Check(title + "J", dJ, reach, "one level"),
+            ]
+        checks.append(
+            Check(
+                "R's ln Z", gap(fit.log_z[problem.groups[g]], run["lz"][label]), 1e-4, "one level"
+            )
+        )
     prob = want.predict(problem.encode(case.newdata))[1]
     found = fit.predict(case.newdata, type="prob")[problem.groups].to_numpy()
     return [

@@ -1,10 +1,11 @@
-"""The oracle: a slow, plain numpy version of everything the package computes, by enumeration and dense Newton steps.
+"""The oracle: a slow, plain numpy version of everything the package computes, by enumeration and
+dense Newton steps.
 
-Nothing here imports `bbl`. A model of one group is a pair ``(h, J)``: ``h[i]`` is an array of length ``L_i - 1`` and
-``J[i, j]`` an array ``(L_i - 1, L_j - 1)``. A symmetric model holds ``i < j`` only; an unsymmetrised
-pseudo-likelihood solution holds both orders, ``J[i, j]`` being the solution of predictor ``i``.
-Code 0 is the reference level, whose parameters are zero; code -1, where it is allowed, is a missing value. Equation
-numbers are those of Woo & Wang.
+Nothing here imports `bbl`. A model of one group is a pair ``(h, J)``: ``h[i]`` is an array of
+length ``L_i - 1`` and ``J[i, j]`` an array ``(L_i - 1, L_j - 1)``. A symmetric model holds ``i <
+j`` only; an unsymmetrised pseudo-likelihood solution holds both orders, ``J[i, j]`` being the
+solution of predictor ``i``. Code 0 is the reference level, whose parameters are zero; code -1,
+where it is allowed, is a missing value. Equation numbers are those of Woo & Wang.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import itertools
 import numpy as np
 
 
-# -- enumeration (eqs. 6, 11) ------------------------------------------------------------------------------------------
+# -- enumeration (eqs. 6, 11) ----------------------------------------------------------------------
 def states(L):
     """Return all configurations, shape (prod(L), m), the last predictor running fastest."""
     return np.array(list(itertools.product(*(range(n) for n in L))), dtype=int).reshape(-1, len(L))
@@ -35,7 +36,9 @@ def coupling(J, i, j, a, b):
 
 
 def with_references(table):
-    """Return a table of non-reference levels with a row and a column of zeros for the reference levels in front."""
+    """Return a table of non-reference levels with a row and a column of zeros for the reference
+    levels in front.
+    """
     out = np.zeros((table.shape[0] + 1, table.shape[1] + 1))  # a tenth of the time of np.pad
     out[1:, 1:] = table
     return out
@@ -62,10 +65,14 @@ def logsumexp(v, axis=-1):
 
 
 def marginal_energy(h, J, L, x):
-    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1: missing)."""
+    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1:
+    missing).
+    """
     grid = states(L)
     E = energy(h, J, grid)
-    return np.array([logsumexp(E[((row == grid) | (row < 0)).all(axis=1)]) for row in np.asarray(x)])
+    return np.array(
+        [logsumexp(E[((row == grid) | (row < 0)).all(axis=1)]) for row in np.asarray(x)]
+    )
 
 
 def log_partition(h, J, L):
@@ -87,7 +94,9 @@ def highest(h, J, L):
 
 
 def local_fields(h, J, x, i, factor=1.0):
-    """Return ``h_i(a) + factor * sum_j J_ij(a, x_j)`` for every row and level ``a`` (eq. 13), shape (n, L_i)."""
+    """Return ``h_i(a) + factor * sum_j J_ij(a, x_j)`` for every row and level ``a`` (eq. 13), shape
+    (n, L_i).
+    """
     x = np.asarray(x, dtype=int)
     out = np.zeros((len(x), len(h[i]) + 1))
     out[:, 1:] = h[i]
@@ -105,13 +114,15 @@ def conditionals(h, J, x, i):
     return np.exp(H - logsumexp(H)[:, None])
 
 
-# -- pseudo-likelihood (eqs. 10-18) ------------------------------------------------------------------------------------
+# -- pseudo-likelihood (eqs. 10-18) ----------------------------------------------------------------
 def augmented(x, w, L, rule="spec"):
-    """Return rows and weights with one extra instance if a predictor is constant (end of section 2.2).
+    """Return rows and weights with one extra instance if a predictor is constant (end of section
+    2.2).
 
-    ``rule="spec"``: constant predictors take another level (1 if they stand at 0, else 0), the others their
-    reference level. ``rule="r"``: what R's package adds, the reference level everywhere, which is no other level for a
-    predictor that stands at it; only ``L_i`` unknown (1 level) makes it code 1. ``rule="none"``: nothing is added.
+    ``rule="spec"``: constant predictors take another level (1 if they stand at 0, else 0), the
+    others their reference level. ``rule="r"``: what R's package adds, the reference level
+    everywhere, which is no other level for a predictor that stands at it; only ``L_i`` unknown (1
+    level) makes it code 1. ``rule="none"``: nothing is added.
     """
     x, w = np.asarray(x, dtype=int), np.asarray(w, dtype=float)
     constant = [len(np.unique(x[w > 0, i])) == 1 for i in range(x.shape[1])]
@@ -133,7 +144,9 @@ def neighbours(m, pairs, i):
 
 
 def site_design(x, L, pairs, i):
-    """Return the matrix (n, p) of 1 and the non-reference indicators of the neighbours of predictor `i`."""
+    """Return the matrix (n, p) of 1 and the non-reference indicators of the neighbours of predictor
+    `i`.
+    """
     columns = [np.ones(len(x))]
     for j in neighbours(len(L), pairs, i):
         columns += [(x[:, j] == b).astype(float) for b in range(1, L[j])]
@@ -141,11 +154,13 @@ def site_design(x, L, pairs, i):
 
 
 def site_objective(theta, X, y, w, lambda_, lambdah):
-    """Return the penalised negative log pseudo-likelihood per observation of one predictor, gradient and Hessian.
+    """Return the penalised negative log pseudo-likelihood per observation of one predictor,
+    gradient and Hessian.
 
-    `theta` has shape (L_i - 1, p): column 0 the fields, the others the couplings with the columns of `X`.
-    ``-(1/W) sum_k w_k ln P_i(x_i^k | x_{-i}^k) + lambdah/2 sum h^2 + lambda/2 sum J^2``; the Hessian is (q, q) over
-    ``theta.ravel()``.
+    `theta` has shape (L_i - 1, p): column 0 the fields, the others the couplings with the columns
+    of `X`.
+    ``-(1/W) sum_k w_k ln P_i(x_i^k | x_{-i}^k) + lambdah/2 sum h^2 + lambda/2 sum J^2``; the
+    Hessian is (q, q) over ``theta.ravel()``.
     """
     levels, p = theta.shape
     W = w.sum()
@@ -178,7 +193,9 @@ def newton_step(H, g):
 
 
 def site_optimum(X, y, w, levels, lambda_, lambdah, tol=1e-13, itmax=500):
-    """Return the minimiser of `site_objective` by damped Newton steps, its value, and the gradient norm reached."""
+    """Return the minimiser of `site_objective` by damped Newton steps, its value, and the gradient
+    norm reached.
+    """
     theta = np.zeros((levels, X.shape[1]))
     value, g, H = site_objective(theta, X, y, w, lambda_, lambdah)
     for _ in range(itmax):
@@ -201,10 +218,11 @@ def site_optimum(X, y, w, levels, lambda_, lambdah, tol=1e-13, itmax=500):
 class PseudoFit:
     """Exact pseudo-likelihood solution of one group.
 
-    Attributes: ``h``, ``J`` (symmetrised, i < j), ``J_raw`` (both orders), ``values`` (penalised objective of every
-    predictor, to be minimised), ``lkh`` (minus their sum), ``x``, ``w`` (augmented rows), ``gradient``. With missing
-    values (-1), each predictor has the rows in which it and its neighbours are known, and the share that these are of
-    all rows as the weight of its objective.
+    Attributes: ``h``, ``J`` (symmetrised, i < j), ``J_raw`` (both orders), ``values`` (penalised
+    objective of every predictor, to be minimised), ``lkh`` (minus their sum), ``x``, ``w``
+    (augmented rows), ``gradient``. With missing values (-1), each predictor has the rows in which
+    it and its neighbours are known, and the share that these are of all rows as the weight of its
+    objective.
     """
 
     def __init__(self, x, w, L, pairs=None, lambda_=1e-5, lambdah=0.0, rule="spec"):
@@ -226,7 +244,9 @@ class PseudoFit:
         self.lkh = -float(np.sum(self.values))
 
     def log_z(self, half=False, weighted=True):
-        """Return ``ln Z`` of eq. (31) without (or with) the factor 1/2, from the unsymmetrised solution."""
+        """Return ``ln Z`` of eq. (31) without (or with) the factor 1/2, from the unsymmetrised
+        solution.
+        """
         return pseudo_log_z(self.h, self.J_raw, self.x, self.w, half, weighted)
 
 
@@ -236,15 +256,19 @@ def symmetrised(J):
 
 
 def pseudo_log_z(h, J, x, w, half=False, weighted=True):
-    """Return eq. (31): the mean over rows of ``sum_i ln sum_a exp(h_i(a) + sum_j J_ij(a, x_j) [/2])``.
+    """Return eq. (31): the mean over rows of ``sum_i ln sum_a exp(h_i(a) + sum_j J_ij(a, x_j)
+    [/2])``.
 
-    ``weighted=False`` is R's number: rows summed without their weights and divided by the sum of weights. With missing
-    values (-1) each predictor's mean is over the rows in which it and its neighbours are known.
+    ``weighted=False`` is R's number: rows summed without their weights and divided by the sum of
+    weights. With missing values (-1) each predictor's mean is over the rows in which it and its
+    neighbours are known.
     """
     if (np.asarray(x) < 0).any():
         total = 0.0
         for i in range(len(h)):
-            rows = (x[:, [i, *(j for j in range(len(h)) if (i, j) in J or (j, i) in J)]] >= 0).all(axis=1)
+            rows = (x[:, [i, *(j for j in range(len(h)) if (i, j) in J or (j, i) in J)]] >= 0).all(
+                axis=1
+            )
             lnZ = logsumexp(local_fields(h, J, x[rows], i, 0.5 if half else 1.0))
             total += float(lnZ @ w[rows] / w[rows].sum())
         return total
@@ -253,10 +277,12 @@ def pseudo_log_z(h, J, x, w, half=False, weighted=True):
 
 
 def zero_sum_tables(i, h, J, L):
-    """Return fields (L_i,) and couplings {j: (L_i, L_j)} of predictor `i` in the zero-sum gauge, by enumeration.
+    """Return fields (L_i,) and couplings {j: (L_i, L_j)} of predictor `i` in the zero-sum gauge, by
+    enumeration.
 
-    `h` (L_i - 1,) and `J` {j: (L_i - 1, L_j - 1)} are its own solution. The field on level a given the others is
-    averaged over all their states, or over all in which one is at b; means are taken off until nothing is left of them.
+    `h` (L_i - 1,) and `J` {j: (L_i - 1, L_j - 1)} are its own solution. The field on level a given
+    the others is averaged over all their states, or over all in which one is at b; means are taken
+    off until nothing is left of them.
     """
     x, a = states(L), np.arange(L[i])
     eta = np.zeros((len(x), L[i]))
@@ -265,20 +291,27 @@ def zero_sum_tables(i, h, J, L):
         eta += np.pad(table, [(1, 0), (1, 0)])[:, x[:, j]].T
     eta = eta - eta.mean(axis=1, keepdims=True)
     fields = eta.mean(axis=0)
-    return fields, {j: np.stack([eta[x[:, j] == b].mean(axis=0) - fields for b in range(L[j])], axis=1)[a] for j in J}
+    return fields, {
+        j: np.stack([eta[x[:, j] == b].mean(axis=0) - fields for b in range(L[j])], axis=1)[a]
+        for j in J
+    }
 
 
 def zero_sum_penalty(i, h, J, L, lambda_, lambdah):
     """Return the penalty of predictor i's own solution in the zero-sum gauge."""
     fields, tables = zero_sum_tables(i, h, J, L)
-    return 0.5 * lambdah * np.sum(fields**2) + 0.5 * lambda_ * sum(np.sum(K**2) for K in tables.values())
+    return 0.5 * lambdah * np.sum(fields**2) + 0.5 * lambda_ * sum(
+        np.sum(K**2) for K in tables.values()
+    )
 
 
-# -- terms of any order ------------------------------------------------------------------------------------------------
-# A model is a dict of tables by their predictors: ``tables[i,]`` the fields (L_i - 1,), ``tables[i, j, k]`` an array
-# (L_i - 1, L_j - 1, L_k - 1), and so on, with i < j < k.
+# -- terms of any order ----------------------------------------------------------------------------
+# A model is a dict of tables by their predictors: ``tables[i,]`` the fields (L_i - 1,), ``tables[i,
+# j, k]`` an array (L_i - 1, L_j - 1, L_k - 1), and so on, with i < j < k.
 def term_energy(tables, x):
-    """Return the sum of all tables at every row of `x`; where one of a term's predictors is at its reference, zero."""
+    """Return the sum of all tables at every row of `x`; where one of a term's predictors is at its
+    reference, zero.
+    """
     x = np.asarray(x, dtype=int)
     total = np.zeros(len(x))
     for scope, table in tables.items():
@@ -299,17 +332,22 @@ def term_probabilities(tables, L):
 
 
 def term_marginal_energy(tables, L, x, possible=slice(None)):
-    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1: missing).
+    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1:
+    missing).
 
     `possible` (S,) says which of all `states` can occur.
     """
     grid = states(L)[possible]
     E = term_energy(tables, grid)
-    return np.array([logsumexp(E[((row == grid) | (row < 0)).all(axis=1)]) for row in np.asarray(x)])
+    return np.array(
+        [logsumexp(E[((row == grid) | (row < 0)).all(axis=1)]) for row in np.asarray(x)]
+    )
 
 
 def term_regressors(L, terms, i):
-    """Return, for each term of predictor `i`, its other members and all joint non-reference levels of these."""
+    """Return, for each term of predictor `i`, its other members and all joint non-reference levels
+    of these.
+    """
     found = []
     for term in sorted({tuple(sorted(t)) for t in terms if i in t}, key=lambda t: (len(t), t)):
         others = tuple(j for j in term if j != i)
@@ -318,7 +356,9 @@ def term_regressors(L, terms, i):
 
 
 def term_design(x, L, terms, i):
-    """Return the matrix (n, p) of 1 and the indicators of the joint levels that predictor `i` is regressed on."""
+    """Return the matrix (n, p) of 1 and the indicators of the joint levels that predictor `i` is
+    regressed on.
+    """
     columns = [np.ones(len(x))]
     for others, levels in term_regressors(L, terms, i):
         columns += [(x[:, others] == np.array(joint)).all(axis=1).astype(float) for joint in levels]
@@ -328,9 +368,9 @@ def term_design(x, L, terms, i):
 class TermFit:
     """Exact pseudo-likelihood solution of one group with terms of any order.
 
-    Attributes: ``tables`` (each coupling the mean of what the members of its term say), ``raw`` (of each predictor a
-    dict of tables by the term's other members), ``values``, ``lkh``, ``x``, ``w``. `lambda_` is one number, or a dict
-    of order to number. Missing values (-1) as in `PseudoFit`.
+    Attributes: ``tables`` (each coupling the mean of what the members of its term say), ``raw`` (of
+    each predictor a dict of tables by the term's other members), ``values``, ``lkh``, ``x``, ``w``.
+    `lambda_` is one number, or a dict of order to number. Missing values (-1) as in `PseudoFit`.
     """
 
     def __init__(self, x, w, L, terms, lambda_=1e-5, lambdah=0.0, rule="spec"):
@@ -346,24 +386,32 @@ class TermFit:
             penalty = np.zeros(X.shape[1])
             penalty[1:] = np.concatenate(
                 [np.zeros(0)]
-                + [np.full(len(v), lambda_[len(o) + 1] if isinstance(lambda_, dict) else lambda_) for o, v in own]
+                + [
+                    np.full(len(v), lambda_[len(o) + 1] if isinstance(lambda_, dict) else lambda_)
+                    for o, v in own
+                ]
             )
             theta, value, _ = site_optimum(X, self.x[rows, i], w_i, L[i] - 1, penalty, lambdah)
             self.tables[i,] = theta[:, 0]
             self.values.append(value * w_i.sum() / self.w.sum())
             mine, at = {}, 1
             for others, levels in own:
-                mine[others] = theta[:, at : at + len(levels)].reshape(L[i] - 1, *(L[j] - 1 for j in others))
+                mine[others] = theta[:, at : at + len(levels)].reshape(
+                    L[i] - 1, *(L[j] - 1 for j in others)
+                )
                 at += len(levels)
             self.raw.append(mine)
         for term in self.terms:
             self.tables[term] = sum(
-                np.moveaxis(self.raw[i][tuple(j for j in term if j != i)], 0, a) for a, i in enumerate(term)
+                np.moveaxis(self.raw[i][tuple(j for j in term if j != i)], 0, a)
+                for a, i in enumerate(term)
             ) / len(term)
         self.lkh = -float(np.sum(self.values))
 
     def log_z(self, half=False):
-        """Return eq. (31) from the unsymmetrised solutions; with `half` a term of k counts one k-th."""
+        """Return eq. (31) from the unsymmetrised solutions; with `half` a term of k counts one
+        k-th.
+        """
         total = 0.0
         for i, mine in enumerate(self.raw):
             H = np.zeros((len(self.x), len(self.tables[i,]) + 1))
@@ -376,9 +424,10 @@ class TermFit:
         return total
 
 
-# -- mean field and naive Bayes (eqs. 16, 19-26, 32) -------------------------------------------------------------------
+# -- mean field and naive Bayes (eqs. 16, 19-26, 32) -----------------------------------------------
 def frequencies(x, w, L, prior_count):
-    """Return ``f`` (list of arrays (L_i,)) and ``f2[i, j]`` (arrays (L_i, L_j), i < j) with a uniform prior count.
+    """Return ``f`` (list of arrays (L_i,)) and ``f2[i, j]`` (arrays (L_i, L_j), i < j) with a
+    uniform prior count.
 
     With missing values (-1), over the rows in which the predictor, or both, are known.
     """
@@ -389,13 +438,17 @@ def frequencies(x, w, L, prior_count):
         counts = np.array([w[x[:, i] == a].sum() for a in range(L[i])])
         f.append((counts + prior_count / L[i]) / (counts.sum() + prior_count))
     for i, j in itertools.combinations(range(m), 2):
-        counts = np.array([[w[(x[:, i] == a) & (x[:, j] == b)].sum() for b in range(L[j])] for a in range(L[i])])
+        counts = np.array(
+            [[w[(x[:, i] == a) & (x[:, j] == b)].sum() for b in range(L[j])] for a in range(L[i])]
+        )
         f2[i, j] = (counts + prior_count / (L[i] * L[j])) / (counts.sum() + prior_count)
     return f, f2
 
 
 def mean_field(x, w, L, pairs=None, eps=0.9, prior_count=1.0):
-    """Return ``(h, J, ln Z, C)``: eqs. (19)-(23) and (32); ``C`` is the interpolated covariance matrix of eq. (21)."""
+    """Return ``(h, J, ln Z, C)``: eqs. (19)-(23) and (32); ``C`` is the interpolated covariance
+    matrix of eq. (21).
+    """
     f, f2 = frequencies(x, w, L, prior_count)
     m = len(L)
     start = np.concatenate([[0], np.cumsum([n - 1 for n in L])])
@@ -405,7 +458,8 @@ def mean_field(x, w, L, pairs=None, eps=0.9, prior_count=1.0):
         block = slice(start[i], start[i + 1])
         C[block, block] = np.diag(f[i][1:]) - np.outer(f[i][1:], f[i][1:])
     for (i, j), table in f2.items():
-        # the table's own margins: with missing values these are over the rows in which both are known
+        # the table's own margins: with missing values these are over the rows in which both are
+        # known
         cov = table[1:, 1:] - np.outer(table.sum(axis=1)[1:], table.sum(axis=0)[1:])
         C[start[i] : start[i + 1], start[j] : start[j + 1]] = cov
         C[start[j] : start[j + 1], start[i] : start[i + 1]] = cov.T
@@ -428,7 +482,9 @@ def mean_field(x, w, L, pairs=None, eps=0.9, prior_count=1.0):
 
 
 def naive_bayes(x, w, L, prior_count=0.0):
-    """Return ``(h, {}, ln Z)`` of independent predictors (eq. 25); ``-inf`` where a level is absent."""
+    """Return ``(h, {}, ln Z)`` of independent predictors (eq. 25); ``-inf`` where a level is
+    absent.
+    """
     f, _ = frequencies(x, w, L, prior_count)
     with np.errstate(divide="ignore"):
         h = [np.log(fi[1:] / fi[0]) for fi in f]
@@ -442,7 +498,9 @@ def naive_log_likelihood(x, w, L):
 
 
 def ratio_test(x, w, y, L, prior_count=0.0):
-    """Return the likelihood-ratio statistics of eq. (27), one per predictor, and their degrees of freedom."""
+    """Return the likelihood-ratio statistics of eq. (27), one per predictor, and their degrees of
+    freedom.
+    """
     x, w, y = np.asarray(x), np.asarray(w, dtype=float), np.asarray(y)
     K, m = int(y.max()) + 1, len(L)
 
@@ -458,9 +516,11 @@ def ratio_test(x, w, y, L, prior_count=0.0):
     return q, [(K - 1) * (n - 1) for n in L]
 
 
-# -- classification (eqs. 28-30, 33) -----------------------------------------------------------------------------------
+# -- classification (eqs. 28-30, 33) ---------------------------------------------------------------
 def posterior(E, lz, share):
-    """Return links ``F_y`` (eq. 29) and probabilities (eq. 28) from energies (n, K), ``ln Z`` (K,) and shares (K,)."""
+    """Return links ``F_y`` (eq. 29) and probabilities (eq. 28) from energies (n, K), ``ln Z`` (K,)
+    and shares (K,).
+    """
     score = np.asarray(E) - np.asarray(lz) + np.log(share)
     prob = np.exp(score - logsumexp(score)[:, None])
     link = np.full(score.shape, np.inf)
@@ -472,19 +532,25 @@ def posterior(E, lz, share):
 
 
 def delong(score, positive):
-    """Return AUC (ties count 1/2), its DeLong 95 % interval (clipped to [0, 1]) and its variance, pair by pair."""
+    """Return AUC (ties count 1/2), its DeLong 95 % interval (clipped to [0, 1]) and its variance,
+    pair by pair.
+    """
     cases, controls = score[positive], score[~positive]
     psi = (cases[:, None] > controls[None, :]) + 0.5 * (cases[:, None] == controls[None, :])
     auc = psi.mean()
-    variance = psi.mean(axis=1).var(ddof=1) / len(cases) + psi.mean(axis=0).var(ddof=1) / len(controls)
+    variance = psi.mean(axis=1).var(ddof=1) / len(cases) + psi.mean(axis=0).var(ddof=1) / len(
+        controls
+    )
     width = 1.959963984540054 * np.sqrt(variance)
     return float(auc), float(max(auc - width, 0.0)), float(min(auc + width, 1.0)), float(variance)
 
 
 def contiguous_folds(y, nfold):
-    """Return R's folds of rows 0..n-1: consecutive blocks within each response group, the last taking the rest.
+    """Return R's folds of rows 0..n-1: consecutive blocks within each response group, the last
+    taking the rest.
 
-    ``nval = max(1, floor(n_g / nfold))`` rows of every group per fold; each fold lists its rows group by group.
+    ``nval = max(1, floor(n_g / nfold))`` rows of every group per fold; each fold lists its rows
+    group by group.
     """
     y = np.asarray(y)
     folds = []
@@ -499,7 +565,8 @@ def contiguous_folds(y, nfold):
 
 
 def expanded_folds(folds, counts, weights):
-    """Return the rows of the weight-expanded data that each fold holds, from its rows and how often it holds each.
+    """Return the rows of the weight-expanded data that each fold holds, from its rows and how often
+    it holds each.
 
     The first copies of a row go to the first fold that holds it.
     """
@@ -508,6 +575,8 @@ def expanded_folds(folds, counts, weights):
     out = []
     for rows, times in zip(folds, counts, strict=True):
         times = np.asarray(times, dtype=int)
-        out.append(np.concatenate([following[k] + np.arange(c) for k, c in zip(rows, times, strict=True)]))
+        out.append(
+            np.concatenate([following[k] + np.arange(c) for k, c in zip(rows, times, strict=True)])
+        )
         following[rows] += times
     return out

@@ -1,7 +1,8 @@
-"""The oracle of two-way clustering: slow, plain numpy by loops and enumeration. Nothing here imports `bbl`.
+"""The oracle of two-way clustering: slow, plain numpy by loops and enumeration. Nothing here
+imports `bbl`.
 
-Tables are dense, nan where missing; `w` are weights of cells. Partitions are tuples of labels in order of first
-appearance (restricted growth strings). Ratings count from 1.
+Tables are dense, nan where missing; `w` are weights of cells. Partitions are tuples of labels in
+order of first appearance (restricted growth strings). Ratings count from 1.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def wcss(X, w, rows, columns, fill=0.0):
 
 
 def assign_rows(X, w, rows, columns, a, b, fill):
-    """Move each row to the prototype that is nearest over its observed cells; it stays where that is as near."""
+    """Move each row to the prototype that is nearest over its observed cells; it stays where that
+    is as near.
+    """
     A = block_means(X, w, rows, columns, a, b, fill)
     new = rows.copy()
     for i in range(len(X)):
@@ -86,9 +89,13 @@ def interval(a, b):
 
 
 def block_deviance(ratings, mean, sigma=0.5, top=5):
-    """Return minus twice the log-likelihood of the ratings of a block, a rounded and truncated normal."""
+    """Return minus twice the log-likelihood of the ratings of a block, a rounded and truncated
+    normal.
+    """
     z = log(interval((0.5 - mean) / sigma, (top + 0.5 - mean) / sigma))
-    return -2 * sum(log(interval((r - 0.5 - mean) / sigma, (r + 0.5 - mean) / sigma)) - z for r in ratings)
+    return -2 * sum(
+        log(interval((r - 0.5 - mean) / sigma, (r + 0.5 - mean) / sigma)) - z for r in ratings
+    )
 
 
 def fitness(X, items, users, penalty=1.0, sigma=0.5):
@@ -104,11 +111,15 @@ def fitness(X, items, users, penalty=1.0, sigma=0.5):
 
 def elementary(v, n):
     """Return the elementary symmetric polynomial e_n(v) as a sum over all subsets."""
-    return sum(np.prod([v[i] for i in subset]) for subset in itertools.combinations(range(len(v)), n))
+    return sum(
+        np.prod([v[i] for i in subset]) for subset in itertools.combinations(range(len(v)), n)
+    )
 
 
 def rated_loglik(Y, P, Q, gamma, rank, w, normalised=True):
-    """Return the log-likelihood of rated (1) items (columns of Y) by raters (rows); the thesis leaves out e_n."""
+    """Return the log-likelihood of rated (1) items (columns of Y) by raters (rows); the thesis
+    leaves out e_n.
+    """
     total = 0.0
     for j, row in enumerate(np.asarray(Y)):
         lam = 1 / (1 + np.exp(-gamma[Q[j]]))

@@ -1,4 +1,6 @@
-"""The oracle of boosting: rounds of fields and of pairs in plain numpy, every cut tried; nothing here imports `bbl`."""
+"""The oracle of boosting: rounds of fields and of pairs in plain numpy, every cut tried; nothing
+here imports `bbl`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def gain_and_step(rows, y, weights, p, rate, ridge, least):
 
 
 def level_parts(codes, L, y, weights, p, ridge):
-    """Yield the masks over levels of all cuts of a predictor, for the order of the slopes of each group."""
+    """Yield the masks over levels of all cuts of a predictor, for the order of the slopes of each
+    group.
+    """
     for group in range(p.shape[1] if p.shape[1] > 2 else 1):
         slopes = []
         for level in range(L):
@@ -35,13 +39,17 @@ def level_parts(codes, L, y, weights, p, ridge):
 
 
 def take_best(partitions, y, weights, p, rate, ridge, least):
-    """Return the number of the partition of largest gain, that gain, and the steps of its parts; None if none gains.
+    """Return the number of the partition of largest gain, that gain, and the steps of its parts;
+    None if none gains.
 
     A partition is an array (n,) of the part of each row.
     """
     best = None
     for number, part in enumerate(partitions):
-        found = [gain_and_step(part == q, y, weights, p, rate, ridge, least) for q in range(part.max() + 1)]
+        found = [
+            gain_and_step(part == q, y, weights, p, rate, ridge, least)
+            for q in range(part.max() + 1)
+        ]
         gain = sum(gain for gain, _ in found)
         if gain > (best[1] if best else 0.0):
             best = number, gain, np.array([step for _, step in found])
@@ -54,12 +62,16 @@ def softmax(scores):
 
 
 def round_of_fields(codes, n_levels, y, weights, p, rate, ridge, least, entry):
-    """Return the tables (L_i, K) of all predictors after a first round, and the new probabilities; codes are (m, n)."""
+    """Return the tables (L_i, K) of all predictors after a first round, and the new probabilities;
+    codes are (m, n).
+    """
     tables = []
     for i, L in enumerate(n_levels):
         masks = list(level_parts(codes[i], L, y, weights, p, ridge))
         table = np.zeros((L, p.shape[1]))
-        best = take_best([mask[codes[i]].astype(int) for mask in masks], y, weights, p, rate, ridge, least)
+        best = take_best(
+            [mask[codes[i]].astype(int) for mask in masks], y, weights, p, rate, ridge, least
+        )
         if best is not None and best[1] > entry:
             steps = best[2] if len(best[2]) == 2 else np.vstack([best[2], np.zeros(p.shape[1])])
             table = steps[masks[best[0]].astype(int)]

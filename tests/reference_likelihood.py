@@ -1,7 +1,9 @@
-"""Slow truth of exact maximum likelihood: a dense matrix of indicators, Newton steps, plain EM, linear programmes.
+"""Slow truth of exact maximum likelihood: a dense matrix of indicators, Newton steps, plain EM,
+linear programmes.
 
-Imports nothing of the package. Parameters run field by field, then term by term (by order, then lexicographic), the
-last level fastest; the reference level is code 0. States are those of `reference.states`.
+Imports nothing of the package. Parameters run field by field, then term by term (by order, then
+lexicographic), the last level fastest; the reference level is code 0. States are those of
+`reference.states`.
 """
 
 import itertools
@@ -12,8 +14,12 @@ from scipy.optimize import linprog
 
 
 def scopes(L, terms):
-    """Return the predictors of each table of parameters: single ones, then sorted terms, shorter ones first."""
-    return [(i,) for i in range(len(L))] + sorted({tuple(sorted(t)) for t in terms}, key=lambda t: (len(t), t))
+    """Return the predictors of each table of parameters: single ones, then sorted terms, shorter
+    ones first.
+    """
+    return [(i,) for i in range(len(L))] + sorted(
+        {tuple(sorted(t)) for t in terms}, key=lambda t: (len(t), t)
+    )
 
 
 def indicators(L, terms):
@@ -39,19 +45,26 @@ def information(X, p):
 
 
 def maximum(X, counts, ridge=0.0, support=None, steps=200):
-    """Return the parameters that maximise ``sum counts ln P / sum counts - ridge . theta^2 / 2``, by Newton's method.
+    """Return the parameters that maximise ``sum counts ln P / sum counts - ridge . theta^2 / 2``,
+    by Newton's method.
 
     Where the states of the support do not determine all parameters, one of the solutions.
     """
     N, theta = counts.sum(), np.zeros(X.shape[1])
 
     def objective(theta):
-        return counts @ X @ theta / N - probabilities(X, theta, support)[1] - 0.5 * np.sum(ridge * theta**2)
+        return (
+            counts @ X @ theta / N
+            - probabilities(X, theta, support)[1]
+            - 0.5 * np.sum(ridge * theta**2)
+        )
 
     for _ in range(steps):
         p, _ = probabilities(X, theta, support)
         gradient = X.T @ (counts / N - p) - ridge * theta
-        step = np.linalg.lstsq(information(X, p) + np.diag(ridge * np.ones(len(theta))), gradient, rcond=1e-12)[0]
+        step = np.linalg.lstsq(
+            information(X, p) + np.diag(ridge * np.ones(len(theta))), gradient, rcond=1e-12
+        )[0]
         length = 1.0
         while objective(theta + length * step) < objective(theta) - 1e-15 and length > 1e-9:
             length /= 2
@@ -66,20 +79,26 @@ def log_likelihood(p, counts):
     return float(counts[counts > 0] @ np.log(p[counts > 0]))
 
 
-# -- existence ---------------------------------------------------------------------------------------------------------
+# -- existence -------------------------------------------------------------------------------------
 def facial_set(X, counts):
-    """Return which states keep a probability at the maximum, by a linear programme for each empty state.
+    """Return which states keep a probability at the maximum, by a linear programme for each empty
+    state.
 
-    A state x loses it if some direction d has ``T(x) d < T(y) d`` for an observed y, while all observed states share
-    the largest value that ``T d`` has in any state.
+    A state x loses it if some direction d has ``T(x) d < T(y) d`` for an observed y, while all
+    observed states share the largest value that ``T d`` has in any state.
     """
     observed, keeps = np.flatnonzero(counts), np.ones(len(counts), dtype=bool)
     others = X - X[observed[0]]
     for state in np.flatnonzero(counts == 0):
         result = linprog(
-            others[state], A_ub=others, b_ub=np.zeros(len(X)), A_eq=others[observed], b_eq=np.zeros(len(observed)),
-            bounds=[(-1, 1)] * X.shape[1], method="highs",
-        )  # fmt: skip
+            others[state],
+            A_ub=others,
+            b_ub=np.zeros(len(X)),
+            A_eq=others[observed],
+            b_eq=np.zeros(len(observed)),
+            bounds=[(-1, 1)] * X.shape[1],
+            method="highs",
+        )
         assert result.status == 0
         keeps[state] = result.fun > -1e-7
     return keeps
@@ -90,7 +109,7 @@ def rank_on(X, support):
     return int(np.linalg.matrix_rank(np.column_stack([np.ones(support.sum()), X[support]]))) - 1
 
 
-# -- missing values ----------------------------------------------------------------------------------------------------
+# -- missing values --------------------------------------------------------------------------------
 def compatible(L, x):
     """Return which states (n rows, n states) each row of `x` may be (-1: missing)."""
     grid = states(L)
@@ -103,7 +122,9 @@ def observed_log_likelihood(p, may_be, w):
 
 
 def expectation_maximisation(L, terms, x, w, steps):
-    """Return parameters and the observed-data log-likelihood after each of `steps` rounds of plain EM."""
+    """Return parameters and the observed-data log-likelihood after each of `steps` rounds of plain
+    EM.
+    """
     X, may_be = indicators(L, terms), compatible(L, x)
     theta, trace = np.zeros(X.shape[1]), []
     for _ in range(steps):

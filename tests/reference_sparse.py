@@ -1,13 +1,17 @@
-"""Slow truth of sparse regression: every candidate as columns of a matrix, and what makes a point the minimum.
+"""Slow truth of sparse regression: every candidate as columns of a matrix, and what makes a point
+the minimum.
 
-Imports nothing of the package. The objective is convex, so its minimum is where no optimality condition is violated.
+Imports nothing of the package. The objective is convex, so its minimum is where no optimality
+condition is violated.
 """
 
 import numpy as np
 
 
 def simplex(L):
-    """Corners of a regular simplex with sum zero and mean square 1 a column, from the eigenvectors of centring."""
+    """Corners of a regular simplex with sum zero and mean square 1 a column, from the eigenvectors
+    of centring.
+    """
     centring = np.eye(L) - 1.0 / L
     _, vectors = np.linalg.eigh(centring)
     return np.sqrt(L) * vectors[:, 1:]
@@ -28,16 +32,21 @@ def log_p(eta):
 
 
 def weights_of(codes, levels, link, terms):
-    """The weights (d, q) of each term that give a link (n, q), and what is left of it; features must be independent."""
+    """The weights (d, q) of each term that give a link (n, q), and what is left of it; features
+    must be independent.
+    """
     blocks = [features(codes, levels, t) for t in terms]
     X = np.column_stack([np.ones((len(link), 1)), *blocks])
     found, *_ = np.linalg.lstsq(X, link, rcond=None)
     at = np.cumsum([1] + [b.shape[1] for b in blocks])
-    return [found[a:b] for a, b in zip(at[:-1], at[1:], strict=True)], np.abs(X @ found - link).max()
+    return [found[a:b] for a, b in zip(at[:-1], at[1:], strict=True)], np.abs(
+        X @ found - link
+    ).max()
 
 
 def judged(codes, levels, y, w, link, chosen, terms, lambdas):
-    """Objective of a link (n, q) under the group penalty, and the largest violation over all of `terms`.
+    """Objective of a link (n, q) under the group penalty, and the largest violation over all of
+    `terms`.
 
     Violations are in units of each term's penalty; `chosen` are those with weights.
     """
@@ -48,7 +57,10 @@ def judged(codes, levels, y, w, link, chosen, terms, lambdas):
     slope = (w[:, None] * residual) @ C
     theta, left = weights_of(codes, levels, link, chosen)
     assert left < 1e-9
-    objective, worst = -float(w @ log[np.arange(len(y)), y]), np.abs(slope.sum(axis=0)).max() / min(lambdas)
+    objective, worst = (
+        -float(w @ log[np.arange(len(y)), y]),
+        np.abs(slope.sum(axis=0)).max() / min(lambdas),
+    )
     for t in terms:
         G = features(codes, levels, t).T @ slope
         lam = lambdas[len(t) - 1] * np.sqrt(len(G))

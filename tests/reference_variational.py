@@ -1,4 +1,6 @@
-"""What the tests of variational inference share: features, rows, the exact likelihood, the evidence lower bound."""
+"""What the tests of variational inference share: features, rows, the exact likelihood, the evidence
+lower bound.
+"""
 
 import functools
 import json
@@ -33,7 +35,9 @@ def rows(layout, n=60, seed=0):
 
 @functools.cache
 def settled(path, levels):
-    """Return a stored problem, its layout and rows, and a long fit under normal priors with its approximation."""
+    """Return a stored problem, its layout and rows, and a long fit under normal priors with its
+    approximation.
+    """
     stored, layout = json.loads(path.read_text()), Layout(list(levels))
     counts = np.array(stored["counts"], float)
     sample = Sample(states(list(levels))[counts > 0].astype(np.uint8), counts[counts > 0])
@@ -60,7 +64,9 @@ class Enumerated:
 
 
 def evidence(likelihood, at, noise):
-    """Return the evidence lower bound with fixed noise, written down from its definition (up to a constant)."""
+    """Return the evidence lower bound with fixed noise, written down from its definition (up to a
+    constant).
+    """
     layout, prior, groups, total = at.layout, at.prior, at.groups, 0.0
     for e in noise:
         x = at.mean + np.exp(at.log_sd) * e
@@ -68,7 +74,9 @@ def evidence(likelihood, at, noise):
         v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
         own = np.repeat(v, [groups.fields, len(groups) - groups.fields])
         u = x[layout.size : layout.size + len(groups)] if prior.slope else own
-        total += likelihood.value(slabbed(u, at.slab)[0][groups.of_parameter] * z) + norm.logpdf(z).sum()
+        total += (
+            likelihood.value(slabbed(u, at.slab)[0][groups.of_parameter] * z) + norm.logpdf(z).sum()
+        )
         if prior.slope:
             total += prior.log_density(u - own).sum()
         if at.scale is None:

@@ -1,4 +1,6 @@
-"""Stored logistic and multinomial regressions of R: cases as tables, and coefficients by class and column."""
+"""Stored logistic and multinomial regressions of R: cases as tables, and coefficients by class and
+column.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,14 @@ class Case(NamedTuple):
     log_likelihood: float
 
     def fit(self, **options) -> bbl.BBLResults:
-        return bbl.bbl(self.formula, self.frame, self.weights, method="conditional", verbose=0,
-                       **{"ridge": 0.0, "xlevels": self.levels} | options)  # fmt: skip
+        return bbl.bbl(
+            self.formula,
+            self.frame,
+            self.weights,
+            method="conditional",
+            verbose=0,
+            **{"ridge": 0.0, "xlevels": self.levels} | options,
+        )
 
 
 def folder() -> Path:
@@ -51,17 +59,31 @@ def read(name: str) -> Case:
             columns[column["name"]] = column["values"]
     predictors = {name: levels[name] for name in model["predictors"]}
     classes = [model["reference_class"], *fit["coefficients"]]
-    return Case(model["formula"], pd.DataFrame(columns), model["weights"], predictors, classes, fit["names"],
-                np.array(list(fit["coefficients"].values())), np.array(fit["covariance"]), fit["loglik"])  # fmt: skip
+    return Case(
+        model["formula"],
+        pd.DataFrame(columns),
+        model["weights"],
+        predictors,
+        classes,
+        fit["names"],
+        np.array(list(fit["coefficients"].values())),
+        np.array(fit["covariance"]),
+        fit["loglik"],
+    )
 
 
 def column_numbers(case: Case, fit: bbl.BBLResults) -> list[int]:
-    """Return where R's columns are among the coefficients of a fit: 0 for the intercept, then its parameters."""
+    """Return where R's columns are among the coefficients of a fit: 0 for the intercept, then its
+    parameters.
+    """
     labels, layout = fit.labels, fit.parameters.layout
     number = np.arange(1, 1 + layout.size)
     at = {frozenset(["Intercept"]): 0}
     for scope in layout.scopes:
         for cell, k in np.ndenumerate(layout.table(number, *scope)):
-            parts = (f"{labels.names[i]}[T.{labels.levels[i][a + 1]}]" for i, a in zip(scope, cell, strict=True))
+            parts = (
+                f"{labels.names[i]}[T.{labels.levels[i][a + 1]}]"
+                for i, a in zip(scope, cell, strict=True)
+            )
             at[frozenset(parts)] = int(k)
     return [at[frozenset(name.split(":"))] for name in case.names]

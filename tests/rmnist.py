@@ -1,4 +1,6 @@
-"""Comparison of the package with R on the MNIST digits: 100 pixels of three digits, and the whole data set."""
+"""Comparison of the package with R on the MNIST digits: 100 pixels of three digits, and the whole
+data set.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import bbl
 
 
 def compare_large(case):
-    """kind "bbl_large": 100 pixels of three digits: all fields, 400 couplings, ln Z, predictions."""
+    """kind "bbl_large": 100 pixels of three digits: all fields, 400 couplings, ln Z,
+    predictions.
+    """
     run = case.best()
     pixels = [c for c in case.data.columns if c != "y"]
     digits = list(run["lz"])
@@ -40,7 +44,11 @@ def compare_large(case):
     link, prob = want.predict(problem.encode(case.newdata))
     groups = problem.groups
     new = fit.predict(case.newdata)
-    checks.append(Check("link", relative(new[groups].to_numpy(), link), tolerance, "closed" if mf else "oracle"))
+    checks.append(
+        Check(
+            "link", relative(new[groups].to_numpy(), link), tolerance, "closed" if mf else "oracle"
+        )
+    )
     checks.append(
         Check(
             "R's yhat",
@@ -51,7 +59,12 @@ def compare_large(case):
     )
     if mf:
         checks.append(
-            Check("R's link", relative(new[groups].to_numpy(), rcases.array(run["test"]["link"])), CLOSED, rule)
+            Check(
+                "R's link",
+                relative(new[groups].to_numpy(), rcases.array(run["test"]["link"])),
+                CLOSED,
+                rule,
+            )
         )
     return checks
 
@@ -61,7 +74,9 @@ def compare_mnist(case):
     out = case.raw["output"]
     train, test = rcases.mnist(rcases.folder())
     if "naive_formula" in out:
-        fit, _ = quietly(bbl.bbl, "y ~ .^2", train, method="mf", eps=0.0, log_z="mf", testNull=False)
+        fit, _ = quietly(
+            bbl.bbl, "y ~ .^2", train, method="mf", eps=0.0, log_z="mf", testNull=False
+        )
         zero, _ = quietly(bbl.bbl, "y ~ .", train, method="mf", log_z="mf", testNull=False)
         yhat = [str(v) for v in fit.predict(test, type="class")]
         wrong = float(sum(a != b for a, b in zip(yhat, out["eps0"]["yhat"], strict=True)))
@@ -70,7 +85,10 @@ def compare_mnist(case):
         return [
             Check("eps = 0: labels that differ from R's", wrong, 0.0, "labels"),
             Check(
-                "additive: ln Z / m is R's ln Z", gap(lz, list(out["naive_formula"]["lz"].values())), CLOSED, "additive"
+                "additive: ln Z / m is R's ln Z",
+                gap(lz, list(out["naive_formula"]["lz"].values())),
+                CLOSED,
+                "additive",
             ),
             Check(
                 "additive = eps 0",
@@ -87,7 +105,14 @@ def compare_mnist(case):
     for g, digit in enumerate(out["groups"]):
         k = int(digit)
         fields = {n: v["1"] for n, v in out["selected_h"][digit].items()}
-        checks.append(Check("h", gap([coef.h[k][n].loc[1] for n in fields], list(fields.values())), CLOSED, "closed"))
+        checks.append(
+            Check(
+                "h",
+                gap([coef.h[k][n].loc[1] for n in fields], list(fields.values())),
+                CLOSED,
+                "closed",
+            )
+        )
         J = out["selected_J"][digit]
         found = [coef.J[k][e["i"], e["j"]].loc[1, 1] for e in J]
         checks.append(Check("J", gap(found, [e["value"] for e in J]), CLOSED, "closed"))
@@ -96,19 +121,43 @@ def compare_mnist(case):
         h, pairs = theta[: layout.D], theta[layout.D :]
         sums = [h.sum(), abs(h).sum(), 2 * pairs.sum(), 2 * abs(pairs).sum(), abs(pairs).max()]
         checks.append(
-            Check("sums over all h and J", relative(sums, list(out["sums"][digit].values())), CLOSED, "closed")
+            Check(
+                "sums over all h and J",
+                relative(sums, list(out["sums"][digit].values())),
+                CLOSED,
+                "closed",
+            )
         )
     h0 = out["h0_selected"]
-    checks.append(Check("h0", gap([coef.h0[n].loc[1] for n in h0], [v["1"] for v in h0.values()]), CLOSED, "closed"))
+    checks.append(
+        Check(
+            "h0",
+            gap([coef.h0[n].loc[1] for n in h0], [v["1"] for v in h0.values()]),
+            CLOSED,
+            "closed",
+        )
+    )
     checks.append(Check("lkh", relative(fit.lkh, out["lkh"]), CLOSED, "closed"))
     checks.append(Check("df", abs(fit.df - out["df"]), 0.0, "closed"))
     groups = [int(d) for d in out["groups"]]
     new = fit.predict(test)
     link = rcases.array(out["test"]["link_first20"])
-    checks.append(Check("link of 20 rows", relative(new[groups].to_numpy()[:20], link), CLOSED, "closed"))
-    checks.append(Check("highest link", relative(new[groups].max(axis=1), out["test"]["max_link"]), CLOSED, "closed"))
+    checks.append(
+        Check("link of 20 rows", relative(new[groups].to_numpy()[:20], link), CLOSED, "closed")
+    )
+    checks.append(
+        Check(
+            "highest link",
+            relative(new[groups].max(axis=1), out["test"]["max_link"]),
+            CLOSED,
+            "closed",
+        )
+    )
     for kind, yhat in (("test", new["yhat"]), ("train", fit.predict(type="class"))):
         wrong = sum(str(a) != b for a, b in zip(yhat, out[kind]["yhat"], strict=True))
         checks.append(Check(f"{kind} labels that differ from R's", float(wrong), 0.0, "labels"))
     accuracy = np.mean(new["yhat"].to_numpy() == test["y"].to_numpy())
-    return [*checks, Check("test accuracy", gap(accuracy, out["test"]["accuracy"]), 1e-12, "labels")]
+    return [
+        *checks,
+        Check("test accuracy", gap(accuracy, out["test"]["accuracy"]), 1e-12, "labels"),
+    ]

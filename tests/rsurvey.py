@@ -48,7 +48,9 @@ def members(case: dict, table: pd.DataFrame) -> np.ndarray:
     keep = np.ones(len(table), dtype=bool)
     for part in rule.split(" (")[0].split("&"):
         differs = "!=" in part
-        column, value = (text.strip().strip("'\"") for text in part.split("!=" if differs else "=="))
+        column, value = (
+            text.strip().strip("'\"") for text in part.split("!=" if differs else "==")
+        )
         is_value = (table[column].astype(object) == value).to_numpy()
         keep &= ~is_value if differs else is_value
     return keep
@@ -56,7 +58,12 @@ def members(case: dict, table: pd.DataFrame) -> np.ndarray:
 
 def codes(columns: list[pd.Series]) -> np.ndarray:
     """Return numbers of the distinct rows of columns."""
-    return pd.DataFrame(dict(enumerate(columns))).groupby(list(range(len(columns))), observed=True).ngroup().to_numpy()
+    return (
+        pd.DataFrame(dict(enumerate(columns)))
+        .groupby(list(range(len(columns))), observed=True)
+        .ngroup()
+        .to_numpy()
+    )
 
 
 def plan(case: dict, table: pd.DataFrame) -> SamplingPlan:
@@ -81,13 +88,18 @@ def replicates(case: dict) -> tuple[np.ndarray, Replicates]:
     """Return the sampling weights and the replicates of a case that has some."""
     design = case["design"]
     made = Replicates(
-        np.array(design["repweights"], dtype=float), design["scale"], np.array(design["rscales"], float), design["mse"]
+        np.array(design["repweights"], dtype=float),
+        design["scale"],
+        np.array(design["rscales"], float),
+        design["mse"],
     )
     return np.array(design["sampling_weights"], dtype=float), made
 
 
 def order_of_r(sizes: list[int], interact: bool) -> np.ndarray:
-    """Return our positions of R's coefficients of factors with `sizes`, of which the first two may interact."""
+    """Return our positions of R's coefficients of factors with `sizes`, of which the first two may
+    interact.
+    """
     out = np.arange(sum(sizes))
     if interact:  # the levels of the first factor vary fastest in R
         cells = sum(sizes) + np.arange(sizes[0] * sizes[1]).reshape(sizes[0], sizes[1])
@@ -101,7 +113,12 @@ def design(case: dict, table: pd.DataFrame) -> tuple[SurveyDesign, pd.DataFrame]
     table = table.assign(inside=members(case, table))
     if d["type"] == "taylor":
         lonely = LONELY.get(d["lonely_psu"], d["lonely_psu"])
-        arguments = {"strata": d["strata"], "cluster": d["ids"], "fpc": d["fpc"], "nested": d["nest"]}
+        arguments = {
+            "strata": d["strata"],
+            "cluster": d["ids"],
+            "fpc": d["fpc"],
+            "nested": d["nest"],
+        }
         return survey(d["weights"], **arguments, lonely=lonely, domain="inside"), table
     weights, made = replicates(case)
     names = [f"replicate {r}" for r in range(made.weights.shape[1])]

@@ -1,4 +1,6 @@
-"""Advice of errors and warnings: the call that fails or warns, what it says, and the call that follows it."""
+"""Advice of errors and warnings: the call that fails or warns, what it says, and the call that
+follows it.
+"""
 
 import re
 import warnings
@@ -16,7 +18,9 @@ from bbl.errors import BBLError
 
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 2, (60, 3))
-DATA = pd.DataFrame(CODES, columns=list("abc")).assign(y=np.where(RNG.random(60) < 0.3 + 0.4 * CODES[:, 0], "s", "t"))
+DATA = pd.DataFrame(CODES, columns=list("abc")).assign(
+    y=np.where(RNG.random(60) < 0.3 + 0.4 * CODES[:, 0], "s", "t")
+)
 GAPS = DATA.astype(object).mask((np.arange(60) % 9 == 0)[:, None] & (np.arange(4) < 2))
 SILENT = GAPS.assign(y=DATA["y"].mask(np.arange(60) % 7 == 3))
 NUMBERS = DATA.assign(x=RNG.normal(size=60))
@@ -24,7 +28,8 @@ PEOPLE = DATA.assign(person=[f"p{i}" for i in range(60)])
 CONSTANT = DATA.assign(d=1)
 WEIGHTED = DATA.assign(n=1.5)
 RATINGS = pd.DataFrame(
-    [(u, m, float((u + m) % 3)) for u in range(8) for m in range(6)], columns=["user", "movie", "rating"]
+    [(u, m, float((u + m) % 3)) for u in range(8) for m in range(6)],
+    columns=["user", "movie", "rating"],
 )
 SEEN = RATINGS[RATINGS["rating"] > 0]
 NEW = DATA.drop(columns="y").assign(a=5).head(3)
@@ -53,12 +58,20 @@ def blocks(formula: str = "rating ~ user*movie", data: Any = RATINGS, **options:
 
 def blanks(call: Callable, also: tuple[str, ...] = ()) -> Advice:
     """Return the advice on missing values of a verb: two remedies, or three."""
-    ending = r"\(missing='level'\), or sum them out \(missing='marginal'\)\.$" if also else r"\(missing='level'\)\.$"
-    return Advice(ending, call, tuple(lambda p=p: call(missing=p) for p in ("drop", "level", *also)))
+    ending = (
+        r"\(missing='level'\), or sum them out \(missing='marginal'\)\.$"
+        if also
+        else r"\(missing='level'\)\.$"
+    )
+    return Advice(
+        ending, call, tuple(lambda p=p: call(missing=p) for p in ("drop", "level", *also))
+    )
 
 
 FITTED = fit()
-LONG = pd.DataFrame(np.random.default_rng(3).integers(0, 2, (150, 2)), columns=["a", "b"]).assign(x=range(150))
+LONG = pd.DataFrame(np.random.default_rng(3).integers(0, 2, (150, 2)), columns=["a", "b"]).assign(
+    x=range(150)
+)
 WIDE = pd.DataFrame(np.random.default_rng(2).integers(0, 2, (80, 40))).add_prefix("v")
 
 
@@ -69,7 +82,9 @@ def approximate() -> Any:
 TABLE = {
     "blanks of pseudo": blanks(lambda **o: fit("y ~ a + b", GAPS, **o), ("marginal",)),
     "blanks of mf": blanks(lambda **o: fit("y ~ a + b", GAPS, method="mf", **o), ("marginal",)),
-    "blanks of naive": blanks(lambda **o: fit("y ~ a + b", GAPS, method="naive", **o), ("marginal",)),
+    "blanks of naive": blanks(
+        lambda **o: fit("y ~ a + b", GAPS, method="naive", **o), ("marginal",)
+    ),
     "blanks of shbm": blanks(lambda **o: fit("y ~ a + b", GAPS, method="shbm", **o), ("marginal",)),
     "blanks of auto": blanks(lambda **o: fit("y ~ a + b", GAPS, method="auto", **o), ("marginal",)),
     "blanks of conditional": blanks(lambda **o: fit("y ~ a + b", GAPS, method="conditional", **o)),
@@ -77,20 +92,35 @@ TABLE = {
         lambda **o: fit("y ~ a + b", GAPS, method="bayes", chains=2, warmup=20, draws=20, **o)
     ),
     "blanks of shooter": blanks(lambda **o: shot("y ~ a + b", GAPS, **o)),
-    "blanks of crossVal": blanks(lambda **o: bbl.crossVal("y ~ a + b", GAPS, **o, **QUIET), ("marginal",)),
-    "blanks of nb": blanks(lambda missing="raise": networks.nb("y", GAPS, missing=missing), ("marginal",)),
+    "blanks of crossVal": blanks(
+        lambda **o: bbl.crossVal("y ~ a + b", GAPS, **o, **QUIET), ("marginal",)
+    ),
+    "blanks of nb": blanks(
+        lambda missing="raise": networks.nb("y", GAPS, missing=missing), ("marginal",)
+    ),
     "blanks of codes": blanks(
-        lambda **o: bbl.mlestimate(GAPS[["a", "b", "c"]].to_numpy(dtype=float), **o, **QUIET), ("marginal",)
+        lambda **o: bbl.mlestimate(GAPS[["a", "b", "c"]].to_numpy(dtype=float), **o, **QUIET),
+        ("marginal",),
     ),
     "blanks of codes, bayes": blanks(
         lambda **o: bbl.mlestimate(
-            GAPS[["a", "b", "c"]].to_numpy(dtype=float), method="bayes", chains=2, warmup=20, draws=20, **o, **QUIET
+            GAPS[["a", "b", "c"]].to_numpy(dtype=float),
+            method="bayes",
+            chains=2,
+            warmup=20,
+            draws=20,
+            **o,
+            **QUIET,
         )
     ),
     "unknown response": Advice(
-        r"Drop these rows: data\.dropna\(subset=\['y'\]\); or missing='drop' drops all rows with missing values",
+        r"Drop these rows: data\.dropna\(subset=\['y'\]\); or missing='drop' drops all rows with "
+        r"missing values",
         lambda: fit("y ~ c", SILENT),
-        (lambda: fit("y ~ c", SILENT.dropna(subset=["y"])), lambda: fit("y ~ c", SILENT, missing="drop")),
+        (
+            lambda: fit("y ~ c", SILENT.dropna(subset=["y"])),
+            lambda: fit("y ~ c", SILENT, missing="drop"),
+        ),
     ),
     "draws beyond memory": Advice(
         "Lower draws, warmup or chains",
@@ -108,7 +138,8 @@ TABLE = {
         (lambda: shot("y ~ ."), lambda: shot("y ~ a + b", order=2)),
     ),
     "interactions of a network": Advice(
-        r"Write 'class ~ \.' or 'class ~ a \+ b', and give a structure by hand with networks\.structure\(\)",
+        r"Write 'class ~ \.' or 'class ~ a \+ b', and give a structure by hand with "
+        r"networks\.structure\(\)",
         lambda: networks.nb("y ~ a*b*c", DATA),
         (
             lambda: networks.nb("y ~ .", DATA),
@@ -141,15 +172,28 @@ TABLE = {
     ),
     "states of an exact refit": Advice(
         "take refit='pseudo'",
-        lambda: fit("~ .", pd.DataFrame(RNG.integers(0, 2, (40, 21))).add_prefix("v"), method="shbm", order=2,
-                    lambda_=30.0, refit="exact"),
+        lambda: fit(
+            "~ .",
+            pd.DataFrame(RNG.integers(0, 2, (40, 21))).add_prefix("v"),
+            method="shbm",
+            order=2,
+            lambda_=30.0,
+            refit="exact",
+        ),
         (
-            lambda: fit("~ .", pd.DataFrame(RNG.integers(0, 2, (40, 21))).add_prefix("v"), method="shbm", order=2,
-                        lambda_=30.0, refit="pseudo"),
+            lambda: fit(
+                "~ .",
+                pd.DataFrame(RNG.integers(0, 2, (40, 21))).add_prefix("v"),
+                method="shbm",
+                order=2,
+                lambda_=30.0,
+                refit="pseudo",
+            ),
         ),
     ),
     "continuous": Advice(
-        "Bin it first, for example with bbl.bin or pandas.cut; if each number is a level, make it a category",
+        "Bin it first, for example with bbl.bin or pandas.cut; if each number is a level, make it "
+        "a category",
         lambda: fit("y ~ x", NUMBERS),
         (
             lambda: fit("y ~ x", bbl.bin(NUMBERS, columns=["x"])),
@@ -254,7 +298,8 @@ TABLE = {
         (lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale=0.5, **QUIET),),
     ),
     "tests of a conditional fit": Advice(
-        r"Ask for two groups, of=\(a, b\), which have intervals, or take ridge=0 or method='pseudo' for tests",
+        r"Ask for two groups, of=\(a, b\), which have intervals, or take ridge=0 or "
+        r"method='pseudo' for tests",
         lambda: fit("y ~ a", method="conditional").inference().tests(),
         (
             lambda: fit("y ~ a", method="conditional").inference().table(of=("s", "t")),
@@ -288,7 +333,10 @@ TABLE = {
     "no cross-validation": Advice(
         r"fit with lambda_='cv' \(or eps='cv'\), or use crossVal\(\)",
         lambda: FITTED.plot(kind="cv"),
-        (lambda: fit(lambda_="cv").plot(kind="cv"), lambda: bbl.crossVal("y ~ .", DATA, **QUIET).plot()),
+        (
+            lambda: fit(lambda_="cv").plot(kind="cv"),
+            lambda: bbl.crossVal("y ~ .", DATA, **QUIET).plot(),
+        ),
     ),
     "an exact posterior of many states": Advice(
         "Use sampler='exchange' or 'pseudo', or 'auto', which chooses",
@@ -319,12 +367,18 @@ TABLE = {
         (lambda: networks.cv(networks.bnc("nb", "y", DATA.head(6)), DATA.head(6), k=2),),
     ),
     "groups of a criterion": Advice(
-        "Give groups=", lambda: blocks(metric="pearson"), (lambda: blocks(metric="pearson", groups=(2, 2)),)
+        "Give groups=",
+        lambda: blocks(metric="pearson"),
+        (lambda: blocks(metric="pearson", groups=(2, 2)),),
     ),
     "a posterior of two-way groups": Advice(
         "Fit with method='mcmc'",
         lambda: blocks(groups=(2, 2)).plot_similarity(),
-        (lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20).plot_similarity(),),
+        (
+            lambda: blocks(
+                "~ user*movie", SEEN, method="mcmc", draws=20, warmup=20
+            ).plot_similarity(),
+        ),
     ),
     "a logistic of dates": Advice(
         "of a date take a part, such as the month",
@@ -356,7 +410,9 @@ TABLE = {
         lambda: approximate().cov_params(),
         (
             lambda: approximate().bse,
-            lambda: fit("y ~ a", method="bayes", chains=2, warmup=20, draws=50).inference().cov_params(),
+            lambda: (
+                fit("y ~ a", method="bayes", chains=2, warmup=20, draws=50).inference().cov_params()
+            ),
         ),
     ),
     "models side by side": Advice(
@@ -367,25 +423,46 @@ TABLE = {
     "a closed form": Advice(
         "Leave sampler='auto'",
         lambda: fit(method="bayes", prior="conjugate", sampler="exact"),
-        (lambda: fit(method="bayes", prior="conjugate", sampler="auto", chains=2, warmup=20, draws=20),),
+        (
+            lambda: fit(
+                method="bayes", prior="conjugate", sampler="auto", chains=2, warmup=20, draws=20
+            ),
+        ),
     ),
     "hidden pairs": Advice(
         "Give hidden=2 or more",
         lambda: fit(method="bayes", prior="conjugate", hidden_pairs=True),
-        (lambda: fit(method="bayes", prior="conjugate", hidden_pairs=True, hidden=2, chains=2, warmup=20, draws=20),),
+        (
+            lambda: fit(
+                method="bayes",
+                prior="conjugate",
+                hidden_pairs=True,
+                hidden=2,
+                chains=2,
+                warmup=20,
+                draws=20,
+            ),
+        ),
     ),
     "linear response": Advice(
         "give likelihood='sampled', or sd='factorised'",
         lambda: fit(method="pvi", sd="lrvb", likelihood="pseudo"),
         (
-            lambda: fit(method="pvi", sd="lrvb", likelihood="sampled", draws=2, chains=20, n_iter=20),
-            lambda: fit(method="pvi", sd="factorised", likelihood="pseudo", draws=2, chains=20, n_iter=20),
+            lambda: fit(
+                method="pvi", sd="lrvb", likelihood="sampled", draws=2, chains=20, n_iter=20
+            ),
+            lambda: fit(
+                method="pvi", sd="factorised", likelihood="pseudo", draws=2, chains=20, n_iter=20
+            ),
         ),
     ),
     "penalties of pseudo-likelihood": Advice(
         "Give one number; crossVal takes a grid",
         lambda: fit("y ~ .^2", lambda_=[0.1, 0.2]),
-        (lambda: fit("y ~ .^2", lambda_=0.1), lambda: bbl.crossVal("y ~ .^2", DATA, lambda_=[0.1, 0.2], **QUIET)),
+        (
+            lambda: fit("y ~ .^2", lambda_=0.1),
+            lambda: bbl.crossVal("y ~ .^2", DATA, lambda_=[0.1, 0.2], **QUIET),
+        ),
     ),
     "averages over subsets": Advice(
         "Take the learner nb, or leave manb_prior out",
@@ -417,12 +494,16 @@ TABLE = {
         (lambda: networks.structure("y", {"a": [], "b": ["a"]}),),
     ),
     "levels twice": Advice(
-        "Name each level once", lambda: fit(xlevels={"a": [0, 1, 1]}), (lambda: fit(xlevels={"a": [0, 1]}),)
+        "Name each level once",
+        lambda: fit(xlevels={"a": [0, 1, 1]}),
+        (lambda: fit(xlevels={"a": [0, 1]}),),
     ),
     "levels that are not listed": Advice(
         "Add them to", lambda: fit(xlevels={"a": [0]}), (lambda: fit(xlevels={"a": [0, 1]}),)
     ),
-    "levels of no column": Advice("Leave it out", lambda: fit(xlevels={"z": [0]}), (lambda: fit(),)),
+    "levels of no column": Advice(
+        "Leave it out", lambda: fit(xlevels={"z": [0]}), (lambda: fit(),)
+    ),
     "weights of no column": Advice(
         "Give the name of one, or an array",
         lambda: fit(weights="m"),
@@ -458,18 +539,23 @@ TABLE = {
         (lambda: blocks(groups=None, max_groups=3).plot_selection(),),
     ),
     "a response of two-way pairs": Advice(
-        "Write it like 'rating ~ user\\*movie', or use method='mcmc' for pairs that are there or not",
+        "Write it like 'rating ~ user\\*movie', or use method='mcmc' for pairs that are there or "
+        "not",
         lambda: blocks("~ user*movie"),
         (
             lambda: blocks("rating ~ user*movie"),
             lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20),
         ),
     ),
-}  # fmt: skip
+}
 
 
 def many_states(**options: Any) -> Any:
-    wide = pd.DataFrame(np.random.default_rng(1).integers(0, 2, (30, 18))).add_prefix("v").assign(y=["s", "t"] * 15)
+    wide = (
+        pd.DataFrame(np.random.default_rng(1).integers(0, 2, (30, 18)))
+        .add_prefix("v")
+        .assign(y=["s", "t"] * 15)
+    )
     formula = "y ~ v0*v1 + " + " + ".join(f"v{i}" for i in range(2, 18))
     return fit(formula, wide, method="bayes", chains=2, warmup=10, draws=10, **options)
 
@@ -499,13 +585,19 @@ def test_advice_works_when_it_is_followed(name):
 
 @pytest.mark.parametrize("remedy", ["table", "--missing"])
 def test_advice_of_the_command_line_on_an_unknown_response(tmp_path, monkeypatch, capsys, remedy):
-    def run(data, *options):  # in batches: of a table in memory the command line leaves these rows out itself
+    # in batches: of a table in memory the command line leaves these rows out itself
+    def run(data, *options):
         data.to_parquet(tmp_path / "d.parquet")
         monkeypatch.chdir(tmp_path)
         return main(["y ~ c", "*.parquet", *options]), capsys.readouterr().err
 
     status, told = run(SILENT)
     assert status == 1
-    assert "Leave these rows out of the table; or --missing drop drops all rows with missing values." in told
-    status, told = run(SILENT.dropna(subset=["y"])) if remedy == "table" else run(SILENT, "--missing", "drop")
+    assert (
+        "Leave these rows out of the table; or --missing drop drops all rows with missing values."
+        in told
+    )
+    status, told = (
+        run(SILENT.dropna(subset=["y"])) if remedy == "table" else run(SILENT, "--missing", "drop")
+    )
     assert status == 0, told

@@ -1,4 +1,6 @@
-"""Tests of the benchmarks: shapes of generated problems, agreement of methods, tables, accuracy, studies."""
+"""Tests of the benchmarks: shapes of generated problems, agreement of methods, tables, accuracy,
+studies.
+"""
 
 import gc
 import importlib.util
@@ -43,14 +45,22 @@ from benchmarks.studies import (  # noqa: E402
     posterior,
 )
 
-LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
+LIBRARY = {
+    "sklearn": "sklearn",
+    "glum": "glum",
+    "statsmodels": "statsmodels",
+    "dwave": "dwave.samplers",
+}
 
 
 def available(name):
-    """Whether the library of a method is installed; the tools compared with are no requirement of the tests."""
+    """Whether the library of a method is installed; the tools compared with are no requirement of
+    the tests.
+    """
     library = LIBRARY.get(name.split("-")[0])
     return library is None or (
-        importlib.util.find_spec(library.split(".")[0]) is not None and importlib.util.find_spec(library) is not None
+        importlib.util.find_spec(library.split(".")[0]) is not None
+        and importlib.util.find_spec(library) is not None
     )
 
 
@@ -60,14 +70,18 @@ def names(job):
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_collections():
-    """Each measurement collects garbage: what other tests have left is looked at once, and then no more."""
+    """Each measurement collects garbage: what other tests have left is looked at once, and then no
+    more.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def no_files(monkeypatch, tmp_path):
-    """Problems are generated, from chains that have not forgotten their start: their shape is the same."""
+    """Problems are generated, from chains that have not forgotten their start: their shape is the
+    same.
+    """
     monkeypatch.setenv("BBL_SHARED", str(tmp_path / "absent"))
     for name in ("sample_states", "sample_groups"):
         draw = getattr(problems, name)
@@ -80,13 +94,20 @@ def no_files(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "parts", "rows", "levels"),
-    [("W1", 1, 5000, [2] * 100), ("W2", 1, 6000, [2] * 784), ("W3", 1, 10000, [4] * 50), ("W4", 1, 5000, [21] * 60)],
+    [
+        ("W1", 1, 5000, [2] * 100),
+        ("W2", 1, 6000, [2] * 784),
+        ("W3", 1, 10000, [4] * 50),
+        ("W4", 1, 5000, [21] * 60),
+    ],
 )
 def test_generators_have_the_shapes_of_the_files(no_files, name, parts, rows, levels):
     made = PROBLEMS[name]()
     assert made.source == "generated" and len(made.parts) == parts
     codes = made.parts[0].codes
-    assert codes.shape == (rows, len(levels)) and codes.dtype == np.uint8 and codes.flags.c_contiguous
+    assert (
+        codes.shape == (rows, len(levels)) and codes.dtype == np.uint8 and codes.flags.c_contiguous
+    )
     assert list(made.parts[0].n_levels) == levels
     assert (codes.max(axis=0) == np.array(levels) - 1).all() and (codes.min(axis=0) == 0).all()
 
@@ -102,7 +123,10 @@ def test_generators_match_the_files(shared):
     for name in ("W1", "W3", "W4"):
         made = PROBLEMS[name]()
         assert made.source == "file"
-        assert made.parts[0].codes.shape == {"W1": (5000, 100), "W3": (10000, 50), "W4": (5000, 60)}[name]
+        assert (
+            made.parts[0].codes.shape
+            == {"W1": (5000, 100), "W3": (10000, 50), "W4": (5000, 60)}[name]
+        )
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -113,13 +137,18 @@ def test_quick_problems_are_small(name):
     else:
         assert sum(p.codes.size for p in made.parts) < 100_000
         for part in made.parts:
-            assert part.codes.shape[1] == len(part.n_levels) and (part.codes.max(axis=0) < part.n_levels).all()
+            assert (
+                part.codes.shape[1] == len(part.n_levels)
+                and (part.codes.max(axis=0) < part.n_levels).all()
+            )
 
 
 @pytest.fixture(scope="module")
 def tiny():
-    return {2: Problem([problems.potts(300, 5, 2, 0.5, seed=k) for k in (1, 2)], "generated"),
-            3: Problem([problems.potts(300, 4, 3, 0.5)], "generated")}  # fmt: skip
+    return {
+        2: Problem([problems.potts(300, 5, 2, 0.5, seed=k) for k in (1, 2)], "generated"),
+        3: Problem([problems.potts(300, 4, 3, 0.5)], "generated"),
+    }
 
 
 def fit(problem, name, penalty, **more):
@@ -128,10 +157,18 @@ def fit(problem, name, penalty, **more):
 
 
 @pytest.mark.parametrize(
-    ("name", "L"), [(name, L) for name in names("pseudo") for L in (2, 3) if L == 2 or not name.startswith("glum")]
+    ("name", "L"),
+    [
+        (name, L)
+        for name in names("pseudo")
+        for L in (2, 3)
+        if L == 2 or not name.startswith("glum")
+    ],
 )
 def test_pseudo_likelihood_methods_agree(tiny, name, L):
-    penalty = 0.0 if name.startswith("statsmodels") or (name.startswith("sklearn") and L > 2) else 0.02
+    penalty = (
+        0.0 if name.startswith("statsmodels") or (name.startswith("sklearn") and L > 2) else 0.02
+    )
     found, own = fit(tiny[L], name, penalty), fit(tiny[L], "bbl", penalty)
     assert own.grad_norm < 1e-6 and found.grad_norm < 3e-6
     assert found.objective == pytest.approx(own.objective, abs=1e-9)
@@ -173,7 +210,9 @@ def test_closed_forms_agree(tiny, job):
 
 def test_predictions_agree():
     table = PROBLEMS["rows4"](quick=True)
-    found = [METHODS["predict", name](table, Options(repeat=0.0)).objective for name in ("bbl", "numpy")]
+    found = [
+        METHODS["predict", name](table, Options(repeat=0.0)).objective for name in ("bbl", "numpy")
+    ]
     assert found[0] == pytest.approx(found[1], abs=1e-12)
 
 
@@ -234,7 +273,12 @@ def test_quoted_figures_belong_to_cases():
     quoted = pd.read_csv(Path(run.__file__).with_name("quoted.csv"))
     assert len(quoted)
     for row in quoted.to_dict("records"):
-        assert (row["suite"], row["case"]) in cases and float(row["cpu_s"]) > 0 and row["tool"] and row["remark"]
+        assert (
+            (row["suite"], row["case"]) in cases
+            and float(row["cpu_s"]) > 0
+            and row["tool"]
+            and row["remark"]
+        )
 
 
 def test_targets_name_cases():
@@ -275,13 +319,17 @@ def test_command_writes_tables_and_plots(tmp_path, capsys):
     assert [(r["method"], r["tolerance"], r["threads"]) for r in rows] == [("bbl", "1e-06", "1")]
     assert all(float(r["cpu_s"]) > 0 and not r["error"] for r in rows)
     text = (tmp_path / "summary.md").read_text()
-    assert "### W1 (generated data)" in text and "| bbl | 1e-06 |" in text and "only a check" in text
+    assert (
+        "### W1 (generated data)" in text and "| bbl | 1e-06 |" in text and "only a check" in text
+    )
     assert (tmp_path / "fit.png").stat().st_size > 1000
 
 
 def test_rows_replace_those_of_the_same_key_in_order(tmp_path):
     order = [("b", "0"), ("b", "1"), ("a", "0")]
-    old = pd.DataFrame({"name": ["a", "b", "gone"], "fold": [0, 1, 0], "method": "m", "value": [1 / 3, 2.0, 3.0]})
+    old = pd.DataFrame(
+        {"name": ["a", "b", "gone"], "fold": [0, 1, 0], "method": "m", "value": [1 / 3, 2.0, 3.0]}
+    )
     new = pd.DataFrame({"name": ["b", "b"], "fold": [0, 1], "method": "m", "value": [np.nan, 5.0]})
     key = ["name", "fold", "method"]
     report.update(tmp_path / "x.csv", old, key, order)
@@ -299,7 +347,13 @@ def test_failure_becomes_a_row():
 
 
 def test_ratios_and_exponents(tmp_path):
-    base = {k: "" for k in run.COLUMNS} | {"suite": "fit", "case": "W1", "threads": "1", "more": "{}", "source": "file"}
+    base = {k: "" for k in run.COLUMNS} | {
+        "suite": "fit",
+        "case": "W1",
+        "threads": "1",
+        "more": "{}",
+        "source": "file",
+    }
     base |= {"tolerance": "1e-06", "sites": "100", "all_sites": "100"}
     own = base | {"method": "bbl", "cpu_s": "0.02", "total_cpu_s": "0.02"}
     slow = base | {"method": "glum-lbfgs", "cpu_s": "0.2", "total_cpu_s": "1.0", "sites": "20"}
@@ -307,7 +361,10 @@ def test_ratios_and_exponents(tmp_path):
     results = summary.Results(tmp_path)
     assert results.speedup("W1", 1e-6) == pytest.approx(50)
     text = summary.write_summary(tmp_path).read_text()
-    assert "| W1: times faster than the best node-wise library, tolerance 1e-06 | >= 30 x | 50 x | yes |" in text
+    assert (
+        "| W1: times faster than the best node-wise library, tolerance 1e-06 | >= 30 x | 50 x | "
+        "yes |" in text
+    )
     assert "glum-lbfgs (20 of 100 sites, scaled)" in text and "| 50 |" in text
     x = np.array([10.0, 20, 40, 80, 160])
     assert summary.exponent(x, 3 * x**1.5) == pytest.approx(1.5)
@@ -316,7 +373,9 @@ def test_ratios_and_exponents(tmp_path):
 
 @pytest.mark.long
 def test_accuracy_of_every_kind_of_method_on_one_split(tmp_path, monkeypatch):
-    monkeypatch.setattr(contestants, "GRIDS", {name: values[::5] for name, values in contestants.GRIDS.items()})
+    monkeypatch.setattr(
+        contestants, "GRIDS", {name: values[::5] for name, values in contestants.GRIDS.items()}
+    )
     monkeypatch.setattr(contestants, "NFOLD", 2)
     rng = np.random.default_rng(3)
     y = np.repeat([0, 1], 60)
@@ -325,10 +384,26 @@ def test_accuracy_of_every_kind_of_method_on_one_split(tmp_path, monkeypatch):
     rows = accuracy.run_split(data, 0, "^bbl (mf|pseudo, lambdah 0.0001)$|CategoricalNB|^logistic$")
     frame = pd.DataFrame(rows, columns=accuracy.COLUMNS)
     both = {"bbl better of both", "bbl mean of both"}
-    assert set(frame["method"]) == {"bbl mf", "bbl pseudo, lambdah 0.0001", "CategoricalNB", "logistic", *both}
-    assert set(frame.loc[frame["method"] == "bbl mf", "log_z"]) == {"auto", "exact", "pseudo", "half", "mf", "ais"}
+    assert set(frame["method"]) == {
+        "bbl mf",
+        "bbl pseudo, lambdah 0.0001",
+        "CategoricalNB",
+        "logistic",
+        *both,
+    }
+    assert set(frame.loc[frame["method"] == "bbl mf", "log_z"]) == {
+        "auto",
+        "exact",
+        "pseudo",
+        "half",
+        "mf",
+        "ais",
+    }
     assert frame["accuracy"].between(0.6, 0.95).all() and (frame["log_loss"] < np.log(2)).all()
-    better, fits = frame[frame["method"].isin(both)].iloc[0], frame[frame["calibrate"] == "temperature"]
+    better, fits = (
+        frame[frame["method"].isin(both)].iloc[0],
+        frame[frame["calibrate"] == "temperature"],
+    )
     assert better["cv_loss"] == fits["cv_loss"].min()
     report.update(tmp_path / "accuracy.csv", frame, accuracy.KEY, accuracy.ORDER)
     accuracy.write(pd.read_csv(tmp_path / "accuracy.csv", keep_default_na=False), tmp_path)
@@ -340,7 +415,9 @@ def test_calibration_errors_are_pooled_over_the_folds_of_a_repeat():
     assert accuracy_report.pooled_error(part, pd.Series([10.0] * 10)) == pytest.approx(3.0 / 50.0)
     y, log_p = np.array([0, 1, 1]), np.log([[0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
     accurate, loss, error, brier, gaps = contestants.metrics(log_p, y)
-    assert accurate == pytest.approx(2 / 3) and loss == pytest.approx(-np.log([0.9, 0.6, 0.3]).mean())
+    assert accurate == pytest.approx(2 / 3) and loss == pytest.approx(
+        -np.log([0.9, 0.6, 0.3]).mean()
+    )
     assert brier == pytest.approx((2 * 0.1**2 + 2 * 0.4**2 + 2 * 0.7**2) / 3)
     assert error == pytest.approx((0.1 + 0.4 + 0.7) / 3)
     assert np.abs([float(gap) for gap in gaps.split()]).sum() == pytest.approx(3 * error)
@@ -348,11 +425,20 @@ def test_calibration_errors_are_pooled_over_the_folds_of_a_repeat():
 
 def test_the_average_is_held_against_the_field_on_common_splits():
     rows = [
-        {"data": "zoo", "fold": fold, "method": name, "log_z": z, "calibrate": c, "log_loss": 0.1 + 0.1 * k,
-         "brier": 0.2 + k, "gaps": "", "seconds": 1.0 + fold}
+        {
+            "data": "zoo",
+            "fold": fold,
+            "method": name,
+            "log_z": z,
+            "calibrate": c,
+            "log_loss": 0.1 + 0.1 * k,
+            "brier": 0.2 + k,
+            "gaps": "",
+            "seconds": 1.0 + fold,
+        }
         for fold in range(5)
         for k, (name, z, c) in enumerate([("bbl auto", "auto", "temperature"), ("TAN", "", "")])
-    ]  # fmt: skip
+    ]
     text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows[:-1])))
     assert (
         "1 data sets, 4 splits" in text
@@ -363,19 +449,26 @@ def test_the_average_is_held_against_the_field_on_common_splits():
     )
     assert accuracy_report.auto_tables(pd.DataFrame(rows[1::2])) == []
     more = [row | {"data": "vote"} for row in rows] + [
-        row | {"method": "CatBoost", "log_z": "", "calibrate": "", "log_loss": 0.15} for row in rows[::2]
+        row | {"method": "CatBoost", "log_z": "", "calibrate": "", "log_loss": 0.15}
+        for row in rows[::2]
     ]
     text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more)))
     assert "| vote | 0.100 |  | 0.200 |" in text and "| zoo | 0.100 | 0.150 | 0.200 |" in text
-    assert "| average rank | 1.00 |  | 2.00 |" in text and "| on the 1 sets of CatBoost | 1.00 | 2.00 | 3.00 |" in text
-    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more[:-1])))  # not on every split of the set
+    assert (
+        "| average rank | 1.00 |  | 2.00 |" in text
+        and "| on the 1 sets of CatBoost | 1.00 | 2.00 | 3.00 |" in text
+    )
+    # not on every split of the set
+    text = "\n".join(accuracy_report.auto_tables(pd.DataFrame(rows + more[:-1])))
     assert "| zoo | 0.100 |  | 0.200 |" in text
 
 
 def test_data_sets_of_the_accuracy_benchmark_are_split_by_class():
     data = load("titanic")
     assert data.codes.shape == (2201, 3) and data.n_levels.tolist() == [4, 2, 2] and data.K == 2
-    assert len(data.splits) == 15 and all(len(train) + len(test) == 2201 for train, test in data.splits)
+    assert len(data.splits) == 15 and all(
+        len(train) + len(test) == 2201 for train, test in data.splits
+    )
 
 
 @pytest.fixture
@@ -400,12 +493,17 @@ def test_errors_of_products_are_below_those_of_linear_methods(few_products, tmp_
     frame = pd.read_csv(tmp_path / "shooter.csv")
     assert list(frame.columns) == list(products.COLUMNS) and len(frame) == 16
     error = frame.pivot(index="problem", columns="method", values="error")
-    assert (error["shooter, order 2, penalised"] + 0.1 < error["L1 logistic regression, liblinear"]).all()
+    assert (
+        error["shooter, order 2, penalised"] + 0.1 < error["L1 logistic regression, liblinear"]
+    ).all()
     terms = frame[frame["method"] == "shooter, order 1, penalised"]["terms"]
     linear = frame[frame["method"] == "L1 logistic regression, liblinear"]["terms"]
     assert terms.tolist() == linear.tolist()
     text = (tmp_path / "shooter.md").read_text()
-    assert "## digits 0 and 6" in text and "| shooter, order 3, refitted | 4, 4, 4 |" in text.split("## digits")[0]
+    assert (
+        "## digits 0 and 6" in text
+        and "| shooter, order 3, refitted | 4, 4, 4 |" in text.split("## digits")[0]
+    )
 
     monkeypatch.setattr(sys, "argv", ["shooter", "--only", "digits", "--out", str(tmp_path)])
     products.main()
@@ -425,13 +523,19 @@ def test_speed_of_products_is_measured_at_one_objective(few_products, tmp_path):
     assert len(first) == 3 and np.ptp(first) < 1e-3 and (frame["seconds"] > 0).all()
     assert frame["objective"].min() < first.min() - 10
     text = "\n".join(products_speed.page(frame))
-    assert "| orders 1-3 | shooter (orders 1-3, auto) |" in text and "times that of liblinear" in text
+    assert (
+        "| orders 1-3 | shooter (orders 1-3, auto) |" in text and "times that of liblinear" in text
+    )
 
 
 def test_study_of_blocks_measures_time_error_and_what_is_found():
     X = blocks.movies(60, 50, 0.4)
     frame = pd.DataFrame([*blocks.prototypes("small", X, (3, 3), 2)], columns=blocks.COLUMNS)
-    assert len(frame) == 5 and (frame["seconds"] > 0).all() and frame["mse"].between(0, np.nanvar(X)).all()
+    assert (
+        len(frame) == 5
+        and (frame["seconds"] > 0).all()
+        and frame["mse"].between(0, np.nanvar(X)).all()
+    )
     text = "\n".join(blocks.summarise(frame))
     assert "## Small" in text and "bicluster, move='one', 1 start | 2 |" in text
 
@@ -445,15 +549,22 @@ def test_the_study_of_posteriors_counts_what_lies_inside(monkeypatch):
     monkeypatch.setitem(posterior.METHODS, "pvi, horseshoe", PersistentVI(n_iter=500, average=0.3))
     for method in ("exact", "pvi, horseshoe"):
         frame = pd.DataFrame(posterior.fits(method, 200, 0, 2), columns=posterior.COLUMNS)
-        assert len(frame) == 2 * 14 and (frame["inside"] >= frame["narrow"]).all() and frame["inside"].mean() > 0.5
+        assert (
+            len(frame) == 2 * 14
+            and (frame["inside"] >= frame["narrow"]).all()
+            and frame["inside"].mean() > 0.5
+        )
         assert frame["rank"].isna().all() or frame["rank"].between(0, posterior.KEPT - 1).all()
         row = posterior.shares(frame).iloc[0]
         assert row["models"] == 2 and np.isnan(row["p"]) == frame["rank"].isna().all()
         assert row["couplings_narrow"] == frame.loc[frame["coupling"], "narrow"].mean()
-        assert f"| {method} | 200 | 2 |" in "\n".join(posterior.summarise(report.as_text(posterior.shares(frame))))
+        assert f"| {method} | 200 | 2 |" in "\n".join(
+            posterior.summarise(report.as_text(posterior.shares(frame)))
+        )
 
 
-@pytest.mark.filterwarnings("ignore:On the training rows")  # of mean field with a fixed eps, on so few rows
+# of mean field with a fixed eps, on so few rows
+@pytest.mark.filterwarnings("ignore:On the training rows")
 def test_the_study_of_digits_compares_scores_that_work():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 90)
@@ -464,7 +575,9 @@ def test_the_study_of_digits_compares_scores_that_work():
         assert make().fit(X, y).score(X, y) > 0.8, features
     data = {"train_x": X, "train_y": y, "test_x": X, "test_y": y}
     frame = pd.DataFrame(digits.largest(data), columns=digits.COLUMNS)
-    assert frame["accuracy"].between(0.3, 1).all() and "| the largest |" in "\n".join(digits.summarise(frame))
+    assert frame["accuracy"].between(0.3, 1).all() and "| the largest |" in "\n".join(
+        digits.summarise(frame)
+    )
 
 
 def test_the_study_of_pooled_differences_counts_tests_and_limits():
@@ -473,8 +586,16 @@ def test_the_study_of_pooled_differences_counts_tests_and_limits():
     found = [row for at, cell in enumerate(cells) for row in pooled.run_cell(cell, at, 4)]
     frame = pd.DataFrame(found, columns=pooled.COLUMNS)
     fields = frame[(frame["cell"] == cells[0].name) & (frame["kind"] == "fields")]
-    assert fields["size"].tolist() == [30, 60] and (fields["made"] == 4).all() and (fields["limits"] == 4).all()
-    assert (frame["disagree"] == 0).all() and set(frame["what"]) == {"alike", "differences", "power"}
+    assert (
+        fields["size"].tolist() == [30, 60]
+        and (fields["made"] == 4).all()
+        and (fields["limits"] == 4).all()
+    )
+    assert (frame["disagree"] == 0).all() and set(frame["what"]) == {
+        "alike",
+        "differences",
+        "power",
+    }
     assert frame.loc[frame["what"] == "power", "rejected_5"].sum() > 0
     text = "\n".join(pooled.summarise(frame))
     assert cells[0].name in text and cells[1].name in text and "shift over its error" in text
@@ -493,7 +614,10 @@ def test_the_page_of_coverage_is_that_of_the_stored_numbers(tmp_path, monkeypatc
 def test_the_effects_study_counts_covered_effects():
     found = [row for number in range(2) for row in effects.replicate(number, 200)]
     frame = pd.DataFrame(found, columns=effects.COLUMNS)
-    assert set(frame["method"]) == set(effects.METHODS) and (frame["covered"] <= frame["with limits"]).all()
+    assert (
+        set(frame["method"]) == set(effects.METHODS)
+        and (frame["covered"] <= frame["with limits"]).all()
+    )
     assert frame.groupby(["method", "sample"])["effects"].sum().eq(3 + 4 * 3 + 2).all()
     text = "\n".join(effects.summarise(pd.concat([frame.assign(n=200), frame.assign(n=2000)])))
     assert "## Effects on probabilities" in text and "| 2,000 | ml | **all** | 2 |" in text
@@ -505,7 +629,10 @@ def test_the_level_study_counts_tests_made_and_rejected():
     pairs = frame[(frame["what"] == "pairs") & (frame["test"] == "bbl")]
     assert pairs["offered"].sum() == 2 * 2 * 6 and (frame["rejected"] <= frame["made"]).all()
     power = pd.DataFrame(level.cell(2, 400, 0.5, True, 3), columns=level.COLUMNS)
-    assert set(power["test"]) == {"bbl", "penalised Wald", "Fisher", "log-linear"} and (power["offered"] == 6).all()
+    assert (
+        set(power["test"]) == {"bbl", "penalised Wald", "Fisher", "log-linear"}
+        and (power["offered"] == 6).all()
+    )
     text = "\n".join(level.summarise(pd.concat([frame, power])))
     assert "## Level" in text and "| 400 | 0.5 |" in text
     assert level.fisher(((30, 12), (9, 14))) == pytest.approx(fisher_exact([[30, 12], [9, 14]])[1])
@@ -520,14 +647,17 @@ def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
     dense = frame[frame["setting"].str.contains("2,000")]
     assert set(dense["test"]) == {"likelihood ratio"}
     level = likelihood.run_level(700, 1)
-    assert level["tables"].tolist() == [700] and 0.01 < level["rejected"][0] / level["tested"][0] < 0.1
+    assert (
+        level["tables"].tolist() == [700] and 0.01 < level["rejected"][0] / level["tested"][0] < 0.1
+    )
     page = "\n".join(likelihood.summarise(frame, level))
     assert f"again with 700 tables: {level['tested'][0]} have it" in page
     assert all(page.count(f"| {setting.name} |") == 2 for setting in likelihood.SETTINGS)
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Perfect separation")  # statsmodels' word for fitted counts near the observed
+# statsmodels' word for fitted counts near the observed
+@pytest.mark.filterwarnings("ignore:Perfect separation")
 @pytest.mark.skipif(not available("statsmodels"), reason="statsmodels is absent")
 def test_speed_of_exact_likelihood_is_measured_at_one_maximum(monkeypatch):
     known = exact_speed.problems()
@@ -541,27 +671,42 @@ def test_speed_of_exact_likelihood_is_measured_at_one_maximum(monkeypatch):
     with_r = ["R loglin"] if shutil.which("Rscript") else []
     assert frame["method"].tolist() == ["bbl", "statsmodels", *with_r] * 2
     is_loglin = frame["method"] == "R loglin"  # cycles until fitted counts change by less than 1e-6
-    assert (frame["gradient"] < np.where(is_loglin, 1e-6, 1e-9)).all() and (frame["seconds"] > 0).all()
+    assert (frame["gradient"] < np.where(is_loglin, 1e-6, 1e-9)).all() and (
+        frame["seconds"] > 0
+    ).all()
     monkeypatch.setattr(exact_speed, "PEER_STATES", 2)
     assert len(exact_speed.measured("8 binary, all pairs", *known["8 binary, all pairs"])) == 1
     text = "\n".join(exact_speed.page(frame))
-    assert text.count("met)") + text.count("met**)") == 1 and "| 8 binary, all pairs | statsmodels | 36 |" in text
+    assert (
+        text.count("met)") + text.count("met**)") == 1
+        and "| 8 binary, all pairs | statsmodels | 36 |" in text
+    )
 
 
 def test_study_of_efficiency_compares_both_methods_and_their_limits(monkeypatch):
     monkeypatch.setattr(efficiency, "SIZES", (200, 1000))
     monkeypatch.setattr(efficiency, "STRENGTHS", {"medium": 1.0, "very strong": 3.0})
     cases = [("all pairs of 6", "medium"), ("star of 9", "very strong")]
-    frame = pd.DataFrame([row for case in cases for row in efficiency.study(*case, 12)], columns=efficiency.COLUMNS)
+    frame = pd.DataFrame(
+        [row for case in cases for row in efficiency.study(*case, 12)], columns=efficiency.COLUMNS
+    )
     assert frame["n"].tolist() == [0, 200, 1000] * 2
     limits = frame[frame["n"] == 0].set_index("graph")
-    # with all pairs the two estimates are nearly the same, and on a star the pseudo-likelihood loses most
-    assert 0.999 < limits.loc["all pairs of 6", "efficiency"] <= 1.0 and limits.loc["star of 9", "efficiency"] < 0.3
+    # with all pairs the two estimates are nearly the same, and on a star the pseudo-likelihood
+    # loses most
+    assert (
+        0.999 < limits.loc["all pairs of 6", "efficiency"] <= 1.0
+        and limits.loc["star of 9", "efficiency"] < 0.3
+    )
     assert frame[frame["graph"] == "all pairs of 6"]["efficiency"].between(0.9, 1.1).all()
     by_size = frame.set_index(["graph", "n"])["fitted"]
-    assert by_size["star of 9", 200] < 6 < by_size["all pairs of 6", 200]  # most have no finite optimum
+    # most have no finite optimum
+    assert by_size["star of 9", 200] < 6 < by_size["all pairs of 6", 200]
     lines = "\n".join(efficiency.summarise(frame))
-    assert "| all pairs of 6 | medium |" in lines and "largest for very strong ones on the star of 9" in lines
+    assert (
+        "| all pairs of 6 | medium |" in lines
+        and "largest for very strong ones on the star of 9" in lines
+    )
 
 
 @pytest.mark.long
@@ -569,19 +714,26 @@ def test_tables_of_other_people_are_split_and_told_beside_quoted_methods(tmp_pat
     rng = np.random.default_rng(0)
     folder = tmp_path / "data" / "tables"
     folder.mkdir(parents=True)
-    for name, n in (("people.csv.gz", 120), ("net_small.train.csv.gz", 3000), ("net_small.test.csv.gz", 100)):
+    for name, n in (
+        ("people.csv.gz", 120),
+        ("net_small.train.csv.gz", 3000),
+        ("net_small.test.csv.gz", 100),
+    ):
         x = rng.integers(0, 3, (n, 3)).astype(str)
         x[rng.random(n) < 0.1, 0] = ""
-        pd.DataFrame(x, columns=list("abc")).assign(**{"class": np.where(rng.random(n) < 0.8, x[:, 1], "2")}).to_csv(
-            folder / name, index=False
-        )
+        pd.DataFrame(x, columns=list("abc")).assign(
+            **{"class": np.where(rng.random(n) < 0.8, x[:, 1], "2")}
+        ).to_csv(folder / name, index=False)
     found = list(other_tables.problems(folder))
     assert [name for name, _, _ in found] == ["net_small_300", "net_small_3000", "people"]
     assert [len(splits) for _, _, splits in found] == [1, 1, 10]
     rows = [other_tables.run_split(name, frame, 0, splits[0])[0] for name, frame, splits in found]
     frame = pd.DataFrame(rows, columns=other_tables.COLUMNS)
     assert frame["log_loss"].between(0.1, 1.1).all() and (frame["rows"] > 0).all()
-    assert all(0.0 <= other_tables.calibration_error(frame[frame["set"] == name]) <= 1.0 for name, _, _ in found)
+    assert all(
+        0.0 <= other_tables.calibration_error(frame[frame["set"] == name]) <= 1.0
+        for name, _, _ in found
+    )
     quoted = pd.DataFrame(
         [(name, method, 0.5) for name, _, _ in found for method in other_tables.PEERS]
         + [("net_small_300", "true network", 0.4), ("net_small_3000", "true network", 0.4)],
@@ -607,7 +759,10 @@ def test_tables_of_noise_are_told_by_their_number_of_groups(monkeypatch):
 
 def test_the_page_of_sequences_has_ratios_of_what_is_quoted(tmp_path):
     shapes = [(5000, m, "single", 1) for m in (30, 60, 120, 200)] + [(5000, 200, "double", 1)]
-    rows = [(*shape, (shape[1] / 60) ** 2, 1.0, 20 + k, 1e-4, 100.0, 0.1) for k, shape in enumerate(shapes)]
+    rows = [
+        (*shape, (shape[1] / 60) ** 2, 1.0, 20 + k, 1e-4, 100.0, 0.1)
+        for k, shape in enumerate(shapes)
+    ]
     frame = pd.DataFrame(rows, columns=sites.COLUMNS)
     assert sites.exponent(frame) == pytest.approx(2.0)
     text = "\n".join(sites.page(frame))
@@ -618,6 +773,8 @@ def test_the_page_of_sequences_has_ratios_of_what_is_quoted(tmp_path):
 
 
 def test_a_fit_to_sequences_is_measured_where_it_has_converged():
-    n, m, precision, threads, cpu, wall, gradients, norm, memory, weights = sites.measured(300, 6, "single", 1)
+    n, m, precision, threads, cpu, wall, gradients, norm, memory, weights = sites.measured(
+        300, 6, "single", 1
+    )
     assert (n, m, precision, threads) == (300, 6, "single", 1) and norm <= 1e-4 and gradients > 3
     assert min(cpu, wall, memory) > 0 <= weights

@@ -1,4 +1,6 @@
-"""Checks of arguments: names that are nearly right, R's names, and verbs that know their arguments."""
+"""Checks of arguments: names that are nearly right, R's names, and verbs that know their
+arguments.
+"""
 
 import dataclasses
 import inspect
@@ -15,7 +17,12 @@ from bbl.engines import ENGINES
 from bbl.errors import BBLTypeError, OptionError
 
 VERBS = [f for name in bbl.__all__ if inspect.isfunction(f := getattr(bbl, name))]
-VERBS += [bbl.BBLResults.predict, bbl.BBLResults.summary, bbl.BBLResults.save, bbl.CVResults.predict]
+VERBS += [
+    bbl.BBLResults.predict,
+    bbl.BBLResults.summary,
+    bbl.BBLResults.save,
+    bbl.CVResults.predict,
+]
 
 
 def minimal(function):
@@ -24,7 +31,11 @@ def minimal(function):
         return ([[0, 1], [1, 0]],)
     if function is bbl.bicluster:
         return (None, [[1.0, 2.0], [2.0, 1.0]])
-    return ("y ~ x", {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5}) if function in (bbl.bbl, bbl.crossVal) else ()
+    return (
+        ("y ~ x", {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
+        if function in (bbl.bbl, bbl.crossVal)
+        else ()
+    )
 
 
 @pytest.mark.parametrize("function", VERBS, ids=lambda f: f.__qualname__)
@@ -76,7 +87,9 @@ def test_an_engine_with_a_wrong_option_beside_it():
 def test_names_that_are_near():
     assert near_match("Lambda", ["lambdah", "lambda_"]) == "; did you mean 'lambda_'?"
     assert near_match("PROGRESS.BAR", ["seed", "verbose"]) == "; did you mean 'verbose'?"
-    assert near_match("progress_bar", ["seed", "progress_bars"]) == "; did you mean 'progress_bars'?"
+    assert (
+        near_match("progress_bar", ["seed", "progress_bars"]) == "; did you mean 'progress_bars'?"
+    )
     assert near_match("", ["a"]) == near_match("quite another", ["seed", 3, None]) == ""
 
 
@@ -86,7 +99,11 @@ def test_a_verb_keeps_its_name_signature_and_errors():
         """Divide."""
         return number / by
 
-    assert halve(3.0, by=1.5) == 2.0 and halve.__doc__ == "Divide." and list(inspect.signature(halve).parameters)
+    assert (
+        halve(3.0, by=1.5) == 2.0
+        and halve.__doc__ == "Divide."
+        and list(inspect.signature(halve).parameters)
+    )
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         halve()
     with pytest.raises(ZeroDivisionError):
@@ -110,7 +127,9 @@ def takes(make, value):
 
 
 def numeric_options():
-    """Return every numeric option of every engine, alone and as a grid of a cross-validation, and those of verbs."""
+    """Return every numeric option of every engine, alone and as a grid of a cross-validation, and
+    those of verbs.
+    """
     data = {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5, "z": [0, 1, 1, 0] * 5}
     found = {}
     for name, engine in ENGINES.items():
@@ -137,7 +156,9 @@ def test_the_range_that_an_error_tells_is_the_one_that_is_tested(option):
     if "strictly between 0 and 1" in text:
         low, high, with_low, with_high = 0.0, 1.0, False, False
     else:
-        left, low, high, right = re.search(r"must lie in ([\[(])(\S+), (\S+?)([\])]); got", text).groups()
+        left, low, high, right = re.search(
+            r"must lie in ([\[(])(\S+), (\S+?)([\])]); got", text
+        ).groups()
         low, high, with_low, with_high = float(low), float(high), left == "[", right == "]"
     assert takes(make, low) == with_low and takes(make, high) == with_high
     for outside in (-np.inf, -1e300, low - 1.0, high + 1.0, np.inf):
@@ -168,14 +189,27 @@ def test_a_near_match_is_written_as_what_it_is():
 def test_a_formula_in_place_of_data_is_told():
     data = pd.DataFrame({"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
     fit = bbl.bbl("y ~ x", data, method="naive")
-    verbs = [bbl.bbl, bbl.crossVal, bbl.shooter, bbl.bicluster, bbl.networks.nb, bbl.networks.tan_cl]
+    verbs = [
+        bbl.bbl,
+        bbl.crossVal,
+        bbl.shooter,
+        bbl.bicluster,
+        bbl.networks.nb,
+        bbl.networks.tan_cl,
+    ]
     for function in [*verbs, lambda a, b: bbl.networks.bnc("nb", a, b)]:
-        with pytest.raises(BBLTypeError, match="formula must be a string .*got DataFrame. It comes before the data"):
+        with pytest.raises(
+            BBLTypeError, match="formula must be a string .*got DataFrame. It comes before the data"
+        ):
             function(data, "y ~ x")
     for formula in ("y ~ x", "y ~ .^2", "~ x*y"):
-        with pytest.raises(BBLTypeError, match=f"got the text {re.escape(repr(formula))}. The formula comes first"):
+        with pytest.raises(
+            BBLTypeError, match=f"got the text {re.escape(repr(formula))}. The formula comes first"
+        ):
             bbl.bbl("y ~ x", formula)
     for newdata in ("a", ["a"], ["a", "b"]):
         for method in (fit.predict, fit.evaluate, fit.predict_batches):
-            with pytest.raises(BBLTypeError, match=r"newdata must be .*got (the text 'a'\.|list\.|str\.)"):
+            with pytest.raises(
+                BBLTypeError, match=r"newdata must be .*got (the text 'a'\.|list\.|str\.)"
+            ):
                 method(newdata)

@@ -9,7 +9,8 @@ import bbl
 from bbl.errors import OptionError
 
 ORDERED = "not spread over the consecutive folds"
-STIFF = pytest.mark.filterwarnings("ignore:On the validated rows the log-loss")  # of penalties that only matter here
+# of penalties that only matter here
+STIFF = pytest.mark.filterwarnings("ignore:On the validated rows the log-loss")
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +33,19 @@ def test_grid_scores_are_those_of_single_settings(titanic):
 @STIFF
 def test_weighted_and_expanded_data_give_the_same_table(titanic):
     raw = bbl.freq2raw(titanic, "Freq")
-    for method, grid in (("mf", {"eps": [0.2, 0.9]}), ("pseudo", {"lambda_": [0.01, 0.1], "lambdah": 0.01})):
+    for method, grid in (
+        ("mf", {"eps": [0.2, 0.9]}),
+        ("pseudo", {"lambda_": [0.01, 0.1], "lambdah": 0.01}),
+    ):
         with pytest.warns(bbl.DataWarning, match=ORDERED):
             one = bbl.crossVal("Survived ~ .^2", titanic, "Freq", method, **grid)
         with pytest.warns(bbl.DataWarning, match=ORDERED):
             other = bbl.crossVal("Survived ~ .^2", raw, None, method, **grid)
         np.testing.assert_allclose(one.cvframe, other.cvframe, atol=1e-9)
         counts = np.split(one.observed["weights"], np.cumsum([len(f) for f in one.folds])[:-1])
-        for a, b in zip(oracle.expanded_folds(one.folds, counts, titanic["Freq"]), other.folds, strict=True):
+        for a, b in zip(
+            oracle.expanded_folds(one.folds, counts, titanic["Freq"]), other.folds, strict=True
+        ):
             np.testing.assert_array_equal(a, b)
         shuffled = [
             bbl.crossVal("Survived ~ .^2", data, w, method, shuffle=True, seed=1, **grid).cvframe
@@ -67,7 +73,9 @@ def test_refit_and_the_last_fold(titanic):
 
 @pytest.mark.parametrize("score", ["accuracy", "logloss", "brier"])
 def test_other_scores(titanic, score):
-    cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", "mf", eps=[0.1, 0.9], score=score, shuffle=True, seed=0)
+    cv = bbl.crossVal(
+        "Survived ~ .^2", titanic, "Freq", "mf", eps=[0.1, 0.9], score=score, shuffle=True, seed=0
+    )
     assert cv.cvframe.columns.tolist() == ["epsilon", "score"]
     best = cv.cvframe["score"].max() if score == "accuracy" else cv.cvframe["score"].min()
     assert cv.maxscore == best
@@ -78,7 +86,9 @@ def test_pooled_predictions_hold_every_observation_once(titanic):
     cv = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive", **dealt)
     assert cv.observed["weights"].sum() == titanic["Freq"].sum()
     hits = cv.observed["weights"] @ (cv.pooled["yhat"] == cv.observed["y"])
-    accuracy = bbl.crossVal("Survived ~ Class", titanic, "Freq", "naive", use_auc=False, **dealt).maxscore
+    accuracy = bbl.crossVal(
+        "Survived ~ Class", titanic, "Freq", "naive", use_auc=False, **dealt
+    ).maxscore
     assert hits / 2201 == pytest.approx(accuracy)
 
 
@@ -113,13 +123,17 @@ def table(n, seed, K=2):
     """Four predictors that go with the response, every level in every third of the rows."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, K, n)
-    data = {f"x{i}": np.where(rng.random(n) < 0.5, (y + i) % 3, rng.integers(0, 3, n)) for i in range(4)}
+    data = {
+        f"x{i}": np.where(rng.random(n) < 0.5, (y + i) % 3, rng.integers(0, 3, n)) for i in range(4)
+    }
     return pd.DataFrame({"y": np.array(["no", "yes", "so"])[y], **data})
 
 
 @pytest.fixture(scope="module")
 def splits():
-    """Positions of training and validation rows in 180 rows, some of which hold positions in no part of a fold."""
+    """Positions of training and validation rows in 180 rows, some of which hold positions in no
+    part of a fold.
+    """
     sklearn = pytest.importorskip("sklearn.model_selection")
     X, groups = np.zeros((180, 1)), np.random.default_rng(0).integers(0, 9, 180)
     splitters = {
@@ -127,14 +141,21 @@ def splits():
         "ShuffleSplit": sklearn.ShuffleSplit(4, train_size=0.3, test_size=0.2, random_state=1),
         "TimeSeriesSplit": sklearn.TimeSeriesSplit(3),
         "GroupKFold": list(sklearn.GroupKFold(3).split(X, None, groups)),
-        "repeats": [(np.r_[:90, :30], np.r_[90:120, 100:110]), (np.arange(180) % 2 == 0, np.arange(180) % 2 == 1)],
+        "repeats": [
+            (np.r_[:90, :30], np.r_[90:120, 100:110]),
+            (np.arange(180) % 2 == 0, np.arange(180) % 2 == 1),
+        ],
     }
     return {k: (s, list(s.split(X)) if hasattr(s, "split") else s) for k, s in splitters.items()}
 
 
 @STIFF
-@pytest.mark.parametrize("name", ["KFold", "ShuffleSplit", "TimeSeriesSplit", "GroupKFold", "repeats"])
-@pytest.mark.parametrize("what", ["plain", "weights", "weights of zero", "missing dropped", "missing summed out"])
+@pytest.mark.parametrize(
+    "name", ["KFold", "ShuffleSplit", "TimeSeriesSplit", "GroupKFold", "repeats"]
+)
+@pytest.mark.parametrize(
+    "what", ["plain", "weights", "weights of zero", "missing dropped", "missing summed out"]
+)
 @pytest.mark.thinned(3)
 def test_training_and_validation_rows_are_those_of_scikit_learn(splits, name, what):
     from sklearn import config_context
@@ -158,14 +179,26 @@ def test_training_and_validation_rows_are_those_of_scikit_learn(splits, name, wh
     model = BBLClassifier("pseudo", lambda_=0.05, lambdah=0.05, missing=missing, log_z="exact")
     with config_context(enable_metadata_routing=True):
         model = model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        expected = cross_val_score(model, X, y, cv=pairs, params={"sample_weight": weights}, error_score="raise")
+        expected = cross_val_score(
+            model, X, y, cv=pairs, params={"sample_weight": weights}, error_score="raise"
+        )
     got = bbl.crossVal(
-        "y ~ .^2", X.assign(y=y), weights, lambda_=0.05, lambdah=0.05, missing=missing, log_z="exact", cv=cv, verbose=0
+        "y ~ .^2",
+        X.assign(y=y),
+        weights,
+        lambda_=0.05,
+        lambdah=0.05,
+        missing=missing,
+        log_z="exact",
+        cv=cv,
+        verbose=0,
     )
     hit = (got.pooled["yhat"].astype(object) == got.observed["y"].astype(object)).to_numpy()
     fold = np.repeat(np.arange(len(got.folds)), [len(f) for f in got.folds])
     w = got.observed["weights"].to_numpy()
-    np.testing.assert_allclose(np.bincount(fold, w * hit) / np.bincount(fold, w), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        np.bincount(fold, w * hit) / np.bincount(fold, w), expected, atol=1e-12
+    )
     for rows, (_, validation) in zip(got.folds, pairs, strict=True):
         chosen = np.arange(180)[validation]
         np.testing.assert_array_equal(np.sort(rows), np.unique(chosen[used[chosen]]))
@@ -175,7 +208,12 @@ def test_training_and_validation_rows_are_those_of_scikit_learn(splits, name, wh
 def test_the_model_of_the_last_fold_has_its_training_rows():
     data, rows = table(60, 1), np.arange(60)
     folds = [(rows[:30], rows[50:]), (rows[10:30], rows[30:40])]
-    settings = {"lambda_": 0.1, "lambdah": 0.1, "xlevels": {f"x{i}": [0, 1, 2] for i in range(4)}, "verbose": 0}
+    settings = {
+        "lambda_": 0.1,
+        "lambdah": 0.1,
+        "xlevels": {f"x{i}": [0, 1, 2] for i in range(4)},
+        "verbose": 0,
+    }
     cv = bbl.crossVal("y ~ .^2", data, cv=folds, refit=False, **settings)
     assert cv.model.model_frame.index.tolist() == list(range(10, 30)) and cv.model.nobs() == 20
     again = bbl.bbl("y ~ .^2", data.iloc[10:30], testNull=False, **settings)
@@ -196,7 +234,9 @@ def test_a_splitter_sees_the_rows_of_the_data():
     for table_ in (data, data.to_dict("list")):
         cv = bbl.crossVal("y ~ . - ward", table_, weights, "naive", cv=ByWard(), verbose=0)
         for ward, rows in enumerate(cv.folds):
-            np.testing.assert_array_equal(np.sort(rows), np.flatnonzero((np.arange(60) % 3 == ward) & (weights > 0)))
+            np.testing.assert_array_equal(
+                np.sort(rows), np.flatnonzero((np.arange(60) % 3 == ward) & (weights > 0))
+            )
     assert seen == [(60, 60)] * 2
 
 
@@ -235,7 +275,9 @@ def test_weights_of_a_thousand_million_are_never_expanded():
         assert found.observed["weights"].sum() == 20e9 and sum(map(len, found.folds)) <= 100
     with pytest.warns(bbl.DataWarning, match=ORDERED):
         assert bbl.crossVal("y ~ .", data, "n", **settings).observed["weights"].sum() == 20e9
-    tuned = bbl.bbl("y ~ .", data, "n", lambda_="cv", lambdah=0.1, calibrate="temperature", verbose=0)
+    tuned = bbl.bbl(
+        "y ~ .", data, "n", lambda_="cv", lambdah=0.1, calibrate="temperature", verbose=0
+    )
     assert tuned.tuning.loss.min() > 0 and tuned.nobs() == 20e9
 
 

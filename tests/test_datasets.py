@@ -1,4 +1,6 @@
-"""Tests of bbl.datasets: the shipped tables against figures known from elsewhere, and downloads from a local server."""
+"""Tests of bbl.datasets: the shipped tables against figures known from elsewhere, and downloads
+from a local server.
+"""
 
 import gzip
 import hashlib
@@ -25,7 +27,12 @@ from bbl.datasets import (
 )
 from bbl.errors import DataError, OptionError
 
-MNIST = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
+MNIST = [
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+]
 
 
 def test_titanic_has_r_levels_in_r_order():
@@ -61,7 +68,9 @@ def test_titanic_margins_are_the_published_ones(column, totals):
 
 def test_titanic_survivors_by_sex_and_class():
     titanic = load_titanic()
-    alive = titanic[titanic["Survived"] == "Yes"].groupby(["Sex", "Class"], observed=True)["Freq"].sum()
+    alive = (
+        titanic[titanic["Survived"] == "Yes"].groupby(["Sex", "Class"], observed=True)["Freq"].sum()
+    )
     assert alive["Female"].to_dict() == {"1st": 141, "2nd": 93, "3rd": 90, "Crew": 20}
     assert alive["Male"].to_dict() == {"1st": 62, "2nd": 25, "3rd": 88, "Crew": 192}
 
@@ -78,7 +87,16 @@ def test_genetic_code_counts_per_amino_acid():
 
 
 @pytest.mark.parametrize(
-    ("codon", "aa"), [("atg", "M"), ("tgg", "W"), ("taa", "*"), ("tag", "*"), ("tga", "*"), ("gat", "D"), ("aaa", "K")]
+    ("codon", "aa"),
+    [
+        ("atg", "M"),
+        ("tgg", "W"),
+        ("taa", "*"),
+        ("tag", "*"),
+        ("tga", "*"),
+        ("gat", "D"),
+        ("aaa", "K"),
+    ],
 )
 def test_genetic_code_of_known_codons(codon, aa):
     code = load_genetic_code().set_index(["b1", "b2", "b3"])["aa"]
@@ -104,7 +122,9 @@ def test_every_data_file_is_described():
 
 
 def test_mnist_sample_is_drawn_from_the_originals(shared):
-    draw = runpy.run_path(str(Path(__file__).resolve().parents[1] / "data" / "drawing" / "mnist.py"))["draw"]
+    draw = runpy.run_path(
+        str(Path(__file__).resolve().parents[1] / "data" / "drawing" / "mnist.py")
+    )["draw"]
     assert (
         draw(shared / "data" / "mnist")
         == gzip.decompress(files("bbl.data").joinpath("mnist.csv.gz").read_bytes()).decode()
@@ -115,7 +135,9 @@ def test_mnist_sample_is_drawn_from_the_originals(shared):
 def test_mnist_sample_matches_all_of_mnist(shared, monkeypatch, part, n):
     monkeypatch.setenv("BBL_DATA", str(shared / "data"))
     sample, everything = load_mnist(part), fetch_mnist(part)
-    assert sample.shape == (n, 785) and sample.index.is_unique and set(sample["y"]) == set(range(10))
+    assert (
+        sample.shape == (n, 785) and sample.index.is_unique and set(sample["y"]) == set(range(10))
+    )
     pd.testing.assert_frame_equal(sample, everything.loc[sample.index], check_names=False)
     # the usual counts of ones in the original files
     assert (everything["y"] == 1).sum() == {"train": 6742, "test": 1135}[part]
@@ -125,7 +147,9 @@ def test_mnist_thresholds(shared, monkeypatch):
     monkeypatch.setenv("BBL_DATA", str(shared / "data" / "mnist"))
     grey = fetch_mnist("test", threshold=None)
     assert grey.iloc[:, 1:].to_numpy().max() == 255
-    np.testing.assert_array_equal(fetch_mnist("test", threshold=50).iloc[:, 1:], grey.iloc[:, 1:] > 50)
+    np.testing.assert_array_equal(
+        fetch_mnist("test", threshold=50).iloc[:, 1:], grey.iloc[:, 1:] > 50
+    )
     with pytest.raises(OptionError, match="threshold"):
         fetch_mnist("test", threshold=255)
     with pytest.raises(OptionError, match="part='valid'"):
@@ -177,7 +201,9 @@ class _Server(http.server.ThreadingHTTPServer):
     def __init__(self, content: bytes):
         self.content, self.requests = content, 0
         super().__init__(("127.0.0.1", 0), _Handler)
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     @property
     def url(self) -> str:
@@ -207,7 +233,9 @@ def server(tmp_path, monkeypatch):
     content = b">a\nACGT\n>b\nAGGT\n"
     digest = hashlib.sha256(content).hexdigest()
     server = _Server(content)
-    monkeypatch.setitem(bbl.datasets._REMOTE, "MA0014.3.fasta", bbl.datasets._Remote(server.url, digest, digest))
+    monkeypatch.setitem(
+        bbl.datasets._REMOTE, "MA0014.3.fasta", bbl.datasets._Remote(server.url, digest, digest)
+    )
     yield server
     server.shutdown()
     server.server_close()

@@ -1,4 +1,6 @@
-"""The documentation: its code runs, the reference is complete, and the comparison with R is that of the tests."""
+"""The documentation: its code runs, the reference is complete, and the comparison with R is that of
+the tests.
+"""
 
 import builtins
 import collections
@@ -27,12 +29,16 @@ import bbl
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "{code-cell}" in page.read_text(encoding="utf-8")]
+PAGES = [
+    page for page in sorted(DOCS.rglob("*.md")) if "{code-cell}" in page.read_text(encoding="utf-8")
+]
 
 
 def cells(page):
     """Return the code cells of a page without their options."""
-    return [re.sub(r"\A(:.*\n)+", "", code) for code in CELL.findall(page.read_text(encoding="utf-8"))]
+    return [
+        re.sub(r"\A(:.*\n)+", "", code) for code in CELL.findall(page.read_text(encoding="utf-8"))
+    ]
 
 
 def test_pages_are_found():
@@ -43,7 +49,9 @@ def test_pages_are_found():
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_code_of_pages_runs(page, tmp_path, monkeypatch, capsys):
-    """The cells of a page run one after the other, without warnings, and errors that they show occur."""
+    """The cells of a page run one after the other, without warnings, and errors that they show
+    occur.
+    """
     import matplotlib.pyplot as plt
 
     plt.switch_backend("Agg")
@@ -60,9 +68,15 @@ def table(name):
         return list(csv.DictReader(handle))
 
 
-@pytest.mark.parametrize("module", [bbl, bbl.datasets, bbl.errors, bbl.networks], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [bbl, bbl.datasets, bbl.errors, bbl.networks], ids=lambda module: module.__name__
+)
 def test_reference_lists_every_public_name(module):
-    listed = set(re.findall(r"^   ([\w.]+)$", (DOCS / "api" / "index.rst").read_text(encoding="utf-8"), re.MULTILINE))
+    listed = set(
+        re.findall(
+            r"^   ([\w.]+)$", (DOCS / "api" / "index.rst").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     prefix = "" if module is bbl else module.__name__.removeprefix("bbl.") + "."
     public = {name for name in module.__all__ if name not in ("datasets", "errors", "networks")}
     assert public <= {name.removeprefix(prefix) for name in listed}
@@ -92,21 +106,34 @@ def extension(name):
 def test_links_of_source_pages_are_named_by_the_page_they_lead_to(page, anchor, expected):
     accessible = extension("accessible")
     link = f'<a href="../api/generated/{page}.html#{{}}">'
-    assert accessible.LINK.sub(accessible.name_the_page, link.format(anchor)) == link.format(expected)
+    assert accessible.LINK.sub(accessible.name_the_page, link.format(anchor)) == link.format(
+        expected
+    )
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="pages have kernels of their own without a fork")
+@pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="pages have kernels of their own without a fork"
+)
 def test_kernels_of_pages_are_forks_that_have_the_arguments_folder_and_environment_of_their_client(
     tmp_path, monkeypatch
 ):
     kernels = extension("kernels")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     (tmp_path / "page.py").write_text(
-        "import os, sys; open('found', 'w').write(str((sys.argv[1:], os.environ['NAME'], 'fractions' in sys.modules)))"
+        "import os, sys; open('found', 'w').write(str((sys.argv[1:], os.environ['NAME'], "
+        "'fractions' in sys.modules)))"
     )
     server, address = kernels.start(str(tmp_path))
     for number in range(2):
-        command = [sys.executable, kernels.__file__, "ask", address, "fractions", "page", str(number)]
+        command = [
+            sys.executable,
+            kernels.__file__,
+            "ask",
+            address,
+            "fractions",
+            "page",
+            str(number),
+        ]
         environment = os.environ | {"NAME": f"page {number}"}
         (tmp_path / "found").unlink(missing_ok=True)
         subprocess.run(command, cwd=tmp_path, env=environment, check=True)
@@ -117,32 +144,54 @@ def test_kernels_of_pages_are_forks_that_have_the_arguments_folder_and_environme
 
 def reference_classes():
     """Return the classes that the reference has a page for."""
-    names = re.findall(r"^   ([\w.]+)$", (DOCS / "api" / "index.rst").read_text(encoding="utf-8"), re.MULTILINE)
+    names = re.findall(
+        r"^   ([\w.]+)$", (DOCS / "api" / "index.rst").read_text(encoding="utf-8"), re.MULTILINE
+    )
     found = []
     for name in names:
         folder, _, last = f"bbl.{name}".rpartition(".")
-        member = getattr(importlib.import_module(folder), last)  # so each entry can be imported, too
+        # so each entry can be imported, too
+        member = getattr(importlib.import_module(folder), last)
         found += [member] if isinstance(member, type) else []
     return found
 
 
 def defined_here(cls):
-    """Return the public methods and properties of a class that some class of the package defines."""
+    """Return the public methods and properties of a class that some class of the package
+    defines.
+    """
     classes = [base for base in cls.__mro__ if base.__module__.split(".")[0] == "bbl"]
-    members = {name: member for base in reversed(classes) for name, member in vars(base).items() if name[0] != "_"}
+    members = {
+        name: member
+        for base in reversed(classes)
+        for name, member in vars(base).items()
+        if name[0] != "_"
+    }
     plain = (type(None), type, bool, int, float, str, tuple, frozenset, dict)
-    outside = {name for name, member in members.items() if type(member).__module__.startswith("sklearn")}
-    records = {name for name, member in members.items() if dataclasses.is_dataclass(member)}  # such as Engine.tuned
-    return {name for name, member in members.items() if not isinstance(member, plain)} - outside - records
+    outside = {
+        name for name, member in members.items() if type(member).__module__.startswith("sklearn")
+    }
+    # such as Engine.tuned
+    records = {name for name, member in members.items() if dataclasses.is_dataclass(member)}
+    return (
+        {name for name, member in members.items() if not isinstance(member, plain)}
+        - outside
+        - records
+    )
 
 
 def page_of(cls):
     """Return the source of a class's page in the reference, as its template writes it."""
-    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(DOCS / "_templates"), autoescape=False)  # noqa: S701
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(DOCS / "_templates"),
+        autoescape=False,  # noqa: S701
+    )
     templates.filters |= {"underline": str}
     members = extension("members").own_members
     page = templates.get_template("autosummary/class.rst")
-    return page.render(objname=cls.__name__, module=cls.__module__, fullname="", own_members=lambda _: members(cls))
+    return page.render(
+        objname=cls.__name__, module=cls.__module__, fullname="", own_members=lambda _: members(cls)
+    )
 
 
 @pytest.mark.parametrize("cls", reference_classes(), ids=lambda cls: cls.__name__)
@@ -150,12 +199,23 @@ def test_pages_of_classes_list_every_public_method_and_property(cls):
     page = page_of(cls)
     described = re.findall(r"^   :members: (.*)$", page, re.MULTILINE)
     assert set(", ".join(described).split(", ")) - {""} == defined_here(cls)
-    assert set(re.findall(rf"^      ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)) == defined_here(cls)
+    assert set(re.findall(rf"^      ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)) == defined_here(
+        cls
+    )
 
 
 def test_the_page_of_results_has_what_its_bases_bring():
     page = page_of(bbl.BBLResults)
-    for name in ("plot", "plot_network", "plot_logo", "inference", "interactions", "bse", "conf_int", "bootstrap"):
+    for name in (
+        "plot",
+        "plot_network",
+        "plot_logo",
+        "inference",
+        "interactions",
+        "bse",
+        "conf_int",
+        "bootstrap",
+    ):
         assert f"~BBLResults.{name}\n" in page
 
 
@@ -165,7 +225,9 @@ def test_public_classes_have_pages():
 
 
 def test_the_gallery_shows_every_vignette_and_begins_with_the_titanic():
-    cards = re.findall(r"^(\w+): \d$", (DOCS / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cards = re.findall(
+        r"^(\w+): \d$", (DOCS / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert cards[0] == "titanic"
     assert sorted(cards) == sorted(path.stem for path in (DOCS.parent / "vignettes").glob("*.py"))
 
@@ -183,15 +245,23 @@ def test_notebooks_install_the_package_first_and_have_all_code_of_their_vignette
     maker = script("make_notebooks")
     maker.main(tmp_path)
     vignettes = sorted((DOCS.parent / "vignettes").glob("*.py"))
-    assert [path.stem for path in sorted(tmp_path.glob("*.ipynb"))] == [path.stem for path in vignettes]
+    assert [path.stem for path in sorted(tmp_path.glob("*.ipynb"))] == [
+        path.stem for path in vignettes
+    ]
     page = maker.index_page("gallery")
     for path in vignettes:
         notebook = nbformat.read(tmp_path / f"{path.stem}.ipynb", as_version=4)
         nbformat.validate(notebook)
-        assert notebook.cells[0].cell_type == "markdown" and "%pip install" in notebook.cells[1].source
+        assert (
+            notebook.cells[0].cell_type == "markdown" and "%pip install" in notebook.cells[1].source
+        )
         assert f"gallery/{path.stem}.ipynb" in page
         code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-        assert all(line in code for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("import "))
+        assert all(
+            line in code
+            for line in path.read_text(encoding="utf-8").splitlines()
+            if line.startswith("import ")
+        )
 
 
 @pytest.mark.parametrize("page", ["index.md", "install.md", "start.md"])
@@ -220,11 +290,17 @@ def test_words_that_readers_search_for_are_on_the_page_that_answers(asked, answe
 
 
 def newcomers():
-    """Return the lines of the tables for newcomers: dicts by heading, empty where a table has no such column."""
-    tables = re.findall(r"(?:^\| .*\n)+", (DOCS / "coming_from.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Return the lines of the tables for newcomers: dicts by heading, empty where a table has no
+    such column.
+    """
+    tables = re.findall(
+        r"(?:^\| .*\n)+", (DOCS / "coming_from.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     out = []
     for text in tables:
-        head, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines()]
+        head, _, *rows = [
+            [cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines()
+        ]
         out += [collections.defaultdict(str, zip(head, row, strict=True)) for row in rows]
     assert len(tables) == 2 and len(out) > 40
     return out
@@ -257,7 +333,16 @@ def test_names_of_this_package_in_the_table_for_newcomers_exist(row, newcomer_fi
     for name in re.findall(r"`(\w+)`", text):
         if name[0].isupper():
             assert hasattr(importlib.import_module("bbl.sklearn"), name), name
-    verbs = [bbl.bbl, bbl.crossVal, bbl.networks.bnc, bbl.networks.lp, bbl.bin, fit.predict, fit.evaluate, fit.conf_int]
+    verbs = [
+        bbl.bbl,
+        bbl.crossVal,
+        bbl.networks.bnc,
+        bbl.networks.lp,
+        bbl.bin,
+        fit.predict,
+        fit.evaluate,
+        fit.conf_int,
+    ]
     verbs += [bbl.survey, bbl.Conditional, fit.avg_comparisons, fit.avg_predictions]
     verbs += [importlib.import_module("bbl.sklearn").BBLClassifier]
     known = {name for verb in verbs for name in inspect.signature(verb).parameters}
@@ -270,10 +355,22 @@ def test_names_of_other_packages_in_the_table_for_newcomers_exist():
     data = pd.DataFrame({"y": [0, 1, 0, 1, 1, 0], "a": [0, 0, 1, 1, 0, 1]})
     smf, places = importlib.import_module("statsmodels.formula.api"), {}
     logit = smf.logit("y ~ a", data)
-    modules = [importlib.import_module(f"statsmodels.{name}") for name in ("stats.anova", "iolib.summary2")]
+    modules = [
+        importlib.import_module(f"statsmodels.{name}") for name in ("stats.anova", "iolib.summary2")
+    ]
     places["statsmodels"] = [smf, *modules, logit, logit.fit(disp=0), smf.ols("y ~ a", data).fit()]
-    names = ["calibration", "feature_selection", "impute", "inspection", "linear_model", "metrics", "model_selection"]
-    modules = [importlib.import_module(f"sklearn.{name}") for name in [*names, "pipeline", "preprocessing"]]
+    names = [
+        "calibration",
+        "feature_selection",
+        "impute",
+        "inspection",
+        "linear_model",
+        "metrics",
+        "model_selection",
+    ]
+    modules = [
+        importlib.import_module(f"sklearn.{name}") for name in [*names, "pipeline", "preprocessing"]
+    ]
     linear = modules[4].LogisticRegression().fit(data[["a"]], data["y"])
     places["scikit-learn"] = [*modules, importlib.import_module("joblib"), linear]
     for column, where in places.items():
@@ -293,10 +390,15 @@ def test_versions_of_the_documentation_are_listed_newest_first(tmp_path):
     assert 'url=v0.10.1/"' in (tmp_path / "index.html").read_text()
 
 
-@pytest.mark.parametrize(("tex", "signs"), [(r"\mathbf{x}_{\setminus i}", "x\\i"), (r"P(x \mid \mathbf{1})", "P(x|1)")])
+@pytest.mark.parametrize(
+    ("tex", "signs"), [(r"\mathbf{x}_{\setminus i}", "x\\i"), (r"P(x \mid \mathbf{1})", "P(x|1)")]
+)
 def test_equations_need_no_font_for_mathematics(tex, signs):
     mathml = extension("equations").to_mathml(tex, "inline")
-    assert re.sub(r"<[^>]*>|&#x0*([0-9A-F]+);", lambda m: chr(int(m[1], 16)) if m[1] else "", mathml) == signs
+    assert (
+        re.sub(r"<[^>]*>|&#x0*([0-9A-F]+);", lambda m: chr(int(m[1], 16)) if m[1] else "", mathml)
+        == signs
+    )
     assert 'class="bold"' in mathml
 
 
@@ -312,7 +414,11 @@ def test_comparison_with_r_passed_under_the_rules_of_the_tests():
     checks = table("matches_r.csv")
     assert len(checks) > 3000
     assert all(float(row["difference"]) <= float(row["tolerance"]) for row in checks)
-    rules = {row["rule"]: row["what is compared"] for row in table("matches_r_rules.csv") if row["rule"] != "all"}
+    rules = {
+        row["rule"]: row["what is compared"]
+        for row in table("matches_r_rules.csv")
+        if row["rule"] != "all"
+    }
     assert rules == {rule: RULES[rule] for rule in {row["rule"] for row in checks}}
 
 

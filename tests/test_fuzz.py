@@ -1,4 +1,5 @@
-"""What the fuzzing and sanitizer runs use: targets neither crash nor only refuse, and threads get the serial bits.
+"""What the fuzzing and sanitizer runs use: targets neither crash nor only refuse, and threads get
+the serial bits.
 
 As of the properties, `BBL_HYPOTHESIS=full` tries all random inputs, a usual run a fifth.
 """

@@ -1,4 +1,6 @@
-"""The command line: the Titanic session, a user's own tables, predictions of a saved model, messages and exit codes."""
+"""The command line: the Titanic session, a user's own tables, predictions of a saved model,
+messages and exit codes.
+"""
 
 import io
 import os
@@ -91,7 +93,9 @@ def test_parquet_and_options(titanic, tmp_path, run):
 
 def test_real_weights_are_taken_and_left_as_they_are_by_bin_and_lump(tmp_path, run):
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"y": np.tile(["a", "b"], 100), "x": rng.normal(size=200), "w": rng.uniform(0.1, 2, 200)})
+    table = pd.DataFrame(
+        {"y": np.tile(["a", "b"], 100), "x": rng.normal(size=200), "w": rng.uniform(0.1, 2, 200)}
+    )
     table.to_csv(tmp_path / "rows.csv", index=False)
     options = ("--weights", "w", "--bin", "quantile:4", "--lump", "3", "--method", "naive")
     with warnings.catch_warnings():
@@ -127,15 +131,32 @@ def test_effects_are_those_of_the_saved_model(titanic, tmp_path, run):
     model, figure = tmp_path / "model.bbl", tmp_path / "effects.png"
     fit = bbl.bbl(FORMULA, bbl.datasets.load_titanic(), "Freq")
     fit.save(model, store_data=True)
-    status, out, err = run("effects", model, "--variables", "Sex", "--by", "Class", "--plot", figure)
+    status, out, err = run(
+        "effects", model, "--variables", "Sex", "--by", "Class", "--plot", figure
+    )
     assert status == 0 and figure.exists() and "Delta method" in err
-    assert out == fit.avg_comparisons("Sex", by="Class").frame.to_csv(index=False, lineterminator="\n")
+    assert out == fit.avg_comparisons("Sex", by="Class").frame.to_csv(
+        index=False, lineterminator="\n"
+    )
     fit.save(model)
     status, out, err = run("effects", model)
     assert (status, out) == (1, "") and "--newdata or --grid" in err
     status, out, err = run("effects", model, titanic, "--weights", "Freq", "--transform", "ratio")
     assert status == 0 and out.count("\n") == 11 and "no training rows" in err
-    assert run("effects", model, "--grid", "mode", "--variables", "Sex", "--variables", "Age", "--cross")[0] == 0
+    assert (
+        run(
+            "effects",
+            model,
+            "--grid",
+            "mode",
+            "--variables",
+            "Sex",
+            "--variables",
+            "Age",
+            "--cross",
+        )[0]
+        == 0
+    )
 
 
 def test_tables_come_through_standard_input(titanic, tmp_path, run, monkeypatch):
@@ -148,12 +169,19 @@ def test_tables_come_through_standard_input(titanic, tmp_path, run, monkeypatch)
 
 def test_the_penalty_is_chosen_inside_the_fit(titanic, tmp_path, run):
     model = tmp_path / "model.bbl"
-    data = bbl.datasets.load_titanic().astype({c: object for c in ("Class", "Sex", "Age", "Survived")})
+    data = bbl.datasets.load_titanic().astype(
+        {c: object for c in ("Class", "Sex", "Age", "Survived")}
+    )
     for options, given in (
         (["--lambda", "cv-1se", "--seed", "3"], {"lambda_": "cv-1se", "seed": 3}),
-        (["--method", "mf", "--eps", "cv", "--calibrate", "temperature"], {"method": "mf", "eps": "cv"}),
+        (
+            ["--method", "mf", "--eps", "cv", "--calibrate", "temperature"],
+            {"method": "mf", "eps": "cv"},
+        ),
     ):
-        assert run("Survived ~ .^2", titanic, "--weights", "Freq", "--save", model, *options)[0] == 0
+        assert (
+            run("Survived ~ .^2", titanic, "--weights", "Freq", "--save", model, *options)[0] == 0
+        )
         calibrate = {"calibrate": "temperature"} if "--calibrate" in options else {}
         expected = bbl.bbl("Survived ~ .^2", data, "Freq", **given, **calibrate, verbose=0)
         loaded = bbl.load(model)
@@ -163,10 +191,32 @@ def test_the_penalty_is_chosen_inside_the_fit(titanic, tmp_path, run):
 
 def test_cross_validation_is_that_of_crossval(titanic, tmp_path, run):
     model, picture = tmp_path / "model.bbl", tmp_path / "cv.svg"
-    folds = ["--cv", "--nfold", "3", "--shuffle", "--seed", "7", "--score", "logloss", "--lambda", "0.001,0.1"]
-    status, out, _ = run("Survived ~ .^2", titanic, "--weights", "Freq", *folds, "--save", model, "--plot", picture)
-    data = bbl.datasets.load_titanic().astype({c: object for c in ("Class", "Sex", "Age", "Survived")})
-    options = {"nfold": 3, "shuffle": True, "seed": 7, "score": "logloss", "lambda_": [0.001, 0.1], "verbose": 0}
+    folds = [
+        "--cv",
+        "--nfold",
+        "3",
+        "--shuffle",
+        "--seed",
+        "7",
+        "--score",
+        "logloss",
+        "--lambda",
+        "0.001,0.1",
+    ]
+    status, out, _ = run(
+        "Survived ~ .^2", titanic, "--weights", "Freq", *folds, "--save", model, "--plot", picture
+    )
+    data = bbl.datasets.load_titanic().astype(
+        {c: object for c in ("Class", "Sex", "Age", "Survived")}
+    )
+    options = {
+        "nfold": 3,
+        "shuffle": True,
+        "seed": 7,
+        "score": "logloss",
+        "lambda_": [0.001, 0.1],
+        "verbose": 0,
+    }
     cv = bbl.crossVal("Survived ~ .^2", data, "Freq", **options)
     assert status == 0 and out == f"\n>>> cv\n{cv}\n"
     assert bbl.load(model).engine == cv.model.engine
@@ -231,7 +281,9 @@ def test_tab_separated_packed_and_windows_files_are_read(tmp_path):
 @pytest.mark.filterwarnings("default::bbl.DataWarning")
 @pytest.mark.parametrize("header", ['"","y","a"', '"y","a"'])
 def test_row_names_of_r_are_no_predictor(table, run, header):
-    path = table(header + "\n" + "".join(f'"{k}","{"uv"[k % 2]}","{"rs"[k // 2 % 2]}"\n' for k in range(12)))
+    path = table(
+        header + "\n" + "".join(f'"{k}","{"uv"[k % 2]}","{"rs"[k // 2 % 2]}"\n' for k in range(12))
+    )
     status, out, err = run("y ~ .", path, "--method", "naive")
     assert status == 0 and " 1 predictor state:\n   a = r s\n" in out
     assert err.startswith("warning: the first column of ") and "left out" in err
@@ -260,7 +312,9 @@ def test_averages_take_missing_values_as_a_level(table, tmp_path, run):
     status, out, _ = run("predict", model, table("a,b\n0,1\n,1\n", "new.csv"))
     told = frame(out)
     assert status == 0 and len(told) == 2 and np.allclose(told[["u", "v"]].sum(axis=1), 1.0)
-    status, _, err = run("y ~ a * b", path, "--method", "auto", "--missing", "drop", "--lambda", "0.1")
+    status, _, err = run(
+        "y ~ a * b", path, "--method", "auto", "--missing", "drop", "--lambda", "0.1"
+    )
     assert status == 1 and "--lambda is not its option" in err and "--method pseudo" in err
 
 
@@ -291,12 +345,24 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         (["Survived ~ .", "{data}", "--eps", "0.5"], ["--eps is not an option of --method pseudo"]),
         (["Survived ~ .", "{data}", "--prior-count", "-1"], ["--prior-count must lie in [0, inf)"]),
         (["Survived ~ .", "{data}", "--jobs", "0"], ["--jobs must not be 0"]),
-        (["Survived ~ .", "{data}", "--weights", "Freq", "--cv", "--nfold", "1"], ["--nfold must be"]),
-        (["Class ~ .", "{data}", "--weights", "Freq", "--cv", "--score", "auc"], ["--score auc needs two"]),
+        (
+            ["Survived ~ .", "{data}", "--weights", "Freq", "--cv", "--nfold", "1"],
+            ["--nfold must be"],
+        ),
+        (
+            ["Class ~ .", "{data}", "--weights", "Freq", "--cv", "--score", "auc"],
+            ["--score auc needs two"],
+        ),
         (["Freq ~ .", "-", "--newdata", "-"], ["DATA and --newdata"]),
         (["Survived ~ .", "{data}", "--plot", "fit.xyz"], ["--plot: no figure", ".png"]),
-        (["Survived ~ .", "{data}", "--plot", "nowhere/fit.png"], ["--plot: there is no folder 'nowhere'"]),
-        (["Survived ~ .", "{data}", "--save", "nowhere/fit.bbl"], ["--save: there is no folder 'nowhere'"]),
+        (
+            ["Survived ~ .", "{data}", "--plot", "nowhere/fit.png"],
+            ["--plot: there is no folder 'nowhere'"],
+        ),
+        (
+            ["Survived ~ .", "{data}", "--save", "nowhere/fit.bbl"],
+            ["--save: there is no folder 'nowhere'"],
+        ),
         (["Survived ~ .", "{data}", "--save", "."], ["--save: '.' is a folder"]),
         (["--plot", "fit.xyz"], ["--plot: no figure"]),
         (["evaluate", "missing.bbl", "{data}"], ["missing.bbl"]),
@@ -360,7 +426,9 @@ def test_commands_that_are_not_understood_end_with_status_2(capsys, arguments, w
     assert out == "" and word in err
 
 
-@pytest.mark.parametrize(("arguments", "word"), [(["--version"], f"bbl {bbl.__version__}"), (["--help"], "predict")])
+@pytest.mark.parametrize(
+    ("arguments", "word"), [(["--version"], f"bbl {bbl.__version__}"), (["--help"], "predict")]
+)
 def test_version_and_help_are_printed(capsys, arguments, word):
     with pytest.raises(SystemExit, match="0"):
         main(arguments)
@@ -383,7 +451,18 @@ def test_help_fits_into_120_columns_and_names_every_option(capsys):
 @pytest.mark.filterwarnings("default::bbl.ConvergenceWarning")
 def test_warnings_name_options_and_do_not_mix_with_predictions(titanic, run):
     status, out, err = run(
-        FORMULA, titanic, "--weights", "Freq", "--lambda", "0", "--itmax", "1", "--newdata", titanic, "--jobs", "1"
+        FORMULA,
+        titanic,
+        "--weights",
+        "Freq",
+        "--lambda",
+        "0",
+        "--itmax",
+        "1",
+        "--newdata",
+        titanic,
+        "--jobs",
+        "1",
     )
     assert status == 0 and err.startswith(
         "warning: In 9 places: did not converge; raise --itmax, --tolerance or --lambda: group 'No'"
@@ -412,12 +491,18 @@ def test_a_closed_pipe_leaves_no_traceback(titanic):
 def test_a_network_is_fitted_predicted_from_and_cross_validated(titanic, tmp_path, run):
     network = ("Survived ~ .", titanic, "--learner", "tan_cl", "--smooth", "1", "--weights", "Freq")
     status, out, _ = run(*network, "--save", tmp_path / "net.bbl", "--plot", tmp_path / "net.png")
-    assert status == 0 and "learning algorithm:    tan_cl" in out and (tmp_path / "net.png").stat().st_size
+    assert (
+        status == 0
+        and "learning algorithm:    tan_cl" in out
+        and (tmp_path / "net.png").stat().st_size
+    )
     data = bbl.datasets.load_titanic()
     status, out, _ = run("predict", tmp_path / "net.bbl", titanic)
     levels = data.astype({c: str for c in data.columns[:-1]})
     fit = bbl.networks.bnc("tan_cl", "Survived ~ .", levels, 1, weights="Freq")
-    pd.testing.assert_frame_equal(frame(out), fit.predict(levels).astype({"yhat": str}), check_dtype=False)
+    pd.testing.assert_frame_equal(
+        frame(out), fit.predict(levels).astype({"yhat": str}), check_dtype=False
+    )
     status, out, _ = run(*network, "--cv", "--nfold", "4", "--score", "logloss")
     want = bbl.networks.cv(fit, levels, k=4, score="logloss", weights="Freq")["tan_cl"]
     assert f"{want:.6f}" in out and "k = 4, score = logloss" in out
@@ -441,15 +526,30 @@ def test_numbers_are_binned_and_rare_levels_lumped_as_new_data_are(table, run, t
     rng = np.random.default_rng(0)
     age, town = rng.uniform(18, 90, 300).round(1), rng.choice(["Bern", "Chur"], 300).astype(object)
     town[:3] = ["Visp", "Brig", "Sion"]
-    data = pd.DataFrame({"y": np.where(age + rng.normal(0, 10, 300) > 50, "old", "young"), "age": age, "town": town})
+    data = pd.DataFrame(
+        {"y": np.where(age + rng.normal(0, 10, 300) > 50, "old", "young"), "age": age, "town": town}
+    )
     path, model = table(data.to_csv(index=False)), tmp_path / "fit.bbl"
     new = table("age,town\n19.5,Lugano\n88,Bern\n", "new.csv")
-    options = ("--bin", "quantile:4", "--lump", "5", "--lambdah", "0.01", "--gauge", "zero-sum", "--save", model)
+    options = (
+        "--bin",
+        "quantile:4",
+        "--lump",
+        "5",
+        "--lambdah",
+        "0.01",
+        "--gauge",
+        "zero-sum",
+        "--save",
+        model,
+    )
     status, out, _ = run("y ~ .", path, *options, "--newdata", new)
     assert status == 0 and frame(out)["yhat"].tolist() == ["young", "old"]
     lumped = bbl.lump(bbl.bin(data, bins=4, response="y"), min_count=5, response="y")
     expected = bbl.bbl("y ~ .", lumped, lambdah=0.01, gauge="zero-sum")
-    np.testing.assert_allclose(frame(out)["old"], expected.predict(pd.read_csv(new), type="prob")["old"], rtol=1e-9)
+    np.testing.assert_allclose(
+        frame(out)["old"], expected.predict(pd.read_csv(new), type="prob")["old"], rtol=1e-9
+    )
     status, again, _ = run("predict", model, new)
     assert status == 0 and again == out
     with pytest.raises(SystemExit):
@@ -487,7 +587,9 @@ SURVEY = """id;moving, soon?;mood;age;weight
 
 @pytest.fixture
 def survey(table):
-    """A survey with semicolons, "-" for missing numbers, a scale, an answer that is missing, and identifiers."""
+    """A survey with semicolons, "-" for missing numbers, a scale, an answer that is missing, and
+    identifiers.
+    """
     rows = SURVEY.splitlines()
     return table("\n".join([rows[0]] + rows[1:] * 10), "survey.csv")
 
@@ -507,9 +609,19 @@ MOVING = [
 
 def test_rows_without_a_response_are_left_out_and_counted(survey, run, tmp_path):
     status, out, err = run(
-        MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", tmp_path / "m.bbl"
+        MOVING[0],
+        survey,
+        *MOVING[1:],
+        "--na",
+        "-",
+        "--bin",
+        "quantile:2",
+        "--save",
+        tmp_path / "m.bbl",
     )
-    assert status == 0 and err.startswith("10 of 70 rows without a value of 'moving, soon?' are left out\n")
+    assert status == 0 and err.startswith(
+        "10 of 70 rows without a value of 'moving, soon?' are left out\n"
+    )
     assert bbl.load(tmp_path / "m.bbl").nobs() == 60
 
 
@@ -517,14 +629,25 @@ def test_rows_without_a_response_are_left_out_and_counted(survey, run, tmp_path)
 def test_levels_are_in_the_order_that_is_given(survey, run, tmp_path):
     options = [*MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", tmp_path / "m.bbl"]
     for levels in ("mood=never,some,often", "never,some,often"):
-        status, _, err = run(MOVING[0], survey, *options, "--levels", levels, "--levels", "moving, soon?=yes,no")
+        status, _, err = run(
+            MOVING[0], survey, *options, "--levels", levels, "--levels", "moving, soon?=yes,no"
+        )
         fit = bbl.load(tmp_path / "m.bbl")
         assert status == 0 and "alphabet" not in err
-        assert fit.labels.levels[0] == ("never", "some", "often") and fit.labels.groups == ("yes", "no")
-    assert run(MOVING[0], survey, *options, "--levels", "some,often")[2].splitlines()[-1].startswith("error: --levels")
+        assert fit.labels.levels[0] == ("never", "some", "often") and fit.labels.groups == (
+            "yes",
+            "no",
+        )
+    assert (
+        run(MOVING[0], survey, *options, "--levels", "some,often")[2]
+        .splitlines()[-1]
+        .startswith("error: --levels")
+    )
     status, _, err = run(MOVING[0], survey, *options, "--levels", "mood=some,often")
     assert status == 1 and "'never', which --levels does not list" in err
-    assert "did you mean 'mood'" in run(MOVING[0], survey, *options, "--levels", "mod=some,often")[2]
+    assert (
+        "did you mean 'mood'" in run(MOVING[0], survey, *options, "--levels", "mod=some,often")[2]
+    )
     assert "give two or more" in run(MOVING[0], survey, *options, "--levels", "mood=some,some")[2]
     assert (
         "no row has the level 'always'"
@@ -541,48 +664,95 @@ def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     options = [*MOVING[1:], "--na", "-", "--save", model]
     assert run(MOVING[0], survey, *options, "--bin", "quantile:2")[0] == 0
     status, _, err = run("predict", model, survey, "--sep", ";")
-    assert status == 1 and err.endswith("Or '-' stands for a missing value: then give --na NA --na -.\n")
+    assert status == 1 and err.endswith(
+        "Or '-' stands for a missing value: then give --na NA --na -.\n"
+    )
     assert run("predict", model, survey, "--sep", ";", "--na", "-")[0] == 0
     assert run(MOVING[0], survey, *options, "--dtype", "age=text", "--lump", "11")[0] == 0
     status, out, err = run("predict", model, survey, "--sep", ";")
-    assert status == 0 and err.startswith("warning: column 'age' has cells '-', which are no level of the model.")
+    assert status == 0 and err.startswith(
+        "warning: column 'age' has cells '-', which are no level of the model."
+    )
     assert "give --na NA --na -" in err
     _, _, err = run(MOVING[0], survey, *MOVING[1:])
     assert (
-        "column 'age' has cells '-' among numbers, and is read as text. If they are missing values, add --na NA" in err
+        "column 'age' has cells '-' among numbers, and is read as text. If they are missing "
+        "values, add --na NA" in err
     )
 
 
 def test_identifiers_are_kept_beside_predictions_and_explanations(survey, run, tmp_path):
     model = tmp_path / "m.bbl"
-    assert run(MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", model)[0] == 0
+    assert (
+        run(MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", model)[0]
+        == 0
+    )
     new = ("predict", model, survey, "--sep", ";", "--na", "-", "--keep", "id", "--keep", "mood")
     status, out, _ = run(*new)
     kept = frame(out, dtype=str)
     assert status == 0 and kept.columns.tolist() == ["id", "mood", "no", "yes", "yhat"]
-    assert kept["id"].tolist()[:3] == ["007", "008", "009"] and kept["mood"].tolist()[:2] == ["often", "never"]
-    status, out, _ = run("explain", *new[1:8], "id", "--of", "no", "yes", "--plot", tmp_path / "row.png", "--row", "3")
+    assert kept["id"].tolist()[:3] == ["007", "008", "009"] and kept["mood"].tolist()[:2] == [
+        "often",
+        "never",
+    ]
+    status, out, _ = run(
+        "explain",
+        *new[1:8],
+        "id",
+        "--of",
+        "no",
+        "yes",
+        "--plot",
+        tmp_path / "row.png",
+        "--row",
+        "3",
+    )
     explained = frame(out, dtype=str)
-    assert status == 0 and explained["id"].tolist()[:2] == ["007", "008"] and set(explained["group"]) == {"no"}
+    assert (
+        status == 0
+        and explained["id"].tolist()[:2] == ["007", "008"]
+        and set(explained["group"]) == {"no"}
+    )
     assert (tmp_path / "row.png").stat().st_size > 1000
     assert "no column 'ID'; did you mean 'id'?" in run("predict", *new[1:7], "--keep", "ID")[2]
     fit = bbl.load(model)
     newdata = read_table(survey, ["", "-"], sep=";")
-    assert np.allclose(explained["log_odds"].astype(float), fit.explain(newdata, ("no", "yes")).frame["log_odds"])
-    assert "--row must lie in 1, ..., 70" in run("explain", *new[1:7], "--plot", tmp_path / "r.png", "--row", "0")[2]
+    assert np.allclose(
+        explained["log_odds"].astype(float), fit.explain(newdata, ("no", "yes")).frame["log_odds"]
+    )
+    assert (
+        "--row must lie in 1, ..., 70"
+        in run("explain", *new[1:7], "--plot", tmp_path / "r.png", "--row", "0")[2]
+    )
 
 
 @pytest.mark.filterwarnings("default")
 def test_a_saved_model_is_evaluated(survey, run, tmp_path):
     model, options = tmp_path / "m.bbl", ["--sep", ";", "--na", "-"]
-    assert run(MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", model)[0] == 0
+    assert (
+        run(MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", model)[0]
+        == 0
+    )
     page, figure = tmp_path / "page.html", tmp_path / "roc.png"
     status, out, err = run(
-        "evaluate", model, survey, *options, "--weights", "weight", "--plot", figure, "--kind", "roc", "--report", page
+        "evaluate",
+        model,
+        survey,
+        *options,
+        "--weights",
+        "weight",
+        "--plot",
+        figure,
+        "--kind",
+        "roc",
+        "--report",
+        page,
     )
     newdata = read_table(survey, ["", "-"], sep=";").dropna(subset="moving, soon?")
     expected = str(bbl.load(model).evaluate(newdata, "weight")).strip()
-    assert status == 0 and out.strip() == expected.replace("calibrate='temperature'", "--calibrate temperature")
+    assert status == 0 and out.strip() == expected.replace(
+        "calibrate='temperature'", "--calibrate temperature"
+    )
     assert "10 of 70 rows" in err and page.exists() and figure.exists()
     density = tmp_path / "density.bbl"
     assert run("~ mood + id", survey, "--sep", ";", "--save", density)[0] == 0
@@ -593,7 +763,17 @@ def test_a_saved_model_is_evaluated(survey, run, tmp_path):
 @pytest.mark.filterwarnings("default")
 def test_the_report_is_evaluated_on_new_data_that_have_the_response(survey, run, tmp_path):
     page = tmp_path / "page.html"
-    options = [*MOVING[1:], "--na", "-", "--bin", "quantile:2", "--weights", "weight", "--report", page]
+    options = [
+        *MOVING[1:],
+        "--na",
+        "-",
+        "--bin",
+        "quantile:2",
+        "--weights",
+        "weight",
+        "--report",
+        page,
+    ]
     assert run(MOVING[0], survey, *options, "--newdata", survey)[0] == 0
     assert "new rows" in page.read_text(encoding="utf-8")
     without = tmp_path / "without.csv"
@@ -611,7 +791,18 @@ def test_a_sampling_design_is_that_of_survey(run, tmp_path):
     table["region"] = np.where(table["point"] < 10, "n", "s")
     path, model = tmp_path / "table.csv", tmp_path / "m.bbl"
     table.to_csv(path, index=False)
-    options = ["--weights", "w", "--strata", "region", "--cluster", "point", "--bin", "quantile:2", "--lump", "3"]
+    options = [
+        "--weights",
+        "w",
+        "--strata",
+        "region",
+        "--cluster",
+        "point",
+        "--bin",
+        "quantile:2",
+        "--lump",
+        "3",
+    ]
     assert run("y ~ a + b", path, *options, "--save", model, "--store-data")[0] == 0
     fit = bbl.bbl("y ~ a + b", table, design=bbl.survey("w", "region", "point"), verbose=0)
     assert bbl.load(model).bse.equals(fit.bse)
@@ -621,7 +812,10 @@ def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
     table = lazydata.make_table(n=600, m=4)
     lazydata.write_parts(table, tmp_path / "parts")
     table.to_csv(tmp_path / "table.csv", index=False)
-    for data, newdata in ((tmp_path / "parts", tmp_path / "parts"), (tmp_path / "parts" / "p*.parquet", "table.csv")):
+    for data, newdata in (
+        (tmp_path / "parts", tmp_path / "parts"),
+        (tmp_path / "parts" / "p*.parquet", "table.csv"),
+    ):
         fitted = run("y ~ .", data, "--method", "naive", "--save", tmp_path / "model.bbl")
         assert fitted[0] == 0 and "Fit method: naive" in fitted[1]
         new = newdata if newdata == data else tmp_path / newdata
@@ -629,6 +823,8 @@ def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
         expected = bbl.bbl("y ~ .", table, method="naive").predict(table, type="prob")
         assert status == 0 and frame(predicted)["yhat"].tolist() == expected["yhat"].tolist()
     assert run("y ~ .", tmp_path / "parts", "--learner", "tan_cl")[0] == 0
-    assert run("y ~ .", tmp_path / "parts", "--bin", "quantile")[2].startswith("error: --bin is of tables in memory")
+    assert run("y ~ .", tmp_path / "parts", "--bin", "quantile")[2].startswith(
+        "error: --bin is of tables in memory"
+    )
     status, _, error = run("y ~ .", tmp_path / "nothing*.parquet")
     assert status == 1 and "is no Parquet file, and no folder or glob of any" in error

@@ -1,4 +1,6 @@
-"""Tests of what surrounds the code: README commands, versions, the package list, the map in CONTRIBUTING.md."""
+"""Tests of what surrounds the code: README commands, versions, the package list, the map in
+CONTRIBUTING.md.
+"""
 
 import ast
 import re
@@ -48,7 +50,9 @@ def test_ci_installs_and_tests_as_the_readme_says():
 def test_version_is_the_same_everywhere():
     version = PROJECT["project"]["version"]
     assert bbl.__version__ == version == distribution("boltzmann-bayes").version
-    released = re.findall(r"^## \[(\d.*?)\] - \d{4}-\d\d-\d\d$", text("CHANGELOG.md"), flags=re.MULTILINE)
+    released = re.findall(
+        r"^## \[(\d.*?)\] - \d{4}-\d\d-\d\d$", text("CHANGELOG.md"), flags=re.MULTILINE
+    )
     assert released[0] == version
 
 
@@ -58,10 +62,15 @@ def test_recipe_and_citation_say_what_the_project_says():
     assert f'version: "{version}"' in recipe and f"\nversion: {version}\n" in citation
     run = re.search(r"  run:\n(.*?)\n\n", recipe, flags=re.DOTALL)[1]
     named = re.findall(r"    - ([\w-]+) (>=\S+)", run)
-    wanted = [re.fullmatch(r"([\w-]+)(>=.*)", entry).groups() for entry in PROJECT["project"]["dependencies"]]
+    wanted = [
+        re.fullmatch(r"([\w-]+)(>=.*)", entry).groups()
+        for entry in PROJECT["project"]["dependencies"]
+    ]
     assert [(name.removesuffix("-base"), least) for name, least in named] == wanted
     build = re.findall(r"(?:setuptools|cython) >=\S+", recipe)
-    assert [entry.replace(" ", "") for entry in build] == [r.lower() for r in PROJECT["build-system"]["requires"]]
+    assert [entry.replace(" ", "") for entry in build] == [
+        r.lower() for r in PROJECT["build-system"]["requires"]
+    ]
 
 
 def test_what_a_tag_builds_is_published_after_all_of_it_is_built():
@@ -75,7 +84,9 @@ def test_what_a_tag_builds_is_published_after_all_of_it_is_built():
 
 def test_every_package_folder_is_found():
     folders = {path.rsplit("/", 1)[0] for path in SOURCES}
-    assert {f"{folder}/__init__.py" for folder in folders} <= set(SOURCES), "setup.py takes folders with __init__.py"
+    assert {f"{folder}/__init__.py" for folder in folders} <= set(SOURCES), (
+        "setup.py takes folders with __init__.py"
+    )
     names = {"bbl.data", *(folder.replace("/", ".") for folder in folders)}
     options = PROJECT["tool"]["setuptools"]
     declared = options["package-dir"].keys() | options["package-data"].keys()
@@ -99,7 +110,9 @@ def test_first_line_says_what_lives_there(path):
 
 def rooms():
     """Return the rooms of the table in CONTRIBUTING.md, top to bottom."""
-    return re.findall(r"^\| `bbl/([^`/]+)/?` \| .{10,} \|$", text("CONTRIBUTING.md"), flags=re.MULTILINE)
+    return re.findall(
+        r"^\| `bbl/([^`/]+)/?` \| .{10,} \|$", text("CONTRIBUTING.md"), flags=re.MULTILINE
+    )
 
 
 def test_contributing_lists_every_room_once():
@@ -115,7 +128,9 @@ MODULES = {module_name(path): path for path in SOURCES if path.endswith((".py", 
 
 
 def imported(path):
-    """Return the files that the Python file `path` imports, inside functions and by importlib from names in strings."""
+    """Return the files that the Python file `path` imports, inside functions and by importlib from
+    names in strings.
+    """
     names = set()
     for node in ast.walk(ast.parse(text(path))):
         if isinstance(node, ast.Import):
@@ -124,7 +139,11 @@ def imported(path):
             assert node.level == 0, f"{path} has a relative import"
             submodules = {f"{node.module}.{alias.name}" for alias in node.names} & set(MODULES)
             names |= submodules or {node.module}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("bbl."):
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.startswith("bbl.")
+        ):
             names.add(node.value)
     return {MODULES[name] for name in names & set(MODULES)} - {path}
 
@@ -133,7 +152,9 @@ IMPORTS = {path: imported(path) for path in SOURCES if path.endswith(".py")}
 
 
 def circles(arrows):
-    """Return the names that are on a circle of `arrows`, a dict from names to the names they point at."""
+    """Return the names that are on a circle of `arrows`, a dict from names to the names they point
+    at.
+    """
     remaining = {name: set(targets) for name, targets in arrows.items()}
     while leaves := {name for name in remaining if not remaining[name] & set(remaining)}:
         remaining = {name: targets for name, targets in remaining.items() if name not in leaves}
@@ -141,11 +162,14 @@ def circles(arrows):
 
 
 def folder_arrows():
-    """Return what each folder imports; the `__init__` of a folder is a floor of its own above what is in it."""
+    """Return what each folder imports; the `__init__` of a folder is a floor of its own above what
+    is in it.
+    """
     arrows = {}
     for path, targets in IMPORTS.items():
         home, *others = (
-            name if name.endswith("__init__.py") else name.rsplit("/", 1)[0] for name in (path, *sorted(targets))
+            name if name.endswith("__init__.py") else name.rsplit("/", 1)[0]
+            for name in (path, *sorted(targets))
         )
         arrows.setdefault(home, set()).update(set(others) - {home})
     return arrows
@@ -153,23 +177,36 @@ def folder_arrows():
 
 def test_a_circle_is_found():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"e"}}) == {"a", "b", "c"}
-    assert "bbl/api/machine/fit.py" in IMPORTS["bbl/__init__.py"], "names in strings that importlib takes are seen"
+    assert "bbl/api/machine/fit.py" in IMPORTS["bbl/__init__.py"], (
+        "names in strings that importlib takes are seen"
+    )
 
 
 def test_imports_run_down_the_table():
     order = {name: row for row, name in enumerate(rooms())}
-    arrows = {(path.split("/")[1], target.split("/")[1]) for path, found in IMPORTS.items() for target in found}
+    arrows = {
+        (path.split("/")[1], target.split("/")[1])
+        for path, found in IMPORTS.items()
+        for target in found
+    }
     upward = {(a, b) for a, b in arrows if order[b] < order[a]}
-    assert not upward, "imports run down the table of rooms in CONTRIBUTING.md: move a file, or what is imported"
+    assert not upward, (
+        "imports run down the table of rooms in CONTRIBUTING.md: move a file, or what is imported"
+    )
 
 
 def test_no_files_and_no_folders_import_each_other():
     assert circles(IMPORTS) == set()
-    assert circles({folder: targets for folder, targets in folder_arrows().items() if folder != "bbl"}) == set()
+    assert (
+        circles({folder: targets for folder, targets in folder_arrows().items() if folder != "bbl"})
+        == set()
+    )
 
 
 def test_public_names_are_imported_when_they_are_asked_for_from_where_type_checkers_see_them():
-    block = next(node for node in ast.parse(text("bbl/__init__.py")).body if isinstance(node, ast.If))
+    block = next(
+        node for node in ast.parse(text("bbl/__init__.py")).body if isinstance(node, ast.If)
+    )
     seen = {
         node.module: tuple(alias.name for alias in node.names)
         for node in block.body
@@ -185,7 +222,10 @@ def test_public_names_are_imported_when_they_are_asked_for_from_where_type_check
 
 
 def test_importing_the_package_imports_nothing_else():
-    code = "import sys, bbl; print([m for m in ('numpy', 'pandas', 'formulaic', 'bbl.api') if m in sys.modules])"
+    code = (
+        "import sys, bbl; print([m for m in ('numpy', 'pandas', 'formulaic', 'bbl.api') if m in "
+        "sys.modules])"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
     code = "from bbl import *; print(bbl.__name__, networks.nb.__name__, errors.BBLError.__name__)"
@@ -194,7 +234,12 @@ def test_importing_the_package_imports_nothing_else():
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in SOURCES if p.endswith(".py") and not p.startswith(("bbl/sklearn/", "benchmarks/", "tests/"))]
+    "path",
+    [
+        p
+        for p in SOURCES
+        if p.endswith(".py") and not p.startswith(("bbl/sklearn/", "benchmarks/", "tests/"))
+    ],
 )
 def test_what_takes_long_to_import_is_imported_where_it_is_used(path):
     modules = {
@@ -202,14 +247,23 @@ def test_what_takes_long_to_import_is_imported_where_it_is_used(path):
         for node in ast.parse(text(path)).body
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
-    assert not {name.split(".")[0] for name in modules} & {"scipy", "statsmodels", "matplotlib", "formulaic", "sklearn"}
+    assert not {name.split(".")[0] for name in modules} & {
+        "scipy",
+        "statsmodels",
+        "matplotlib",
+        "formulaic",
+        "sklearn",
+    }
 
 
 def test_scikit_learn_version_is_the_same_everywhere():
     (wanted,) = (
-        extra.removeprefix("scikit-learn>=") for extra in PROJECT["project"]["optional-dependencies"]["sklearn"]
+        extra.removeprefix("scikit-learn>=")
+        for extra in PROJECT["project"]["optional-dependencies"]["sklearn"]
     )
-    said = re.findall(r"scikit-learn (\d[\d.]*\d)", text("bbl/sklearn/base.py") + text("docs/guide/sklearn.md"))
+    said = re.findall(
+        r"scikit-learn (\d[\d.]*\d)", text("bbl/sklearn/base.py") + text("docs/guide/sklearn.md")
+    )
     assert said and set(said) == {wanted}
 
 
@@ -220,7 +274,9 @@ HEADER_PATHS = {Path(path).name: path for path in HEADERS}
 INCLUDES = {
     path: {
         HEADER_PATHS[name]
-        for name in re.findall(r'^(?:#include|cdef extern from) "(?!Python)(\w+\.h)"', text(path), flags=re.MULTILINE)
+        for name in re.findall(
+            r'^(?:#include|cdef extern from) "(?!Python)(\w+\.h)"', text(path), flags=re.MULTILINE
+        )
     }
     for path in SOURCES
     if path.endswith((".h", ".pyx", ".pxd"))
@@ -231,7 +287,10 @@ def test_headers_have_names_of_their_own_and_include_no_other_familys():
     assert len(HEADER_PATHS) == len(HEADERS)
     assert circles(INCLUDES) == set()
     for path, included in INCLUDES.items():
-        assert {name.rsplit("/", 1)[0] for name in included} <= {"bbl/_ext", path.rsplit("/", 1)[0]}, path
+        assert {name.rsplit("/", 1)[0] for name in included} <= {
+            "bbl/_ext",
+            path.rsplit("/", 1)[0],
+        }, path
 
 
 def reached(path):
@@ -246,16 +305,31 @@ def defined(path):
 
 def types(path):
     """Return the types that a header defines."""
-    return set(re.findall(r"^(?:typedef void \(\*|\} )(\w+)(?:;|\))", text(path), flags=re.MULTILINE))
+    return set(
+        re.findall(r"^(?:typedef void \(\*|\} )(\w+)(?:;|\))", text(path), flags=re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("path", HEADERS)
 def test_headers_use_nothing_that_they_do_not_include(path):
     # without what is made by NAME(x), for one width and file
-    home = {name: header for header in HEADERS for name in defined(header) | types(header) if "_" in name}
-    assert set(home) > {"pseudo_prepare", "pseudo_problem", "gibbs_run", "gibbs_model", "cpu_runs", "newton_solve"}
+    home = {
+        name: header
+        for header in HEADERS
+        for name in defined(header) | types(header)
+        if "_" in name
+    }
+    assert set(home) > {
+        "pseudo_prepare",
+        "pseudo_problem",
+        "gibbs_run",
+        "gibbs_model",
+        "cpu_runs",
+        "newton_solve",
+    }
     code = re.sub(r"/\*.*?\*/|#include.*?\n", "", text(path), flags=re.DOTALL)
     used = {home[name] for name in set(re.findall(r"\w+", code)) & set(home)}
-    # parts of a kernel are included one after the other by one header, which includes what they all use
+    # parts of a kernel are included one after the other by one header, which includes what they all
+    # use
     together = reached(path).union(*(reached(name) for name in HEADERS if path in INCLUDES[name]))
     assert used <= together

@@ -1,4 +1,6 @@
-"""Threads, processes and signals: the same bits however the work is spread, no hang, Ctrl-C heard, memory in bounds."""
+"""Threads, processes and signals: the same bits however the work is spread, no hang, Ctrl-C heard,
+memory in bounds.
+"""
 
 import dataclasses
 import hashlib
@@ -26,7 +28,8 @@ from bbl.model.pairwise import to_matrix
 from bbl.parallel import Crew, n_workers, read_ahead, run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
-ALL_CORES = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # see conftest.py
+# see conftest.py
+ALL_CORES = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +42,9 @@ def _all_cores():
 def table(n=4000, m=24, L=4, K=3, seed=0):
     rng = np.random.default_rng(seed)
     hidden = rng.random((n, 1))
-    frame = pd.DataFrame((L * (0.7 * rng.random((n, m)) + 0.3 * hidden)).astype(int)).add_prefix("x")
+    frame = pd.DataFrame((L * (0.7 * rng.random((n, m)) + 0.3 * hidden)).astype(int)).add_prefix(
+        "x"
+    )
     frame["y"] = rng.integers(0, K, n)
     return frame
 
@@ -64,12 +69,20 @@ def fits(data, n_jobs):
     cv = bbl.crossVal("y ~ .^2", data, method="mf", eps=[0.3, 0.9], nfold=3, **common)
     one = bbl.mlestimate(data.iloc[:, :-1].to_numpy(), lambda_=0.1, n_jobs=n_jobs)
     boot = bbl.bbl("y ~ x0 * x1", data, **PSEUDO).bootstrap(4, seed=1, n_jobs=n_jobs)
-    return [pseudo.parameters.theta, meanfield.parameters.theta, cv.cvframe.to_numpy(), *one.h, boot["se"].to_numpy()]
+    return [
+        pseudo.parameters.theta,
+        meanfield.parameters.theta,
+        cv.cvframe.to_numpy(),
+        *one.h,
+        boot["se"].to_numpy(),
+    ]
 
 
 def run(code, *arguments, timeout=120):
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=ALL_CORES)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, env=ALL_CORES
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
@@ -82,7 +95,7 @@ def serial(data):
         return digest(*fits(data, 1))
 
 
-# -- the same bits -----------------------------------------------------------------------------------------------------
+# -- the same bits ---------------------------------------------------------------------------------
 def gibbs(fit, n_jobs):
     from bbl.model.chains import gibbs as sample
 
@@ -104,13 +117,16 @@ def test_one_digest_for_any_number_of_threads(data):
 @pytest.mark.long
 def test_eight_python_threads_at_once_give_the_serial_bits():
     before = [library["num_threads"] for library in threadpool_info()]
-    tables = [table(300, 40 + 10 * (k % 3), seed=k) for k in range(8)]  # of different size, so that they interleave
+    # of different size, so that they interleave
+    tables = [table(300, 40 + 10 * (k % 3), seed=k) for k in range(8)]
 
     def work(frame):
         fit = bbl.bbl("y ~ .^2", frame, method="mf", n_jobs=1, verbose=0)
         small = bbl.bbl("y ~ (x0 + x1 + x2)^2", frame, n_jobs=2, verbose=0, **PSEUDO)
         prob = fit.predict(frame, type="prob").iloc[:, :-1]
-        return digest(fit.parameters.theta, small.parameters.theta, prob, bbl.mcSample(fit, 20, seed=1).emax)
+        return digest(
+            fit.parameters.theta, small.parameters.theta, prob, bbl.mcSample(fit, 20, seed=1).emax
+        )
 
     serial = list(map(work, tables))
     for _ in range(3):
@@ -125,12 +141,14 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
         {"backend": "threading"},
         {"backend": "multiprocessing"},
         pytest.param({"backend": "loky", "max_nbytes": 100}, marks=pytest.mark.long),
-        pytest.param({"backend": "loky"}, marks=pytest.mark.long),  # last: the next test finds its processes running
+        # last: the next test finds its processes running
+        pytest.param({"backend": "loky"}, marks=pytest.mark.long),
     ],
     ids=["threads", "multiprocessing", "memmaps", "loky"],
 )
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded, use of fork:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
+# groups that do not differ
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 @pytest.mark.long
 def test_any_joblib_backend_gives_the_same_bits(data, serial, backend):
     """With `max_nbytes` every array reaches the worker as a read-only memory map."""
@@ -142,7 +160,10 @@ class Elsewhere(NaiveBayes):
     """Naive Bayes that notes the process that it ran in."""
 
     def path(self, sample, layout, values=None, workers=1):
-        return [dataclasses.replace(fit, grad_norm=np.array([os.getpid()])) for fit in super().path(sample, layout)]
+        return [
+            dataclasses.replace(fit, grad_norm=np.array([os.getpid()]))
+            for fit in super().path(sample, layout)
+        ]
 
 
 def where(data, **options):
@@ -190,7 +211,7 @@ if __name__ == "__main__":
         with multiprocessing.get_context(method).Pool(2, maxtasksperchild=int(tasks)) as pool:
             if pool.map(work, range(6), chunksize=1) == here:
                 print(method)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is only spawn")
@@ -201,13 +222,17 @@ def test_processes_started_after_a_fit(tmp_path):
     script.write_text(FORKED)
     command = [sys.executable, str(script), "fork", "1", "forkserver", "10", "spawn", "10"]
     env = ALL_CORES | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=env)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=180, check=False, env=env
+    )
     assert done.stdout.split() == ["fork", "forkserver", "spawn"], done.stdout + done.stderr
 
 
 @pytest.mark.long
 def test_beside_another_copy_of_libgomp():
-    """scikit-learn brings an OpenMP of its own; a fit between its regions, and a limit on both, change nothing."""
+    """scikit-learn brings an OpenMP of its own; a fit between its regions, and a limit on both,
+    change nothing.
+    """
     pytest.importorskip("sklearn")
     code = """
 import numpy as np
@@ -226,11 +251,11 @@ for limit in (None, 1, 2):
             fit = bbl.bbl("y ~ .^2", data, method="mf", n_jobs=2, verbose=0)
             found.append((trees.tobytes(), fit.parameters.theta.tobytes()))
 print(len(set(found)))
-"""
+"""  # noqa: E501
     assert run(code) == "1"
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 class Failing(NaiveBayes):
     """Naive Bayes that fails on small groups."""
 
@@ -297,7 +322,7 @@ def test_an_interrupt_is_heard():
     assert not unheard(LONG, calls)
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 PEAK = """
 import json, os, sys
 import numpy as np
@@ -330,11 +355,13 @@ for case in json.loads(sys.argv[1]):  # each in a process of its own
         measure(*case)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-"""
+"""  # noqa: E501
 
 
 def peaks(*cases):
-    """Return of each fit its peak (MiB) above the imports and above the data, and the estimate of that."""
+    """Return of each fit its peak (MiB) above the imports and above the data, and the estimate of
+    that.
+    """
     return [json.loads(line) for line in run(PEAK, json.dumps(cases)).splitlines()]
 
 
@@ -342,7 +369,8 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the peak
 
 
 ROWS = {"pseudo": (200_000, 20, 4, "pseudo", 2, 100), "mf": (200_000, 20, 4, "mf", 2, 100)}
-PAIRS = [(400, 400, 5, "mf", 2, 3), (400, 150, 5, "pseudo", 2, 3)]  # three iterations take the memory of all
+# three iterations take the memory of all
+PAIRS = [(400, 400, 5, "mf", 2, 3), (400, 150, 5, "pseudo", 2, 3)]
 
 
 def is_near(above_data, estimated):
@@ -371,7 +399,9 @@ def test_a_crew_does_each_task_once_round_after_round(workers):
     done = np.zeros((200, 7), dtype=int)
     with Crew(workers) as crew:
         for k in range(len(done)):
-            crew.run(lambda i, k=k: done[k].__setitem__(i, done[k, i] + 1), [(i,) for i in range(7)])
+            crew.run(
+                lambda i, k=k: done[k].__setitem__(i, done[k, i] + 1), [(i,) for i in range(7)]
+            )
             assert (done[: k + 1] == 1).all()  # the round is over when run() returns
         crew.run(int, [])
 
@@ -411,7 +441,8 @@ def test_what_is_read_ahead_comes_in_order_and_so_do_errors(workers):
 
     seen = []
     with pytest.raises(OSError, match="disk"):
-        seen.extend(read_ahead(square, items(), workers))  # extend() takes all that comes before the error
+        # extend() takes all that comes before the error
+        seen.extend(read_ahead(square, items(), workers))
     assert seen == [0, 1, 4, 9, 16, 25]
     ahead = read_ahead(lambda number: 1 // number, iter([1, 0, 5]), workers)
     assert next(ahead) == 1

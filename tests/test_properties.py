@@ -1,6 +1,8 @@
-"""Properties that hold for any data: hypothesis draws seeds and sizes, or whole frames, and looks for a counterexample.
+"""Properties that hold for any data: hypothesis draws seeds and sizes, or whole frames, and looks
+for a counterexample.
 
-`BBL_HYPOTHESIS=nightly` draws 20,000 examples of each, at random; otherwise the same few are drawn every time.
+`BBL_HYPOTHESIS=nightly` draws 20,000 examples of each, at random; otherwise the same few are drawn
+every time.
 """
 
 import io
@@ -35,13 +37,18 @@ from bbl.stats.scores import class_scores, log_probabilities
 EFFORT = os.environ.get("BBL_HYPOTHESIS")
 NIGHTLY = EFFORT == "nightly"
 # tables are drawn at random, and mean field does not suit all of them
-pytestmark = [pytest.mark.properties, pytest.mark.filterwarnings("ignore:On the training rows the log-loss")]
+pytestmark = [
+    pytest.mark.properties,
+    pytest.mark.filterwarnings("ignore:On the training rows the log-loss"),
+]
 METHODS = {"pseudo": {"lambda_": 0.1, "lambdah": 0.1}, "mf": {}, "naive": {}}
 NAMES = ["a", "b", "c", "d", "e"]
 
 
 def examples(n):
-    """The number of examples by their cost; a counterexample of the nightly run is printed with its seed."""
+    """The number of examples by their cost; a counterexample of the nightly run is printed with its
+    seed.
+    """
     count = 20_000 if NIGHTLY else n if EFFORT == "full" else max(n // 20, 20)
     return settings(
         max_examples=count,
@@ -60,20 +67,28 @@ shapes = st.tuples(seeds, st.integers(6, 40), level_counts, st.integers(2, 3))
 
 
 def table(shape):
-    """Draw a frame of strings: response y of K groups, each of them present, and correlated predictors a, b, ..."""
+    """Draw a frame of strings: response y of K groups, each of them present, and correlated
+    predictors a, b, ...
+    """
     seed, n, levels, K = shape
     rng = np.random.default_rng(seed)
     hidden = rng.random(n)
     y = rng.permutation(np.arange(n) % K)
-    codes = [np.where(rng.random(n) < 0.3, hidden * L, rng.random(n) * L).astype(int) for L in levels]
-    frame = pd.DataFrame({name: np.array(list("klmn"))[c] for name, c in zip(NAMES, codes, strict=False)})
+    codes = [
+        np.where(rng.random(n) < 0.3, hidden * L, rng.random(n) * L).astype(int) for L in levels
+    ]
+    frame = pd.DataFrame(
+        {name: np.array(list("klmn"))[c] for name, c in zip(NAMES, codes, strict=False)}
+    )
     frame["y"] = np.array(list("PQR"))[y]
     return frame, {name: list("klmn"[:L]) for name, L in zip(NAMES, levels, strict=False)}
 
 
 def fitted(frame, xlevels, method, formula="y ~ .^2", weights=None, **options):
     given_options = METHODS[method] | options
-    return bbl.bbl(formula, frame, weights, method, xlevels=xlevels, n_jobs=1, verbose=0, **given_options)
+    return bbl.bbl(
+        formula, frame, weights, method, xlevels=xlevels, n_jobs=1, verbose=0, **given_options
+    )
 
 
 def model(seed, levels, K=1, density=1.0, scale=1.0):
@@ -94,7 +109,7 @@ def same_bits(one, other):
     np.testing.assert_array_equal(one.log_z, other.log_z)
 
 
-# -- fits --------------------------------------------------------------------------------------------------------------
+# -- fits ------------------------------------------------------------------------------------------
 @examples(200)
 @given(shapes, methods)
 def test_row_order_does_not_change_a_bit(shape, method):
@@ -129,7 +144,8 @@ def test_names_of_levels_do_not_change_a_bit(shape, method, names):
 @given(shapes, st.sampled_from(["naive", "mf"]))
 def test_another_reference_level_does_not_change_probabilities(shape, method):
     frame, xlevels = table(shape)
-    options = {"eps": 1.0} if method == "mf" else {}  # shrinking towards the diagonal does depend on the reference
+    # shrinking towards the diagonal does depend on the reference
+    options = {"eps": 1.0} if method == "mf" else {}
     one = fitted(frame, xlevels, method, log_z="exact", **options)
     turned = {name: own[::-1] for name, own in xlevels.items()}
     other = fitted(frame, turned, method, log_z="exact", **options)
@@ -137,22 +153,31 @@ def test_another_reference_level_does_not_change_probabilities(shape, method):
 
 
 @examples(200)
-@given(shapes, methods, st.sampled_from(["object", "category", "arrow", "dictionary", "polars", "dict"]))
+@given(
+    shapes,
+    methods,
+    st.sampled_from(["object", "category", "arrow", "dictionary", "polars", "dict"]),
+)
 def test_the_type_of_a_column_does_not_change_a_bit(shape, method, kind):
     frame, xlevels = table(shape)
     other = {
         "object": lambda: frame.astype(object),
         "category": lambda: frame.astype("category"),
         "arrow": lambda: pa.table({c: pa.array(frame[c].tolist()) for c in frame}),
-        "dictionary": lambda: pa.table({c: pa.array(frame[c].tolist()).dictionary_encode() for c in frame}),
+        "dictionary": lambda: pa.table(
+            {c: pa.array(frame[c].tolist()).dictionary_encode() for c in frame}
+        ),
         "polars": lambda: pl.DataFrame(frame.to_dict("list")),
         "dict": lambda: frame.to_dict("list"),
     }[kind]()
     one, two = fitted(frame, xlevels, method), fitted(other, xlevels, method)
-    if one.labels.groups == two.labels.groups:  # a dictionary declares its values in their order of appearance
+    # a dictionary declares its values in their order of appearance
+    if one.labels.groups == two.labels.groups:
         same_bits(one, two)
     columns = [*one.labels.groups]
-    pd.testing.assert_frame_equal(one.fitted()[columns], two.fitted()[columns], check_exact=kind != "dictionary")
+    pd.testing.assert_frame_equal(
+        one.fitted()[columns], two.fitted()[columns], check_exact=kind != "dictionary"
+    )
 
 
 @examples(200)
@@ -220,7 +245,9 @@ def test_names_of_columns_do_not_change_a_bit(shape, names):
     plain = fitted(frame, xlevels, "mf", "y ~ " + " + ".join(terms))
     right = " + ".join(":".join(quoted[part] for part in term.split(":")) for term in terms)
     levels = {renamed[name]: own for name, own in xlevels.items()}
-    same_bits(plain, fitted(frame.rename(columns=renamed), levels, "mf", f"{quoted['y']} ~ {right}"))
+    same_bits(
+        plain, fitted(frame.rename(columns=renamed), levels, "mf", f"{quoted['y']} ~ {right}")
+    )
 
 
 @examples(200)
@@ -235,7 +262,8 @@ def test_probabilities_are_probabilities_and_agree_with_link_and_class(shape, me
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
     link = fit.predict(cells)
     np.testing.assert_allclose(1 / (1 + np.exp(-link.iloc[:, :-1].to_numpy())), p, atol=1e-12)
-    first = (p > p.max(axis=1, keepdims=True) * (1 - 1e-10)).argmax(axis=1)  # of equally probable groups
+    # of equally probable groups
+    first = (p > p.max(axis=1, keepdims=True) * (1 - 1e-10)).argmax(axis=1)
     best = prob.columns[first].astype(object)
     assert (prob["yhat"].astype(object) == best).all() and (link["yhat"] == prob["yhat"]).all()
     assert (fit.predict(cells, type="class").astype(object).to_numpy() == best.to_numpy()).all()
@@ -251,7 +279,9 @@ def test_any_choice_of_rows_is_predicted_with_the_same_bits(shape, method, data)
     pd.testing.assert_frame_equal(part, whole.iloc[rows], check_exact=True)
 
 
-any_level = st.one_of(st.text(max_size=6), st.integers(-(2**40), 2**40), st.booleans(), st.floats(-1e9, 1e9, width=32))
+any_level = st.one_of(
+    st.text(max_size=6), st.integers(-(2**40), 2**40), st.booleans(), st.floats(-1e9, 1e9, width=32)
+)
 
 
 @examples(100)
@@ -260,7 +290,9 @@ def test_a_saved_model_comes_back_with_the_same_bits(shape, method, names, store
     frame, xlevels = table(shape)
     assume(len(set(names)) == 4)  # 1 and 1.0 are one level, and 1 and True cannot both be levels
     renamed = dict(zip("klmn", names, strict=True))
-    frame = frame.assign(**{c: pd.Series([renamed[v] for v in frame[c]], dtype=object) for c in xlevels})
+    frame = frame.assign(
+        **{c: pd.Series([renamed[v] for v in frame[c]], dtype=object) for c in xlevels}
+    )
     fit = fitted(frame, {c: [renamed[v] for v in own] for c, own in xlevels.items()}, method)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.bbl"
@@ -289,15 +321,19 @@ def test_codes_lead_back_to_the_values(shape):
 def test_counts_of_the_repeated_rows_are_the_frequencies(shape):
     frame, _ = table(shape)
     cells = frame.drop_duplicates()
-    cells = cells.assign(n=np.append(1, np.random.default_rng(shape[0]).integers(0, 5, len(cells) - 1)))
+    cells = cells.assign(
+        n=np.append(1, np.random.default_rng(shape[0]).integers(0, 5, len(cells) - 1))
+    )
     back = bbl.freq2raw(cells, "n").value_counts().to_dict()
     assert back == {row[:-1]: row[-1] for row in cells.itertuples(index=False) if row[-1]}
 
 
-# -- whole frames of any kind ------------------------------------------------------------------------------------------
+# -- whole frames of any kind ----------------------------------------------------------------------
 columns = [
     hpd.column("y", elements=st.sampled_from(["no", "yes"]), fill=st.nothing()),
-    hpd.column("a", dtype=object, elements=st.one_of(st.booleans(), st.integers(0, 2), st.text(max_size=1))),
+    hpd.column(
+        "a", dtype=object, elements=st.one_of(st.booleans(), st.integers(0, 2), st.text(max_size=1))
+    ),
     hpd.column("b", elements=st.floats(width=16), fill=st.nothing()),
     hpd.column("c", dtype=np.int8, elements=st.integers(-1, 1)),
     hpd.column("d", dtype=object, elements=st.sampled_from(["u", "v", None, b"w"])),
@@ -306,7 +342,12 @@ subsets = st.lists(st.sampled_from("abcd"), min_size=1, unique=True)
 
 
 @examples(200)
-@given(hpd.data_frames(columns, index=hpd.range_indexes(min_size=2, max_size=12)), subsets, methods, st.booleans())
+@given(
+    hpd.data_frames(columns, index=hpd.range_indexes(min_size=2, max_size=12)),
+    subsets,
+    methods,
+    st.booleans(),
+)
 def test_any_frame_is_fitted_or_refused_in_words(frame, predictors, method, novar_ok):
     try:
         fit = fitted(frame, None, method, f"y ~ ({' + '.join(predictors)})^2", novarOk=novar_ok)
@@ -317,7 +358,7 @@ def test_any_frame_is_fitted_or_refused_in_words(frame, predictors, method, nova
     np.testing.assert_allclose(fit.fitted().sum(axis=1), 1, atol=1e-12)
 
 
-# -- the model ---------------------------------------------------------------------------------------------------------
+# -- the model -------------------------------------------------------------------------------------
 @examples(2000)
 @given(seeds, level_counts, st.floats(0, 1), st.floats(0, 30))
 def test_log_z_by_elimination_is_the_sum_over_states(seed, levels, density, scale):
@@ -325,7 +366,9 @@ def test_log_z_by_elimination_is_the_sum_over_states(seed, levels, density, scal
     E = energies(all_states(levels), layout, theta)
     top = E.max(axis=0)
     found = log_sum(layout.factors(theta), elimination_order(layout.n_levels, layout.mask, 1e6)[0])
-    np.testing.assert_allclose(found, top + np.log(np.exp(E - top).sum(axis=0)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        found, top + np.log(np.exp(E - top).sum(axis=0)), rtol=1e-12, atol=1e-12
+    )
 
 
 @examples(2000)
@@ -335,8 +378,12 @@ def test_another_gauge_has_the_same_probabilities(seed, levels, density):
     turn = [rng.permutation(L) for L in levels]
     moved = np.array([_with_reference(layout, t, turn) for t in theta])
     states = all_states(levels)
-    new = np.column_stack([np.argsort(p)[states[:, i]] for i, p in enumerate(turn)]).astype(np.uint8)
-    p, q = (log_probabilities(_exact_scores(layout, t, x)) for t, x in ((theta, states), (moved, new)))
+    new = np.column_stack([np.argsort(p)[states[:, i]] for i, p in enumerate(turn)]).astype(
+        np.uint8
+    )
+    p, q = (
+        log_probabilities(_exact_scores(layout, t, x)) for t, x in ((theta, states), (moved, new))
+    )
     np.testing.assert_allclose(p, q, atol=1e-10)
 
 
@@ -346,7 +393,9 @@ def _exact_scores(layout, theta, codes):
 
 
 def _with_reference(layout, theta, turn):
-    """Return the parameters of the same model when code a of predictor i stands for what was ``turn[i][a]``."""
+    """Return the parameters of the same model when code a of predictor i stands for what was
+    ``turn[i][a]``.
+    """
     out = np.zeros_like(theta)
     h = [np.append(0.0, layout.table(theta, i))[p] for i, p in enumerate(turn)]
     for i, j in layout.pairs:
@@ -367,17 +416,23 @@ def test_unknown_values_are_summed_out(seed, levels, density):
     states = all_states(levels)
     match = (states == codes)[:, ~unknown[0]].all(axis=1)
     expected = np.log(np.exp(energies(states[match], layout, theta)).sum(axis=0))
-    np.testing.assert_allclose(MarginalEnergy(layout, theta)(codes, unknown)[0], expected, atol=1e-10)
+    np.testing.assert_allclose(
+        MarginalEnergy(layout, theta)(codes, unknown)[0], expected, atol=1e-10
+    )
 
 
 @examples(2000)
-@given(seeds, st.lists(st.integers(2, 5), min_size=2, max_size=5), st.floats(0, 1), st.integers(1, 60))
+@given(
+    seeds, st.lists(st.integers(2, 5), min_size=2, max_size=5), st.floats(0, 1), st.integers(1, 60)
+)
 def test_the_gradient_is_the_slope_of_the_objective(seed, levels, density, n):
     layout, _, rng = model(seed, levels, density=density)
     codes = np.column_stack([rng.integers(0, L, n) for L in levels]).astype(np.uint8)
     weights = rng.integers(1, 4, n).astype(float)
     # entries of pairs that do not interact are no parameters
-    free = np.repeat(np.repeat(layout.mask, layout.n_levels - 1, axis=0), layout.n_levels - 1, axis=1)
+    free = np.repeat(
+        np.repeat(layout.mask, layout.n_levels - 1, axis=0), layout.n_levels - 1, axis=1
+    )
     free = np.column_stack([np.ones(layout.D), free])
     theta, way = (rng.normal(size=free.shape) * free for _ in range(2))
     problem = PseudoProblem(codes, weights, layout.n_levels, layout.mask)
@@ -405,7 +460,9 @@ def test_auc_sees_the_order_of_scores_alone_and_weights_as_copies(seed, n):
     rng = np.random.default_rng(seed)
     score, positive, weights = rng.integers(0, 6, n) / 4, rng.random(n) < 0.5, rng.integers(1, 4, n)
     found = auc(score, positive, weights.astype(float))
-    np.testing.assert_allclose(auc(np.exp(3 * score), positive, weights.astype(float)), found, rtol=1e-12)
+    np.testing.assert_allclose(
+        auc(np.exp(3 * score), positive, weights.astype(float)), found, rtol=1e-12
+    )
     copies = [np.repeat(v, weights) for v in (score, positive)]
     np.testing.assert_allclose(auc(*copies, np.ones(weights.sum())), found, rtol=1e-9)
     mirrored = auc(-score, positive, weights.astype(float))
@@ -413,10 +470,18 @@ def test_auc_sees_the_order_of_scores_alone_and_weights_as_copies(seed, n):
 
 
 @examples(200)
-@given(seeds, st.lists(st.integers(2, 20), min_size=1, max_size=6), st.integers(1, 70), st.integers(1, 12))
+@given(
+    seeds,
+    st.lists(st.integers(2, 20), min_size=1, max_size=6),
+    st.integers(1, 70),
+    st.integers(1, 12),
+)
 def test_chains_do_not_depend_on_how_many_run_or_on_threads(seed, levels, n_chains, n_sweeps):
     layout = Layout(levels)
-    h, J = to_matrix(layout, random_parameters(layout, "norm", 0.0, 1.0, 0.0, 1.0, np.random.default_rng(seed))[0])
+    h, J = to_matrix(
+        layout,
+        random_parameters(layout, "norm", 0.0, 1.0, 0.0, 1.0, np.random.default_rng(seed))[0],
+    )
     many = Chains(h, J, levels, n_chains + 5, np.random.default_rng(seed), n_jobs=2)
     few = Chains(h, J, levels, n_chains, np.random.default_rng(seed))
     for chains in (many, few):
@@ -427,11 +492,17 @@ def test_chains_do_not_depend_on_how_many_run_or_on_threads(seed, levels, n_chai
 
 
 @examples(500)
-@given(st.lists(st.text(alphabet="ACGTacgt-", min_size=1, max_size=12), min_size=1, max_size=8), st.integers(1, 5))
+@given(
+    st.lists(st.text(alphabet="ACGTacgt-", min_size=1, max_size=12), min_size=1, max_size=8),
+    st.integers(1, 5),
+)
 def test_fasta_gives_back_what_was_written(sequences, width):
     m = len(sequences[0])
     sequences = [(s * m)[:m] for s in sequences]
-    lines = [f">s{k}\n" + "\n".join(s[i : i + width] for i in range(0, m, width)) for k, s in enumerate(sequences)]
+    lines = [
+        f">s{k}\n" + "\n".join(s[i : i + width] for i in range(0, m, width))
+        for k, s in enumerate(sequences)
+    ]
     read = bbl.readFasta(io.StringIO("\n".join(lines)), rownames=True)
     assert ["".join(row) for row in read.to_numpy()] == sequences
     assert read.index.tolist() == [f"s{k}" for k in range(len(sequences))]

@@ -1,4 +1,6 @@
-"""The public names: three lists and nothing else, as docs/stability.md says, each with an example that runs."""
+"""The public names: three lists and nothing else, as docs/stability.md says, each with an example
+that runs.
+"""
 
 import doctest
 import importlib
@@ -21,11 +23,21 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = [bbl, bbl.networks, bbl.sklearn]
 ENGINE_CLASSES = set(ENGINES.values())
 
-# public by name, but for the package itself: they take encoded rows, or are the other half of save() and load()
+# public by name, but for the package itself: they take encoded rows, or are the other half of
+# save() and load()
 FOR_THE_PACKAGE = {
-    "check_likelihood", "class_scores", "from_found", "from_matrix", "log_likelihood", "log_scores", "of", "pack",
-    "plugged", "training_loss", "unpack",
-}  # fmt: skip
+    "check_likelihood",
+    "class_scores",
+    "from_found",
+    "from_matrix",
+    "log_likelihood",
+    "log_scores",
+    "of",
+    "pack",
+    "plugged",
+    "training_loss",
+    "unpack",
+}
 DOWNLOADED = {"fetch_ma0014", "fetch_mnist"}  # an example would need the network
 
 
@@ -49,14 +61,29 @@ def reference():
 
 
 def documented():
-    """Return what needs an example, by name: the three lists, the reference, and the methods of their classes."""
-    found = {f"{module.__name__}.{name}": getattr(module, name) for module in MODULES for name in module.__all__}
-    listed = {name: thing for name, thing in reference().items() if name.rpartition(".")[2] not in DOWNLOADED}
-    inner = ("biclustering.", "errors.", "results.bicluster.")  # methods, posteriors and errors of what is public
+    """Return what needs an example, by name: the three lists, the reference, and the methods of
+    their classes.
+    """
+    found = {
+        f"{module.__name__}.{name}": getattr(module, name)
+        for module in MODULES
+        for name in module.__all__
+    }
+    listed = {
+        name: thing
+        for name, thing in reference().items()
+        if name.rpartition(".")[2] not in DOWNLOADED
+    }
+    # methods, posteriors and errors of what is public
+    inner = ("biclustering.", "errors.", "results.bicluster.")
     found |= {f"bbl.{name}": thing for name, thing in listed.items() if not name.startswith(inner)}
     own_members = members_module().own_members
     for name, thing in list(found.items()):
-        if not inspect.isclass(thing) or thing in ENGINE_CLASSES or thing.__module__.startswith("bbl.engines"):
+        if (
+            not inspect.isclass(thing)
+            or thing in ENGINE_CLASSES
+            or thing.__module__.startswith("bbl.engines")
+        ):
             continue
         for method in own_members(thing)[0]:
             if method not in FOR_THE_PACKAGE:
@@ -69,8 +96,14 @@ DOCUMENTED = documented()
 
 def test_the_namespaces_have_the_listed_names_and_nothing_else():
     assert set(dir(bbl)) == {*bbl.__all__, "__version__"}
-    assert {name for name in vars(bbl.networks) if not name.startswith("_")} == set(bbl.networks.__all__)
-    estimators = {name for name, value in vars(bbl.sklearn).items() if name[0] != "_" and not inspect.ismodule(value)}
+    assert {name for name in vars(bbl.networks) if not name.startswith("_")} == set(
+        bbl.networks.__all__
+    )
+    estimators = {
+        name
+        for name, value in vars(bbl.sklearn).items()
+        if name[0] != "_" and not inspect.ismodule(value)
+    }
     assert estimators == set(bbl.sklearn.__all__)
     for module in MODULES:
         assert len(module.__all__) == len(set(module.__all__))
@@ -79,7 +112,9 @@ def test_the_namespaces_have_the_listed_names_and_nothing_else():
 
 
 def test_names_leave_only_by_way_of_a_deprecation():
-    """A name of the list is removed from it with the release that removes it, after the time that the policy gives."""
+    """A name of the list is removed from it with the release that removes it, after the time that
+    the policy gives.
+    """
     listed = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
     public = {f"{module.__name__}.{name}" for module in MODULES for name in module.__all__}
     assert set(listed) <= public, "docs/stability.md says how a public name goes"
@@ -100,7 +135,9 @@ def test_docstrings_have_examples_that_are_run(name):
 
 
 def test_pytest_runs_the_examples():
-    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "pytest"
+    ]["ini_options"]
     assert "--doctest-modules" in options["addopts"] and "bbl" in options["testpaths"]
 
 

@@ -1,4 +1,6 @@
-"""Tests of the oracle in tests/reference.py: identities, finite differences, and R's stored numbers."""
+"""Tests of the oracle in tests/reference.py: identities, finite differences, and R's stored
+numbers.
+"""
 
 import itertools
 
@@ -34,7 +36,8 @@ def test_energy_is_the_sum_of_fields_and_couplings(model):
     grid = oracle.states(L)
     assert grid.shape == (12, 3)
     slow = [
-        sum(oracle.field(h, i, s[i]) for i in range(3)) + sum(oracle.coupling(J, i, j, s[i], s[j]) for i, j in J)
+        sum(oracle.field(h, i, s[i]) for i in range(3))
+        + sum(oracle.coupling(J, i, j, s[i], s[j]) for i, j in J)
         for s in grid
     ]
     np.testing.assert_allclose(oracle.energy(h, J, grid), slow, atol=1e-14)
@@ -47,7 +50,9 @@ def test_probabilities_and_highest_state(model):
     p = oracle.probabilities(*model, L)
     grid = oracle.states(L)
     assert p.sum() == pytest.approx(1, abs=1e-14)
-    np.testing.assert_allclose(np.log(p), oracle.energy(*model, grid) - oracle.log_partition(*model, L), atol=1e-13)
+    np.testing.assert_allclose(
+        np.log(p), oracle.energy(*model, grid) - oracle.log_partition(*model, L), atol=1e-13
+    )
     state, top = oracle.highest(*model, L)
     assert top == oracle.energy(*model, grid).max() == oracle.energy(*model, [state])[0]
 
@@ -98,14 +103,21 @@ def test_weights_are_repeated_rows(rows):
     x, w = rows
     long = np.repeat(x, w.astype(int), axis=0)
     one = np.ones(len(long))
-    a, b = oracle.PseudoFit(x, w, L, None, 0.01, 0.02), oracle.PseudoFit(long, one, L, None, 0.01, 0.02)
+    a, b = (
+        oracle.PseudoFit(x, w, L, None, 0.01, 0.02),
+        oracle.PseudoFit(long, one, L, None, 0.01, 0.02),
+    )
     assert a.lkh == pytest.approx(b.lkh, abs=1e-12)
     for half in (False, True):
         assert a.log_z(half) == pytest.approx(b.log_z(half), abs=1e-12)
     for i in range(3):
         np.testing.assert_allclose(a.h[i], b.h[i], atol=1e-11)
-    for left, right in zip(oracle.mean_field(x, w, L)[:3], oracle.mean_field(long, one, L)[:3], strict=True):
-        for k in left if isinstance(left, dict) else range(len(left) if isinstance(left, list) else 0):
+    for left, right in zip(
+        oracle.mean_field(x, w, L)[:3], oracle.mean_field(long, one, L)[:3], strict=True
+    ):
+        for k in (
+            left if isinstance(left, dict) else range(len(left) if isinstance(left, list) else 0)
+        ):
             np.testing.assert_allclose(left[k], right[k], atol=1e-12)
 
 
@@ -139,7 +151,9 @@ def test_mean_field_covariance_and_prior_count(rows):
     _, J, _, C = oracle.mean_field(x, w, L, None, 1.0, 0.0)
     onehot = np.column_stack([x[:, 0] == 1, x[:, 1] == 1, x[:, 1] == 2, x[:, 2] == 1]).astype(float)
     mean = w @ onehot / W
-    np.testing.assert_allclose(C, (onehot * w[:, None]).T @ onehot / W - np.outer(mean, mean), atol=1e-13)
+    np.testing.assert_allclose(
+        C, (onehot * w[:, None]).T @ onehot / W - np.outer(mean, mean), atol=1e-13
+    )
     np.testing.assert_allclose(J[0, 1], -np.linalg.inv(C)[:1, 1:3], atol=1e-10)
     f, f2 = oracle.frequencies(x, w, L, 2.0)
     assert f[1][2] == pytest.approx((w[x[:, 1] == 2].sum() + 2 / 3) / (W + 2), abs=1e-14)
@@ -151,7 +165,9 @@ def test_naive_bayes_likelihood_and_ratio_test(rows):
     x, w = rows
     y = (x[:, 0] + x[:, 1]) % 2
     h, _, lz = oracle.naive_bayes(x, w, L)
-    assert np.sum(w * (oracle.energy(h, {}, x) - lz)) == pytest.approx(oracle.naive_log_likelihood(x, w, L), rel=1e-12)
+    assert np.sum(w * (oracle.energy(h, {}, x) - lz)) == pytest.approx(
+        oracle.naive_log_likelihood(x, w, L), rel=1e-12
+    )
     q, df = oracle.ratio_test(x, w, y, L)
     gain = sum(oracle.naive_log_likelihood(x[y == g], w[y == g], L) for g in (0, 1))
     assert q.sum() == pytest.approx(2 * (gain - oracle.naive_log_likelihood(x, w, L)), rel=1e-11)
@@ -167,7 +183,9 @@ def test_posterior():
 
 
 def test_delong_by_hand():
-    auc, low, high, variance = oracle.delong(np.array([3.0, 1.0, 2.0, 2.0, 0.0]), np.array([1, 1, 0, 0, 0], dtype=bool))
+    auc, low, high, variance = oracle.delong(
+        np.array([3.0, 1.0, 2.0, 2.0, 0.0]), np.array([1, 1, 0, 0, 0], dtype=bool)
+    )
     assert auc == pytest.approx((3 + 1) / 6)
     cases, controls = np.array([1, 1 / 3]), np.array([0.5, 0.5, 1])
     assert variance == pytest.approx(cases.var(ddof=1) / 2 + controls.var(ddof=1) / 3)
@@ -180,13 +198,15 @@ def test_contiguous_folds_by_hand():
     assert [list(f) for f in oracle.contiguous_folds([0, 0, 0], 2)] == [[0], [1, 2]]
 
 
-# -- against R ---------------------------------------------------------------------------------------------------------
+# -- against R -------------------------------------------------------------------------------------
 def with_optimum():
     """Return the names of the stored fits that come with the exact optimum."""
     found = []
     for name in rcases.names():
         case = rcases.Case(name)
-        if case.kind == "bbl" and "exact" in case.runs.get("tight", {}).get("independent_check", {}):
+        if case.kind == "bbl" and "exact" in case.runs.get("tight", {}).get(
+            "independent_check", {}
+        ):
             found.append(name)
     return found or [None]
 
@@ -194,7 +214,9 @@ def with_optimum():
 @pytest.mark.parametrize("name", with_optimum())
 @pytest.mark.thinned(2)
 def test_oracle_is_the_stored_optimum(name, shared):
-    """Switched to R's conventions, the oracle gives the stored optimum: coefficients, both ln Z, lkh."""
+    """Switched to R's conventions, the oracle gives the stored optimum: coefficients, both ln Z,
+    lkh.
+    """
     case = rcases.Case(name)
     exact = case.runs["tight"]["independent_check"]["exact"]
     problem = case.problem()
@@ -207,14 +229,18 @@ def test_oracle_is_the_stored_optimum(name, shared):
         assert J.keys() == fit.J.keys()
         for pair, table in J.items():
             np.testing.assert_allclose(fit.J[pair], table, atol=1e-11)
-        assert fit.log_z(case.half, weighted=False) == pytest.approx(exact["lz_r"][label], abs=1e-11)
+        assert fit.log_z(case.half, weighted=False) == pytest.approx(
+            exact["lz_r"][label], abs=1e-11
+        )
         assert fit.log_z(case.half) == pytest.approx(exact["lz_weighted"][label], abs=1e-11)
         lkh += fit.lkh * (problem.y == g).sum()
     assert lkh == pytest.approx(exact["lkh_r"], rel=1e-13)
 
 
 def test_oracle_scores_like_proc(shared):
-    """AUC, DeLong's interval and folds of every stored cross-validation whose pooled predictions are stored."""
+    """AUC, DeLong's interval and folds of every stored cross-validation whose pooled predictions
+    are stored.
+    """
     done = 0
     for name in rcases.names():
         case = rcases.Case(name)
@@ -235,8 +261,12 @@ def test_oracle_scores_like_proc(shared):
         truth = y[np.concatenate(stored)]
         if "AUC" in frame:
             found = oracle.delong(rcases.array(pooled["link"])[:, 1], truth == 1)[:3]
-            np.testing.assert_allclose(found, [frame[k][at] for k in ("AUC", "ci1", "ci2")], atol=1e-12)
+            np.testing.assert_allclose(
+                found, [frame[k][at] for k in ("AUC", "ci1", "ci2")], atol=1e-12
+            )
         else:
-            assert np.mean([groups.index(v) for v in pooled["yhat"]] == truth) == pytest.approx(frame["score"][at])
+            assert np.mean([groups.index(v) for v in pooled["yhat"]] == truth) == pytest.approx(
+                frame["score"][at]
+            )
         done += 1
     assert done >= 10

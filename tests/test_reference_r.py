@@ -1,4 +1,6 @@
-"""Does it match R? Every stored output of R's bbl 1.0.0 against the package, each under a rule stated in words."""
+"""Does it match R? Every stored output of R's bbl 1.0.0 against the package, each under a rule
+stated in words.
+"""
 
 import itertools
 
@@ -27,7 +29,8 @@ from threadpoolctl import threadpool_limits
 import bbl
 from bbl.stats.metrics import auc
 
-# crossVal: how far a pseudo-likelihood table may be from R's, whose own moves with its tolerance (see reproduction.md)
+# crossVal: how far a pseudo-likelihood table may be from R's, whose own moves with its tolerance
+# (see reproduction.md)
 TABLES = {"ma0014_cv_pseudo_paper": 1e-4, "sim_binary8_cv": 1e-4, "titanic_cv_shuffled": 2e-4}
 
 
@@ -47,12 +50,24 @@ def cv_problem(case):
 
 
 def compare_cross_validation(case):
-    """kind "crossVal": folds, table, best setting, scoring of stored predictions, model of the last fold."""
+    """kind "crossVal": folds, table, best setting, scoring of stored predictions, model of the last
+    fold.
+    """
     problem = cv_problem(case)
-    cv, _ = quietly(bbl.crossVal, case.formula, case.data, case.weights, refit=False, verbose=0, **case.keywords())
+    cv, _ = quietly(
+        bbl.crossVal,
+        case.formula,
+        case.data,
+        case.weights,
+        refit=False,
+        verbose=0,
+        **case.keywords(),
+    )
     stored = [np.array(f) - 1 for f in case.raw["folds"]["validation_rows"]]
     counts = np.split(cv.observed["weights"], np.cumsum([len(f) for f in cv.folds])[:-1])
-    folds = oracle.expanded_folds(cv.folds, counts, np.ones(len(case.data)) if case.weights is None else case.weights)
+    folds = oracle.expanded_folds(
+        cv.folds, counts, np.ones(len(case.data)) if case.weights is None else case.weights
+    )
     same = len(folds) == len(stored) and all(map(np.array_equal, folds, stored))
     checks = [Check("folds", float(not same), 0.0, "folds")]
     checks += compare_table(case, problem, cv, stored)
@@ -61,7 +76,14 @@ def compare_cross_validation(case):
         checks += compare_last_fold(case, problem, cv, stored[-1])
     if "panel_truth" in case.raw:
         yhat = cv.predict(case.newdata, type="class")
-        checks.append(Check("codons predicted wrongly", float((yhat != case.raw["panel_truth"]).sum()), 0.0, "labels"))
+        checks.append(
+            Check(
+                "codons predicted wrongly",
+                float((yhat != case.raw["panel_truth"]).sum()),
+                0.0,
+                "labels",
+            )
+        )
     return checks
 
 
@@ -86,7 +108,9 @@ def compare_table(case, problem, cv, folds):
         if gap(found[k], target) > tolerance and fold_with_extra_row(case, problem, folds):
             rule, target = "extra row", oracle_table(case, problem, folds, value)
             own = oracle_table(case, problem, folds, value, "r")
-            checks.append(Check(f"R's table at {value:g}, oracle with R's row", gap(own, want[k]), 1e-8, rule))
+            checks.append(
+                Check(f"R's table at {value:g}, oracle with R's row", gap(own, want[k]), 1e-8, rule)
+            )
         checks.append(Check(f"table at {value:g}", gap(found[k], target), tolerance, rule))
     checks.append(Check("regstar", gap(cv.regstar, case.best()["regstar"]), 1e-15, "table"))
     checks.append(Check("maxscore", gap(cv.maxscore, np.nanmax(found[:, 0])), 0.0, "table"))
@@ -94,7 +118,9 @@ def compare_table(case, problem, cv, folds):
 
 
 def fold_with_extra_row(case, problem, folds):
-    """Return whether some training fold has a predictor that is constant at its reference level in a group."""
+    """Return whether some training fold has a predictor that is constant at its reference level in
+    a group.
+    """
     return case.method == "pseudo" and any(
         ((rows == rows[0]).all(axis=0) & (rows[0] == 0)).any()
         for fold in folds
@@ -112,7 +138,9 @@ def oracle_table(case, problem, folds, value, rule="spec"):
         for g in range(problem.K):
             s = keep[problem.y[keep] == g]
             fits.append(
-                oracle.PseudoFit(problem.x[s], problem.w[s], problem.L, problem.pairs, value, case.lambdah, rule)
+                oracle.PseudoFit(
+                    problem.x[s], problem.w[s], problem.L, problem.pairs, value, case.lambdah, rule
+                )
             )
         E = np.column_stack([oracle.energy(f.h, f.J, problem.x[fold]) for f in fits])
         share = np.bincount(problem.y[keep], minlength=problem.K) / len(keep)
@@ -125,7 +153,9 @@ def oracle_table(case, problem, folds, value, rule="spec"):
 
 
 def compare_pooled(case, problem, cv, folds):
-    """R's validation predictions scored by the package; the package's own predictions scored by the oracle."""
+    """R's validation predictions scored by the package; the package's own predictions scored by the
+    oracle.
+    """
     truth = problem.y[np.concatenate(folds)]
     checks, pooled = [], case.raw["folds"].get("pooled_at_regstar")
     frame = case.runs["default"]["cvframe"]
@@ -133,11 +163,18 @@ def compare_pooled(case, problem, cv, folds):
         at = int(np.argmax(frame["AUC"]))
         found = auc(rcases.array(pooled["link"])[:, 1], truth == 1, np.ones(len(truth)))
         checks.append(
-            Check("R's predictions", gap(found, [frame[k][at] for k in ("AUC", "ci1", "ci2")]), 1e-12, "scoring")
+            Check(
+                "R's predictions",
+                gap(found, [frame[k][at] for k in ("AUC", "ci1", "ci2")]),
+                1e-12,
+                "scoring",
+            )
         )
     if pooled and "score" in frame:
         hits = [problem.rgroups.index(v) for v in pooled["yhat"]] == truth
-        checks.append(Check("R's predictions", gap(hits.mean(), max(frame["score"])), 1e-12, "scoring"))
+        checks.append(
+            Check("R's predictions", gap(hits.mean(), max(frame["score"])), 1e-12, "scoring")
+        )
     times = cv.observed["weights"].astype(int)
     own = cv.pooled.loc[cv.pooled.index.repeat(times)]
     y = problem.group_codes(cv.observed["y"].repeat(times))
@@ -161,10 +198,18 @@ def compare_last_fold(case, problem, cv, fold):
     found = cv.predict(case.newdata, type="prob")[problem.groups].to_numpy()
     if case.method == "mf":
         full = len(problem.pairs) == len(problem.L) * (len(problem.L) - 1) // 2
-        assert full, "a mean-field cross-validation of a partial formula has no stored number to compare with"
+        assert full, (
+            "a mean-field cross-validation of a partial formula has no stored number to compare "
+            "with"
+        )
         return [
             Check("last fold: prob", gap(found, prob), CLOSED, "closed"),
-            Check("last fold: R's prob", gap(found, rcases.array(run["predict"]["prob"])), CLOSED, "closed"),
+            Check(
+                "last fold: R's prob",
+                gap(found, rcases.array(run["predict"]["prob"])),
+                CLOSED,
+                "closed",
+            ),
         ]
     stored = rcases.array(run["predict"]["prob"])
     infinite = case.lambdah == 0 and absent_level(problem, rows)
@@ -172,7 +217,14 @@ def compare_last_fold(case, problem, cv, fold):
     rule = "no optimum" if infinite else "oracle"
     checks = [Check("last fold: prob", gap(found, prob), 1e-6 if infinite else EXACT, rule)]
     if not odd:
-        checks.append(Check("last fold: R's prob", gap(found, stored), 1e-3, "no optimum" if infinite else "distance"))
+        checks.append(
+            Check(
+                "last fold: R's prob",
+                gap(found, stored),
+                1e-3,
+                "no optimum" if infinite else "distance",
+            )
+        )
     return checks
 
 
@@ -186,17 +238,27 @@ def absent_level(problem, rows):
 
 
 def compare_mlestimate(case):
-    """kind "mlestimate": fields, couplings of all ordered pairs, lkh and ln Z of one group of codes."""
+    """kind "mlestimate": fields, couplings of all ordered pairs, lkh and ln Z of one group of
+    codes.
+    """
     args = case.args
     x = np.array(case.input["xi"])
     w = np.ones(len(x)) if case.weights is None else case.weights
     m = x.shape[1]
     qJ = case.input.get("qJ")
     L = args.get("L") or [max(2, int(n)) for n in x.max(axis=0) + 1]
-    pairs = {p for p in itertools.combinations(range(m), 2) if not args.get("naive") and (qJ is None or qJ[p[0]][p[1]])}
+    pairs = {
+        p
+        for p in itertools.combinations(range(m), 2)
+        if not args.get("naive") and (qJ is None or qJ[p[0]][p[1]])
+    }
     fit, _ = quietly(bbl.mlestimate, x, case.weights, qJ, **case.keywords())
     run = case.runs.get("exhausted", case.runs["default"])
-    J = {(e["i"] - 1, e["j"] - 1): rcases.array(e["values"]) for e in run["J"] if e["values"] is not None}
+    J = {
+        (e["i"] - 1, e["j"] - 1): rcases.array(e["values"])
+        for e in run["J"]
+        if e["values"] is not None
+    }
     J = {p: table for p, table in J.items() if tuple(sorted(p)) in pairs}
     r = [rcases.array(h) for h in run["h"]], J
     if case.method == "pseudo":
@@ -239,7 +301,9 @@ def both(J):
 
 
 def compare_split(case):
-    """kind "split": two fits of the training half, their predictions, accuracy and AUC on the test half."""
+    """kind "split": two fits of the training half, their predictions, accuracy and AUC on the test
+    half.
+    """
     rows, test = (np.array(case.input[k]) - 1 for k in ("train_rows_1based", "test_rows_1based"))
     train, held = case.data.iloc[rows].reset_index(drop=True), case.data.iloc[test]
     checks = []
@@ -253,11 +317,22 @@ def compare_split(case):
         checks += compare_predictions(part, problem, fit, want, run)
         y = problem.group_codes(held[problem.response])
         hits = fit.predict(held, type="class").to_numpy() == held[problem.response].to_numpy()
-        checks.append(Check("test accuracy", gap(hits.mean(), run["test"]["accuracy"]), 1e-12, "labels"))
+        checks.append(
+            Check("test accuracy", gap(hits.mean(), run["test"]["accuracy"]), 1e-12, "labels")
+        )
         for kind in ("prob", "link"):
             roc = run["test"][f"roc_{kind}"]
-            found = auc(fit.predict(held, type=kind)[problem.groups[1]].to_numpy(), y == 1, np.ones(len(y)))
-            checks.append(Check(f"test AUC of {kind}", gap(found, [roc["auc"], *roc["delong_ci95"]]), 1e-12, "scoring"))
+            found = auc(
+                fit.predict(held, type=kind)[problem.groups[1]].to_numpy(), y == 1, np.ones(len(y))
+            )
+            checks.append(
+                Check(
+                    f"test AUC of {kind}",
+                    gap(found, [roc["auc"], *roc["delong_ci95"]]),
+                    1e-12,
+                    "scoring",
+                )
+            )
     return checks
 
 
@@ -267,21 +342,32 @@ def compare_sampling(case):
     groups, names = list(model["coefficients"]["h"]), list(model["xlevels"])
     on = np.zeros((len(names), len(names)), dtype=bool)
     for e in model["coefficients"]["J"][groups[0]]:
-        on[names.index(e["i"]), names.index(e["j"])] = on[names.index(e["j"]), names.index(e["i"])] = True
+        on[names.index(e["i"]), names.index(e["j"])] = on[
+            names.index(e["j"]), names.index(e["i"])
+        ] = True
     run = {"groupname": case.formula.split("~")[0].strip(), "groups": groups, "qJ": on.tolist()}
     problem = rcases.Problem(case.data, case.weights, {**run, "xlevels": model["xlevels"]})
     fit, _ = fit_case(case)
     draw = bbl.mcSample(fit, nsteps=1000, seed=1, verbose=0)
     want, checks = Expected(case, problem), []
     for g, label in enumerate(groups):
-        h, J = problem.r_parameters(model["coefficients"]["h"][label], model["coefficients"]["J"][label])
+        h, J = problem.r_parameters(
+            model["coefficients"]["h"][label], model["coefficients"]["J"][label]
+        )
         off = gap(oracle.log_partition(h, J, problem.L), exact["log_partition_function"][label])
         checks.append(Check("ln Z of R's model by enumeration", off, CLOSED, "map"))
         state, top = oracle.highest(*want.models[g], problem.L)
         seen = draw.xmax[problem.groups[g]].loc[problem.names].tolist()
         stored = [exact["map"][label][n] for n in names]
         checks.append(Check("configuration", float(seen != stored), 0.0, "map"))
-        checks.append(Check("configuration of the oracle", float(problem_state(problem, state) != stored), 0.0, "map"))
+        checks.append(
+            Check(
+                "configuration of the oracle",
+                float(problem_state(problem, state) != stored),
+                0.0,
+                "map",
+            )
+        )
         checks.append(Check("energy", gap(draw.emax[problem.groups[g]], top), EXACT, "map"))
     return checks
 
@@ -313,12 +399,14 @@ def test_all_cases_are_there(shared):
     assert len(rcases.names()) == 93
 
 
-LONG = {name for name in rcases.names() if name.startswith("mnist_")}  # 100 and more pixels in the oracle's loops
+# 100 and more pixels in the oracle's loops
+LONG = {name for name in rcases.names() if name.startswith("mnist_")}
 LONG |= {"codon_cv_paper", "titanic_cv_paper"}  # whole tables of the paper
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long) if n in LONG else n for n in rcases.names() or [None]]
+    "name",
+    [pytest.param(n, marks=pytest.mark.long) if n in LONG else n for n in rcases.names() or [None]],
 )
 @pytest.mark.thinned(2)
 def test_matches_r(name, shared):
@@ -328,5 +416,6 @@ def test_matches_r(name, shared):
     assert {c.rule for c in checks} <= RULES.keys()
     failed = [c for c in checks if not c.passed]
     assert not failed, "\n".join(
-        f"{c.quantity}: {c.difference:.3g} > {c.tolerance:.3g} ({c.rule}: {RULES[c.rule]})" for c in failed
+        f"{c.quantity}: {c.difference:.3g} > {c.tolerance:.3g} ({c.rule}: {RULES[c.rule]})"
+        for c in failed
     )

@@ -13,10 +13,17 @@ from bbl import networks
 from bbl.errors import BBLTypeError, ClassError, DataError, FormulaError, LevelError, OptionError
 
 ROOT = Path(__file__).resolve().parents[1]
-SENTENCE = re.compile(r"\ban error\b(?! (?:of|in|below|bar)\b)|\bare errors\b|\brefus\w+|\braises\b")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "vignettes").glob("*.py"))]
-# the changelog tells of what was; the page on reliability names the test beside each of its sentences; the one on what
-# works with what is made from declarations, each of which test_works_with.py tries
+SENTENCE = re.compile(
+    r"\ban error\b(?! (?:of|in|below|bar)\b)|\bare errors\b|\brefus\w+|\braises\b"
+)
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "vignettes").glob("*.py")),
+]
+# the changelog tells of what was; the page on reliability names the test beside each of its
+# sentences; the one on what works with what is made from declarations, each of which
+# test_works_with.py tries
 LEFT_OUT = ("changelog.md", "reliability.md", "works_with.md")
 
 
@@ -24,7 +31,9 @@ def prose(page):
     """Return the sentences of a page, and the rows of its tables, without code blocks."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".py":
-        parts = [part.split("\n")[1:] for part in text.split("# %%") if part.startswith(" [markdown]")]
+        parts = [
+            part.split("\n")[1:] for part in text.split("# %%") if part.startswith(" [markdown]")
+        ]
         text = "\n".join(re.sub("^# ?", "", line) for part in parts for line in part)
     text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"\n *(?![\s|*#-])", " ", text)  # a paragraph in one line
@@ -61,7 +70,9 @@ def gaps():
 
 
 def fit(formula, data=None, weights=None, **options):
-    return bbl.bbl(formula, titanic() if data is None else data, "Freq" if data is None else weights, **options)
+    return bbl.bbl(
+        formula, titanic() if data is None else data, "Freq" if data is None else weights, **options
+    )
 
 
 def batches(data):
@@ -76,7 +87,9 @@ STATEMENTS = [
         OptionError,
         "aode takes no",
         [
-            lambda options=options: networks.bnc("aode", "Survived ~ .", titanic(), 1, weights="Freq", **options)
+            lambda options=options: networks.bnc(
+                "aode", "Survived ~ .", titanic(), 1, weights="Freq", **options
+            )
             for options in ({"manb_prior": 0.5}, {"wanbia": True}, {"awnb_trees": 3})
         ],
     ),
@@ -87,7 +100,10 @@ STATEMENTS = [
         "whole",
         [
             lambda method=method: fit(
-                "Survived ~ .", titanic().assign(Freq=titanic()["Freq"] + 0.5), "Freq", method=method
+                "Survived ~ .",
+                titanic().assign(Freq=titanic()["Freq"] + 0.5),
+                "Freq",
+                method=method,
             )
             for method in ("bayes", "shbm")
         ],
@@ -106,7 +122,13 @@ STATEMENTS = [
         "'4th'",
         [lambda: fitted().predict(titanic().assign(Class="4th"))],
     ),
-    ("docs/matches_r.md", "an error that names column and level", DataError, "Age", [lambda: fitted().predict(gaps())]),
+    (
+        "docs/matches_r.md",
+        "an error that names column and level",
+        DataError,
+        "Age",
+        [lambda: fitted().predict(gaps())],
+    ),
     (
         "docs/matches_r.md",
         "an error where the formula has pairs alone",
@@ -121,7 +143,13 @@ STATEMENTS = [
         "True",
         [lambda: fit("y ~ x", {"y": [0, 1, 0, 1], "x": pd.Series([1, True, 0, 0], dtype=object)})],
     ),
-    ("docs/guide/data.md", "taken for continuous and refused", DataError, "'x'", [lambda: fit("y ~ x", numbers())]),
+    (
+        "docs/guide/data.md",
+        "taken for continuous and refused",
+        DataError,
+        "'x'",
+        [lambda: fit("y ~ x", numbers())],
+    ),
     (
         "docs/guide/data.md",
         "taken for an identifier and refused",
@@ -151,7 +179,10 @@ STATEMENTS = [
         [
             lambda: fit("Survived ~ Sex", titanic(), titanic()["Freq"].rename(lambda k: k + 1)),
             lambda: bbl.freq2raw(titanic(), titanic()["Freq"].rename(lambda k: k + 1)),
-            lambda: fit("y ~ a", {"y": pd.Series([0, 1, 0, 1]), "a": pd.Series([0, 1, 1, 0], index=[1, 2, 3, 4])}),
+            lambda: fit(
+                "y ~ a",
+                {"y": pd.Series([0, 1, 0, 1]), "a": pd.Series([0, 1, 1, 0], index=[1, 2, 3, 4])},
+            ),
         ],
     ),
     (
@@ -166,7 +197,11 @@ STATEMENTS = [
         "is an error that asks for names",
         OptionError,
         "name",
-        [lambda: fit("Survived ~ .", titanic().astype({"Survived": str}), "Freq", priors=[0.9, 0.1])],
+        [
+            lambda: fit(
+                "Survived ~ .", titanic().astype({"Survived": str}), "Freq", priors=[0.9, 0.1]
+            )
+        ],
     ),
     (
         "docs/guide/fitting.md",
@@ -197,7 +232,10 @@ STATEMENTS = [
         "are refused before the parser sees them",
         FormulaError,
         "not evaluated|no name",
-        [lambda right=right: fit("Survived ~ " + right) for right in ("log(Age)", "{Age}", "'Age'", "Sex > 1", "2")],
+        [
+            lambda right=right: fit("Survived ~ " + right)
+            for right in ("log(Age)", "{Age}", "'Age'", "Sex > 1", "2")
+        ],
     ),
     (
         "docs/guide/errors.md",
@@ -249,7 +287,11 @@ STATEMENTS = [
         "identifiers and dates are refused",
         BBLTypeError,
         "'x'",
-        [lambda: fit("y ~ x", batches(pd.DataFrame(numbers(300)).assign(x=pd.Timestamp("2020-01-01"))))],
+        [
+            lambda: fit(
+                "y ~ x", batches(pd.DataFrame(numbers(300)).assign(x=pd.Timestamp("2020-01-01")))
+            )
+        ],
     ),
     (
         "docs/guide/large.md",
@@ -335,7 +377,13 @@ STATEMENTS = [
         "pairs",
         [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
     ),
-    ("vignettes/from_csv.py", "`bbl` refuses such a column", DataError, "'id'", [lambda: fit("y ~ id", numbers())]),
+    (
+        "vignettes/from_csv.py",
+        "`bbl` refuses such a column",
+        DataError,
+        "'id'",
+        [lambda: fit("y ~ id", numbers())],
+    ),
     (
         "vignettes/r_users.py",
         "is an error that tells its name",
@@ -362,14 +410,23 @@ STATEMENTS = [
         "`1` and `True` in one column passed",
         LevelError,
         "'x' holds both True and 1",
-        [lambda: bbl.bbl("y ~ x", pd.DataFrame({"y": [0, 1] * 30, "x": pd.Series([1, True] * 30, dtype=object)}))],
+        [
+            lambda: bbl.bbl(
+                "y ~ x",
+                pd.DataFrame({"y": [0, 1] * 30, "x": pd.Series([1, True] * 30, dtype=object)}),
+            )
+        ],
     ),
     (
         "docs/whats_new.md",
         "is refused as an identifier",
         DataError,
         "'x' looks like an identifier",
-        [lambda: bbl.bbl("y ~ x", pd.DataFrame({"y": [0, 1] * 300, "x": [f"p{i}" for i in range(600)]}))],
+        [
+            lambda: bbl.bbl(
+                "y ~ x", pd.DataFrame({"y": [0, 1] * 300, "x": [f"p{i}" for i in range(600)]})
+            )
+        ],
     ),
 ]
 
@@ -416,13 +473,21 @@ ELSEWHERE = [
         "is refused with a `ModelFileError`",
         "test_storage.py::test_every_flipped_bit_is_refused",
     ),
-    ("docs/guide/survey.md", "an error that names it", "results/test_survey.py::test_bad_designs_are_answered"),
+    (
+        "docs/guide/survey.md",
+        "an error that names it",
+        "results/test_survey.py::test_bad_designs_are_answered",
+    ),
     (
         "docs/guide/survey.md",
         "a cluster in two strata is an error",
         "results/test_survey.py::test_bad_designs_are_answered",
     ),
-    ("docs/guide/survey.md", "Others are refused", "results/test_survey.py::test_bad_designs_are_answered"),
+    (
+        "docs/guide/survey.md",
+        "Others are refused",
+        "results/test_survey.py::test_bad_designs_are_answered",
+    ),
     (
         "docs/guide/survey.md",
         "What counts rows that were drawn one by one",
@@ -433,29 +498,43 @@ ELSEWHERE = [
         "such rows are left out, with a note",
         "test_main.py::test_rows_without_a_response_are_left_out_and_counted",
     ),
-    ("docs/matches_r.md", "one predictor alone is an error", "api/test_fit.py::test_one_predictor_and_many_groups"),
+    (
+        "docs/matches_r.md",
+        "one predictor alone is an error",
+        "api/test_fit.py::test_one_predictor_and_many_groups",
+    ),
 ]
 
 
 def wide(m, formula="y ~ .^2", **options):
     """Fit a table of many predictors."""
     rng = np.random.default_rng(0)
-    data = pd.DataFrame(rng.integers(0, 2, (40, m)), columns=[f"x{i}" for i in range(m)]).assign(y=[0, 1] * 20)
+    data = pd.DataFrame(rng.integers(0, 2, (40, m)), columns=[f"x{i}" for i in range(m)]).assign(
+        y=[0, 1] * 20
+    )
     return bbl.bbl(formula, data, verbose=0, **options)
 
 
 @pytest.mark.parametrize(
-    ("page", "words", "error", "match", "calls"), STATEMENTS, ids=[f"{s[0]}: {s[1]}" for s in STATEMENTS]
+    ("page", "words", "error", "match", "calls"),
+    STATEMENTS,
+    ids=[f"{s[0]}: {s[1]}" for s in STATEMENTS],
 )
-@pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning"
+)
 def test_errors_are_as_the_pages_say(page, words, error, match, calls):
-    assert sum(words in sentence for sentence in prose(ROOT / page)) >= 1, "the page says it no more"
+    assert sum(words in sentence for sentence in prose(ROOT / page)) >= 1, (
+        "the page says it no more"
+    )
     for call in calls:
         with pytest.raises(error, match=match):
             call()
 
 
-@pytest.mark.parametrize(("page", "words", "test"), ELSEWHERE, ids=[words for _, words, _ in ELSEWHERE])
+@pytest.mark.parametrize(
+    ("page", "words", "test"), ELSEWHERE, ids=[words for _, words, _ in ELSEWHERE]
+)
 def test_errors_that_other_tests_check_are_still_said_and_checked(page, words, test):
     assert sum(words in sentence for sentence in prose(ROOT / page)) == 1
     file, _, name = test.partition("::")
@@ -463,9 +542,13 @@ def test_errors_that_other_tests_check_are_still_said_and_checked(page, words, t
 
 
 def test_every_sentence_about_an_error_is_checked():
-    """Add what a new sentence says to `STATEMENTS`, or name the test that checks it in `ELSEWHERE`."""
+    """Add what a new sentence says to `STATEMENTS`, or name the test that checks it in
+    `ELSEWHERE`.
+    """
     checked = [(ROOT / page, words) for page, words, *_ in [*STATEMENTS, *ELSEWHERE]]
     for page in PAGES:
         if page.name not in LEFT_OUT:
             for sentence in filter(SENTENCE.search, prose(page)):
-                assert any(page == at and words in sentence for at, words in checked), f"{page.name}: {sentence}"
+                assert any(page == at and words in sentence for at, words in checked), (
+                    f"{page.name}: {sentence}"
+                )

@@ -25,7 +25,15 @@ from bbl.storage import read_model, write_model
 
 META = {
     "formula": "y ~ `é` + \"'\\\n漢\ud800",
-    "levels": [["int", 2**70], ["float", 0.1 + 0.2], ["bool", True], ["int", 1], ["float", -0.0], ["none", None], []],
+    "levels": [
+        ["int", 2**70],
+        ["float", 0.1 + 0.2],
+        ["bool", True],
+        ["int", 1],
+        ["float", -0.0],
+        ["none", None],
+        [],
+    ],
     "order": {"b": {}, "a": [[]]},
 }
 ARRAYS = {
@@ -39,7 +47,8 @@ ARRAYS = {
     "scalar": np.array(2.5),
     "none": np.empty((0, 3)),
 }
-# What format version 1 looked like on the day it was made. Never change it: old files load for ever.
+# What format version 1 looked like on the day it was made. Never change it: old files load for
+# ever.
 VERSION_1 = """
 UEsDBC0AAAAAAAAAIQAeczuV//////////8JABQAbWV0YS5qc29uAQAQAPAAAAAAAAAA8AAAAAAAAAB7ImZvcm1hdCI6ImJibCBtb2RlbCIsImZvcm1h
 dF92ZXJzaW9uIjoxLCJraW5kIjoiYmJsIiwiYmJsX3ZlcnNpb24iOiIwLjEuMCIsImFycmF5cyI6W3sibmFtZSI6ImNvdW50cyIsImR0eXBlIjoiPGk4
@@ -67,7 +76,9 @@ def path(tmp_path):
 @pytest.fixture
 def small(path):
     """The bytes of a small sound file."""
-    write_model(path, {"a": [1, 0.5, "x"]}, {"b": np.array([1.5, -2.0]), "c": np.array([[True, False]])})
+    write_model(
+        path, {"a": [1, 0.5, "x"]}, {"b": np.array([1.5, -2.0]), "c": np.array([[True, False]])}
+    )
     return path.read_bytes()
 
 
@@ -81,7 +92,10 @@ def forge(members):
     members = [(name, data) for name, data in members if name != "sha256"]
     members.append(("sha256", container.digest([(name, [data]) for name, data in members])))
     entries = [(name, zlib.crc32(data), len(data)) for name, data in members]
-    parts = [container.local_header(*entry) + data for entry, (_, data) in zip(entries, members, strict=True)]
+    parts = [
+        container.local_header(*entry) + data
+        for entry, (_, data) in zip(entries, members, strict=True)
+    ]
     return b"".join(parts) + container.directory(entries)
 
 
@@ -109,7 +123,9 @@ def test_round_trip_is_bitwise(path):
 
 
 def test_same_input_gives_same_bytes(path, small):
-    write_model(path, {"a": [1, 0.5, "x"]}, {"c": np.array([[True, False]]), "b": np.array([1.5, -2.0])})
+    write_model(
+        path, {"a": [1, 0.5, "x"]}, {"c": np.array([[True, False]]), "b": np.array([1.5, -2.0])}
+    )
     assert path.read_bytes() == small
 
 
@@ -161,7 +177,9 @@ def test_every_truncation_is_refused(path, small):
         refused(path, small[:length])
 
 
-@pytest.mark.parametrize("share", [1, pytest.param(8, marks=pytest.mark.long)], ids=["one of each byte", "all"])
+@pytest.mark.parametrize(
+    "share", [1, pytest.param(8, marks=pytest.mark.long)], ids=["one of each byte", "all"]
+)
 def test_every_flipped_bit_is_refused(path, small, share):
     for position in range(len(small)):
         for bit in ((position + k) % 8 for k in range(share)):
@@ -172,7 +190,9 @@ def test_every_flipped_bit_is_refused(path, small, share):
                 read_model(path)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"y ~ .\n" * 99, bytes(5000), b"PK\5\6" + bytes(18), b"\x80\x05N."])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"y ~ .\n" * 99, bytes(5000), b"PK\5\6" + bytes(18), b"\x80\x05N."]
+)
 def test_files_of_something_else(path, data):
     refused(path, data)
 
@@ -211,7 +231,9 @@ def test_foreign_zips_are_refused(path, small):
 
 
 def test_flags_methods_and_modes_are_refused(path, small):
-    """Encryption, compression and a symbolic link, each in the local header, in the directory, and in both."""
+    """Encryption, compression and a symbolic link, each in the local header, in the directory, and
+    in both.
+    """
     local, entry = small.index(b"PK\3\4", 1), small.index(b"PK\1\2", small.index(b"PK\1\2") + 1)
     for changes in [
         {local + 6: 1},
@@ -232,9 +254,13 @@ def test_sizes_are_checked_before_anything_is_allocated(path, small, size):
     members = list(members_of(small).items())
     entries = [(name, zlib.crc32(data), len(data)) for name, data in members]
     entries[1] = (*entries[1][:2], size)
-    headers = b"".join(container.local_header(*entry) + data for entry, (_, data) in zip(entries, members, strict=True))
+    headers = b"".join(
+        container.local_header(*entry) + data
+        for entry, (_, data) in zip(entries, members, strict=True)
+    )
     listing = bytearray(container.directory([(*entry[:2], 0) for entry in entries]))
-    struct.pack_into("<Q", listing, listing.index(b"b.npy") + 5 + 4, size)  # an entry that lies, in a fitting directory
+    # an entry that lies, in a fitting directory
+    struct.pack_into("<Q", listing, listing.index(b"b.npy") + 5 + 4, size)
     struct.pack_into("<Q", listing, listing.index(b"PK\6\6") + 48, len(headers))
     path.write_bytes(headers + listing)
     tracemalloc.start()
@@ -253,14 +279,20 @@ def test_forge_makes_sound_files(small):
     assert forge(members_of(small).items()) == small
 
 
-@pytest.mark.parametrize("name", ["../b.npy", "/b.npy", "C:\\b.npy", "b.npy\0", "x/b.npy", "b", "B.npy", "", "d.npy"])
+@pytest.mark.parametrize(
+    "name", ["../b.npy", "/b.npy", "C:\\b.npy", "b.npy\0", "x/b.npy", "b", "B.npy", "", "d.npy"]
+)
 def test_member_names(path, small, name):
-    refused(path, forge([(name if n == "b.npy" else n, data) for n, data in members_of(small).items()]))
+    refused(
+        path, forge([(name if n == "b.npy" else n, data) for n, data in members_of(small).items()])
+    )
     document = json.loads(members_of(small)["meta.json"])
     if name != "d.npy":
         document["arrays"][0]["name"] = name.removesuffix(".npy")
         members = members_of(small) | {"meta.json": json.dumps(document).encode()}
-        path.write_bytes(forge([(name if n == "b.npy" else n, data) for n, data in members.items()]))
+        path.write_bytes(
+            forge([(name if n == "b.npy" else n, data) for n, data in members.items()])
+        )
         if name == "B.npy":
             assert read_model(path)[1]["B"].tolist() == [1.5, -2.0]
         else:
@@ -292,7 +324,9 @@ def with_meta(small, old, new):
     members = members_of(small)
     text = members["meta.json"].decode()
     assert text.count(old) == 1
-    return forge((members | {"meta.json": text.replace(old, new).encode("utf-8", "surrogatepass")}).items())
+    return forge(
+        (members | {"meta.json": text.replace(old, new).encode("utf-8", "surrogatepass")}).items()
+    )
 
 
 HOSTILE = {
@@ -353,13 +387,19 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(("reason", "old", "new"), [(reason, *row) for reason, rows in HOSTILE.items() for row in rows])
+@pytest.mark.parametrize(
+    ("reason", "old", "new"), [(reason, *row) for reason, rows in HOSTILE.items() for row in rows]
+)
 def test_hostile_meta(path, small, reason, old, new):
     refused(path, with_meta(small, old, new), reason)
 
 
 def test_later_version_says_upgrade(path, small):
-    refused(path, with_meta(small, '"format_version":1', '"format_version":7'), "format version 7 .*upgrade bbl")
+    refused(
+        path,
+        with_meta(small, '"format_version":1', '"format_version":7'),
+        "format version 7 .*upgrade bbl",
+    )
 
 
 @pytest.mark.long
@@ -433,7 +473,9 @@ def test_pickle_is_never_reached(path, monkeypatch):
     monkeypatch.setattr(np, "load", reached)
     write_model(path, META, ARRAYS)
     assert read_model(path)[1].keys() == ARRAYS.keys()
-    source = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (storage, container))
+    source = "".join(
+        Path(module.__file__).read_text(encoding="utf-8") for module in (storage, container)
+    )
     assert not re.search(r"pickle|marshal|eval\(|exec\(|np\.load|__import__", source)
 
 
@@ -676,7 +718,9 @@ print("sound")
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_round_trip_in_another_process_and_kills_while_saving(path, tmp_path_factory):
-    """The file is sound after every kill; all that can be left beside it is the temporary file of that save."""
+    """The file is sound after every kill; all that can be left beside it is the temporary file of
+    that save.
+    """
     folder = tmp_path_factory.mktemp("others")
     known, again = folder / "known.bbl", folder / "again.bbl"
     write_model(known, META, ARRAYS)
@@ -688,4 +732,6 @@ def test_round_trip_in_another_process_and_kills_while_saving(path, tmp_path_fac
     )
     assert done.stdout == "sound\n"
     assert again.read_bytes() == known.read_bytes()
-    assert all(re.fullmatch(r"model\.bbl|\.bbl-[0-9a-f]{16}\.tmp", p.name) for p in path.parent.iterdir())
+    assert all(
+        re.fullmatch(r"model\.bbl|\.bbl-[0-9a-f]{16}\.tmp", p.name) for p in path.parent.iterdir()
+    )

@@ -1,4 +1,6 @@
-"""The types of the public names: a user's script passes mypy and pyright in strict mode, and mistakes are found."""
+"""The types of the public names: a user's script passes mypy and pyright in strict mode, and
+mistakes are found.
+"""
 
 import json
 import os
@@ -26,9 +28,15 @@ SCRIPTS = [ROOT / "tests" / "typed" / name for name in ("user.py", "mistakes.py"
 
 
 def environment():
-    """Return the environment for a type checker; the checkout is on its path unless an installation is of it."""
-    origin = json.loads(distribution("boltzmann-bayes").read_text("direct_url.json") or "{}").get("url", "")
-    elsewhere = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
+    """Return the environment for a type checker; the checkout is on its path unless an installation
+    is of it.
+    """
+    origin = json.loads(distribution("boltzmann-bayes").read_text("direct_url.json") or "{}").get(
+        "url", ""
+    )
+    elsewhere = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")
+    }
     return elsewhere if origin == ROOT.as_uri() else elsewhere | {"MYPYPATH": str(ROOT)}
 
 
@@ -68,10 +76,12 @@ def test_pyright_passes_the_users_script_and_finds_mistakes(tmp_path):
     for script in SCRIPTS:
         shutil.copy(script, tmp_path)
     settings = {
-        "typeCheckingMode": "strict", "include": [script.name for script in SCRIPTS],
+        "typeCheckingMode": "strict",
+        "include": [script.name for script in SCRIPTS],
         "extraPaths": [environment().get("MYPYPATH", "")],
-        "reportUnnecessaryTypeIgnoreComment": True, "enableTypeIgnoreComments": True,
-    }  # fmt: skip
+        "reportUnnecessaryTypeIgnoreComment": True,
+        "enableTypeIgnoreComments": True,
+    }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [pyright, "--pythonpath", sys.executable, "-p", str(tmp_path)]
     found = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)

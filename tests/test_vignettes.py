@@ -1,4 +1,6 @@
-"""Tests of the vignettes: their form, and the data that they carry against the stored R runs; .ci/run executes them."""
+"""Tests of the vignettes: their form, and the data that they carry against the stored R runs;
+.ci/run executes them.
+"""
 
 import ast
 import base64
@@ -98,7 +100,8 @@ def test_errors_that_are_shown_occur(script, capsys):
 def test_an_error_that_is_shown_and_does_not_occur_fails():
     once = "try:\n    int('1')\nexcept ValueError as error:\n    print(error)"
     in_a_loop = (
-        "for text in ('x', '1'):\n    try:\n        int(text)\n    except ValueError as error:\n        print(error)"
+        "for text in ('x', '1'):\n    try:\n        int(text)\n    except ValueError as error:\n   "
+        "     print(error)"
     )
     for code in (once, in_a_loop):
         with pytest.raises(AssertionError, match="ValueError, and nothing was raised"):
@@ -121,7 +124,12 @@ def test_simulated_rows_and_parameters_are_those_of_r(shared):
     np.testing.assert_array_equal(rows, columns(case, "v1", "v2", "v3", "v4", "v5"))
     assert columns(case, "y").ravel().tolist() == ["ctrl"] * 487 + ["case"] * 513
     expected = [
-        np.concatenate([*(list(h.values()) for h in par["h"].values()), *(np.ravel(e["values"]) for e in par["J"])])
+        np.concatenate(
+            [
+                *(list(h.values()) for h in par["h"].values()),
+                *(np.ravel(e["values"]) for e in par["J"]),
+            ]
+        )
         for par in case["truth"]["par"]
     ]
     numbers = unpacked(literal("simulated.py", "TRUE")).view("<i2").reshape(2, 105) / 30_000
@@ -133,8 +141,13 @@ def test_numbers_worked_by_hand_in_the_lesson_are_those_of_its_model():
     cell = next(cell for cell in text.split("# %%") if "clinic = " in cell)
     names = {"pd": pd, "bbl": bbl}
     exec(cell.split("print(")[0], names)  # noqa: S102
-    ask = [(fever, priors) for fever in ("yes", "no") for priors in (None, {"flu": 0.5, "cold": 0.5})]
-    found = [names["clinic"].predict({"fever": [fever]}, type="prob", priors=p)["flu"].iloc[0] for fever, p in ask]
+    ask = [
+        (fever, priors) for fever in ("yes", "no") for priors in (None, {"flu": 0.5, "cold": 0.5})
+    ]
+    found = [
+        names["clinic"].predict({"fever": [fever]}, type="prob", priors=p)["flu"].iloc[0]
+        for fever, p in ask
+    ]
     np.testing.assert_allclose(found, [18 / 34, 0.45 / 0.55, 2 / 66, 0.05 / 0.45])
     twice = names["patients"].assign(cough=names["patients"]["fever"])
     both = bbl.bbl("illness ~ .", twice, "patients", method="naive", prior_count=0)
@@ -142,14 +155,20 @@ def test_numbers_worked_by_hand_in_the_lesson_are_those_of_its_model():
     for number in found:
         assert re.search(rf"= {number:.3f}\b", text), number
     decide = {"type": "class", "costs": {"flu": {"cold": 10}, "cold": {"flu": 1}}}
-    treated = [names["clinic"].predict({"fever": ["no"]}, priors=p, **decide).iloc[0] for p in (None, "equal")]
+    treated = [
+        names["clinic"].predict({"fever": ["no"]}, priors=p, **decide).iloc[0]
+        for p in (None, "equal")
+    ]
     assert treated == ["cold", "flu"]  # 0.030 and 0.111, on both sides of 1 / 11
 
 
 def test_the_table_of_the_lesson_on_log_linear_models_is_that_of_r(shared):
     case = json.loads((shared / "reference" / "loglin" / "ucb_AD_GD.json").read_text())
     columns = {column["name"]: column for column in case["data"]["columns"]}
-    keys = [np.array(columns[name]["levels"])[columns[name]["codes"]] for name in ("Dept", "Gender", "Admit")]
+    keys = [
+        np.array(columns[name]["levels"])[columns[name]["codes"]]
+        for name in ("Dept", "Gender", "Admit")
+    ]
     expected = dict(zip(zip(*keys, strict=True), columns["n"]["values"], strict=True))
     cells = itertools.product(*literal("contingency_tables.py", "LEVELS").values())
     assert dict(zip(cells, literal("contingency_tables.py", "COUNTS"), strict=True)) == expected
@@ -157,9 +176,14 @@ def test_the_table_of_the_lesson_on_log_linear_models_is_that_of_r(shared):
 
 def test_numbers_in_the_text_of_the_lesson_on_log_linear_models():
     text = (FOLDER / "contingency_tables.py").read_text(encoding="utf-8")
-    n = np.reshape(literal("contingency_tables.py", "COUNTS"), (6, 2, 2)).astype(float)  # department, gender, admission
+    # department, gender, admission
+    n = np.reshape(literal("contingency_tables.py", "COUNTS"), (6, 2, 2)).astype(float)
     of_gender, admitted = n.sum(axis=(0, 2)), n[..., 1].sum(axis=0)
-    expected = n.sum(axis=2, keepdims=True) * n.sum(axis=1, keepdims=True) / n.sum(axis=(1, 2), keepdims=True)
+    expected = (
+        n.sum(axis=2, keepdims=True)
+        * n.sum(axis=1, keepdims=True)
+        / n.sum(axis=(1, 2), keepdims=True)
+    )
     parts = 2 * (n * np.log(n / expected)).sum(axis=(1, 2))
     to_a_and_b = n[:2].sum(axis=(0, 2)) / of_gender
     for words in (
@@ -167,7 +191,10 @@ def test_numbers_in_the_text_of_the_lesson_on_log_linear_models():
         f"{admitted[1] / of_gender[1]:.1%}".replace("%", " %") + " of the women",
         f"{n.sum():,.0f} applicants",
         f"of the {of_gender[1]:,.0f} women",
-        f"= {of_gender[1] * admitted.sum() / n.sum():.1f}$ would be admitted, and {admitted[1]:.0f} were",
+        (
+            f"= {of_gender[1] * admitted.sum() / n.sum():.1f}$ would be admitted, and "
+            f"{admitted[1]:.0f} were"
+        ),
         f"{to_a_and_b[1]:.0%} of them, and {to_a_and_b[0]:.0%} of the men".replace("%", " %"),
         f"add up to {parts[1:].sum():.1f}",
     ):

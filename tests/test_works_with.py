@@ -1,4 +1,6 @@
-"""Every kind of model is asked for every capability: it works, or is refused by the reason that the guide lists."""
+"""Every kind of model is asked for every capability: it works, or is refused by the reason that the
+guide lists.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def script(name):
 
 def drawn() -> pd.DataFrame:
     y = RNG.integers(0, 2, ROWS)
-    columns = {name: np.where(RNG.random(ROWS) < 0.7, y, RNG.integers(0, 2, ROWS)) for name in "abc"}
+    columns = {
+        name: np.where(RNG.random(ROWS) < 0.7, y, RNG.integers(0, 2, ROWS)) for name in "abc"
+    }
     return pd.DataFrame({"y": y, **columns})
 
 
@@ -50,13 +54,18 @@ NEVER = {"a": [1], "b": [0]}  # a combination of levels that cannot occur
 
 def machine(method):
     def fit(formula="y ~ a + b + c", data=DATA, weights=None, **options):
-        return bbl.bbl(formula, data, weights, method=method, verbose=0, **FAST.get(method, {}) | options)
+        return bbl.bbl(
+            formula, data, weights, method=method, verbose=0, **FAST.get(method, {}) | options
+        )
 
     return fit
 
 
 def average(formula="y ~ a + b + c", data=DATA, weights=None, **options):
-    fits = [machine("pseudo")(formula, data, weights, **{"lambda_": strength} | options) for strength in (0.1, 1.0)]
+    fits = [
+        machine("pseudo")(formula, data, weights, **{"lambda_": strength} | options)
+        for strength in (0.1, 1.0)
+    ]
     return bbl.average(fits, "equal")
 
 
@@ -81,13 +90,19 @@ def plain(kind):
 
 
 def tune(kind, fit):
-    option = "lambda_" if kind not in ENGINES or ENGINES[kind].tuned is None else ENGINES[kind].tuned.option
+    option = (
+        "lambda_"
+        if kind not in ENGINES or ENGINES[kind].tuned is None
+        else ENGINES[kind].tuned.option
+    )
     fit(**{option: "cv"})
 
 
 def cross_validate(kind, fit):
     if kind in [*ENGINES, "auto"]:
-        model = bbl.crossVal("y ~ a + b", DATA, method=kind, nfold=2, verbose=0, **FAST.get(kind, {}))
+        model = bbl.crossVal(
+            "y ~ a + b", DATA, method=kind, nfold=2, verbose=0, **FAST.get(kind, {})
+        )
         assert len(model.cvframe)
     elif kind == "network":
         assert len(networks.cv(fit(), DATA, 2))
@@ -143,7 +158,9 @@ TRIALS = {
     "tuning": tune,
     "calibrate": lambda kind, fit: fit(calibrate="temperature"),
     "relevance": lambda kind, fit: fit(relevance=0.05),
-    "structural_zeros": lambda kind, fit: fit(data=DATA[(DATA["a"] == 0) | (DATA["b"] == 1)], structural_zeros=NEVER),
+    "structural_zeros": lambda kind, fit: fit(
+        data=DATA[(DATA["a"] == 0) | (DATA["b"] == 1)], structural_zeros=NEVER
+    ),
     "gauge": lambda kind, fit: fit(gauge="zero-sum"),
     "log_z": lambda kind, fit: fit(log_z="exact"),
     "crossVal": cross_validate,
@@ -165,7 +182,9 @@ TRIALS = {
     "goodness_of_fit": table,
     "odds_ratios": odds_ratios,
     "effects": effects,
-    "effects_bootstrap": lambda kind, fit: plain(kind).avg_comparisons("a", se="bootstrap", nboot=2),
+    "effects_bootstrap": lambda kind, fit: plain(kind).avg_comparisons(
+        "a", se="bootstrap", nboot=2
+    ),
     "etable": lambda kind, fit: str(bbl.etable({"one": plain(kind), "two": fit("y ~ a + b")})),
     "explain": lambda kind, fit: plain(kind).explain(DATA.head(2)),
     "importance": lambda kind, fit: plain(kind).importance(DATA),
@@ -178,7 +197,8 @@ TRIALS = {
     "plot_network": plot_network,
 }
 STORED: dict[str, str] = {}
-ABSENCE = ("no attribute", "no argument", "is not an option", "is unknown", "must be")  # what errors say of it
+# what errors say of it
+ABSENCE = ("no attribute", "no argument", "is not an option", "is unknown", "must be")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -218,8 +238,12 @@ def test_a_kind_of_model_does_what_it_declares_and_refuses_the_others_by_its_rea
     outcomes = {name: outcome(kind, trial) for name, trial in TRIALS.items()}
     plt.close("all")
     declared = {name: REFUSALS[kind].get(name) for name in TRIALS}
-    assert {name: text for name, text in outcomes.items() if not as_declared(text, declared[name])} == {}
+    assert {
+        name: text for name, text in outcomes.items() if not as_declared(text, declared[name])
+    } == {}
 
 
 def test_the_page_of_the_guide_is_current():
-    assert PAGE.PAGE.read_text(encoding="utf-8") == PAGE.page(), "python docs/make_works_with.py writes it"
+    assert PAGE.PAGE.read_text(encoding="utf-8") == PAGE.page(), (
+        "python docs/make_works_with.py writes it"
+    )

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # Binding sites of transcription factors
 #
-# This page follows section 3.6 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). Binding sites of a transcription factor
-# are to be told from the same sites with three random mutations.
+# This page follows section 3.6 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). Binding sites of a
+# transcription factor are to be told from the same sites with three random mutations.
 #
-# Reproduced, if the file MA0014.3 is at hand: the table of mean field to all printed digits, the table of
-# pseudo-likelihood to within 0.0001, the best setting and the AUC of 0.853 of both (figure 8). The protocol of figure 9
-# is run over other motifs than the paper's 684 sets from JASPAR.
+# Reproduced, if the file MA0014.3 is at hand: the table of mean field to all printed digits, the
+# table of pseudo-likelihood to within 0.0001, the best setting and the AUC of 0.853 of both (figure
+# 8). The protocol of figure 9 is run over other motifs than the paper's 684 sets from JASPAR.
 
 # %%
 import os
@@ -34,18 +34,24 @@ import bbl
 # %% [markdown]
 # ## The sites
 #
-# The paper's set, MA0014.3 of JASPAR, comes with the R package, which is under the GPL. Therefore it is not shipped
-# here but fetched: from the folder in the environment variable `BBL_DATA`, or from the network. If neither works, this
-# page goes on with sites of another kind that are shipped: 5' splice sites of the human genome, 1,000 drawn by how
-# often they occur, without the two positions that are (nearly) always GT.
+# The paper's set, MA0014.3 of JASPAR, comes with the R package, which is under the GPL. Therefore
+# it is not shipped here but fetched: from the folder in the environment variable `BBL_DATA`, or
+# from the network. If neither works, this page goes on with sites of another kind that are shipped:
+# 5' splice sites of the human genome, 1,000 drawn by how often they occur, without the two
+# positions that are (nearly) always GT.
 
 # %%
-splice = bbl.datasets.load_splice_sites().sample(1000, replace=True, weights="count", random_state=9)
+splice = bbl.datasets.load_splice_sites().sample(
+    1000, replace=True, weights="count", random_state=9
+)
 splice = splice[[*"123", *"6789"]].reset_index(drop=True)
 try:
     sites, is_paper = bbl.datasets.fetch_ma0014(), True
 except bbl.errors.DataError:
-    print("MA0014.3 is not at hand here. Splice sites take its place; their numbers are not the paper's.")
+    print(
+        "MA0014.3 is not at hand here. Splice sites take its place; their numbers are not the "
+        "paper's."
+    )
     sites, is_paper = splice, False
 print(sites.head())
 print(sites.shape)
@@ -53,9 +59,9 @@ print(sites.shape)
 # %% [markdown]
 # ## Sites that do not bind
 #
-# The paper mutates three positions of each site at random, after `set.seed(561)`. To get the very same rows, here are
-# R's random numbers in Python: `sample` takes 16 bits of a Mersenne twister at a time and draws again while the number
-# is too large.
+# The paper mutates three positions of each site at random, after `set.seed(561)`. To get the very
+# same rows, here are R's random numbers in Python: `sample` takes 16 bits of a Mersenne twister at
+# a time and draws again while the number is too large.
 
 
 # %%
@@ -96,7 +102,9 @@ class RRandom:
 
 
 def with_controls(sites, rng):
-    """Return the sites and a copy with three random mutations each, in random order; the index tells where each was."""
+    """Return the sites and a copy with three random mutations each, in random order; the index
+    tells where each was.
+    """
     control = sites.to_numpy().copy()
     for row in control:
         letters = np.array(list("ACGT"))[rng.sample(4, 3, replace=True)]  # drawn first, as R does
@@ -115,12 +123,21 @@ print(data.head())
 # %%
 # the warnings are of the log-loss, which the paper does not look at
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
-    ps = bbl.crossVal("y ~ .^2", data, method="pseudo", lambda_=10 ** np.linspace(-2, -1, 6), log_z="pseudo", verbose=0)
+    ps = bbl.crossVal(
+        "y ~ .^2",
+        data,
+        method="pseudo",
+        lambda_=10 ** np.linspace(-2, -1, 6),
+        log_z="pseudo",
+        verbose=0,
+    )
 print(ps)
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
-    mf = bbl.crossVal("y ~ .^2", data, method="mf", eps=[0, 0.1, 0.2, 0.3, 0.4], log_z="mf", verbose=0)
+    mf = bbl.crossVal(
+        "y ~ .^2", data, method="mf", eps=[0, 0.1, 0.2, 0.3, 0.4], log_z="mf", verbose=0
+    )
 print(mf)
 
 # %%
@@ -143,13 +160,13 @@ if is_paper:
 else:
     print("Without MA0014.3 there is nothing to compare with the paper.")
 
-# %% [markdown]
-# Naive Bayes, $\epsilon = 0$, is what a position frequency matrix can do. The couplings between positions add about one
-# point of AUC for MA0014.3.
+# %% [markdown] Naive Bayes, $\epsilon = 0$, is what a position frequency matrix can do. The
+# couplings between positions add about one point of AUC for MA0014.3.
 #
 # ## Which positions depend on each other?
 #
-# For each pair of positions, the size of its table of couplings among the true sites, less that of all rows pooled:
+# For each pair of positions, the size of its table of couplings among the true sites, less that of
+# all rows pooled:
 
 # %%
 fit = bbl.bbl("y ~ .^2", data, lambda_=ps.regstar)
@@ -170,13 +187,16 @@ plt.show()
 # %% [markdown]
 # ## Many motifs (Figure 9)
 #
-# The paper runs this protocol over 684 sets of sites from JASPAR with at least 30 sequences, and plots the AUC of the
-# best $\epsilon$ against that of naive Bayes. Those sets are not shipped. The same is done here for
+# The paper runs this protocol over 684 sets of sites from JASPAR with at least 30 sequences, and
+# plots the AUC of the best $\epsilon$ against that of naive Bayes. Those sets are not shipped. The
+# same is done here for
 #
-# * the sets that are at hand: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and MA0014.3;
-# * any set in the folder `motifs` of `BBL_DATA`, one FASTA file each, as JASPAR offers them for download (capital
-#   letters are the site, small ones its surroundings);
-# * 30 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are coupled.
+# * the sets that are at hand: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and
+#   MA0014.3;
+# * any set in the folder `motifs` of `BBL_DATA`, one FASTA file each, as JASPAR offers them for
+#   download (capital letters are the site, small ones its surroundings);
+# * 30 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are
+#   coupled.
 
 
 # %%
@@ -204,7 +224,9 @@ def read_motif(path):
     records = ["".join(record.split("\n")[1:]) for record in path.read_text().split(">")[1:]]
     found = pd.Series(["".join(filter(str.isupper, record)) for record in records])
     found = found[found.str.fullmatch("[ACGT]+") & (found.str.len() == found.str.len().mode()[0])]
-    return pd.DataFrame([list(site) for site in found], columns=[str(j + 1) for j in range(len(found.iloc[0]))])
+    return pd.DataFrame(
+        [list(site) for site in found], columns=[str(j + 1) for j in range(len(found.iloc[0]))]
+    )
 
 
 rng = np.random.default_rng(9)
@@ -219,31 +241,47 @@ motifs += [("simulated", simulated_motif(rng)) for _ in range(30)]
 print(len(motifs), "motifs")
 
 
-# %% [markdown]
-# One thing about the protocol deserves care. A mutated site resembles the site it came from, which carries the *other*
-# label and mostly sits in another fold. A model of few sites remembers single ones, so it takes a site for its mutant
-# and does worse than a coin. With `cv=` both can be kept in the same fold. Here is either way.
+# %% [markdown] One thing about the protocol deserves care. A mutated site resembles the site it
+# came from, which carries the *other* label and mostly sits in another fold. A model of few sites
+# remembers single ones, so it takes a site for its mutant and does worse than a coin. With `cv=`
+# both can be kept in the same fold. Here is either way.
 #
-# Only AUC is compared, and that does not see how good probabilities are: with few sites the best eps by AUC has often a
-# log-loss above that of naive Bayes, of which `crossVal` warns (silenced here).
+# Only AUC is compared, and that does not see how good probabilities are: with few sites the best
+# eps by AUC has often a log-loss above that of naive Bayes, of which `crossVal` warns (silenced
+# here).
 
 
 # %%
 def best_scores(sites, seed):
-    """Return the AUC of naive Bayes and of mean field at its best: with the folds of the paper, and pairs kept."""
+    """Return the AUC of naive Bayes and of mean field at its best: with the folds of the paper, and
+    pairs kept.
+    """
     varied = sites.loc[:, sites.nunique() > 1]
     data = with_controls(varied, NumpyRandom(seed))
     origin = data.index.to_numpy() % len(sites)
-    together = [(np.flatnonzero(origin % 5 != k), np.flatnonzero(origin % 5 == k)) for k in range(5)]
+    together = [
+        (np.flatnonzero(origin % 5 != k), np.flatnonzero(origin % 5 == k)) for k in range(5)
+    ]
     scores = []
     for folds in (None, together):
         with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
-            cv = bbl.crossVal("y ~ .^2", data, method="mf", eps=np.linspace(0, 1, 11), log_z="mf", cv=folds, verbose=0)
+            cv = bbl.crossVal(
+                "y ~ .^2",
+                data,
+                method="mf",
+                eps=np.linspace(0, 1, 11),
+                log_z="mf",
+                cv=folds,
+                verbose=0,
+            )
         scores += [cv.cvframe["AUC"].iloc[0], cv.maxscore]
     return scores
 
 
-rows = [(name, sites.shape[1], len(sites), *best_scores(sites, seed)) for seed, (name, sites) in enumerate(motifs)]
+rows = [
+    (name, sites.shape[1], len(sites), *best_scores(sites, seed))
+    for seed, (name, sites) in enumerate(motifs)
+]
 columns = ["motif", "length", "sites", "NB", "MF", "NB, pairs kept", "MF, pairs kept"]
 scores = pd.DataFrame(rows, columns=columns)
 real = scores["motif"] != "simulated"
@@ -252,7 +290,9 @@ print(scores[~real].describe().loc[["mean", "min", "max"]].round(3).to_string())
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(9.6, 4.3), layout="constrained")
-for ax, suffix, title in zip(axes, ("", ", pairs kept"), ("Folds of the paper", "Pairs kept together"), strict=True):
+for ax, suffix, title in zip(
+    axes, ("", ", pairs kept"), ("Folds of the paper", "Pairs kept together"), strict=True
+):
     ends = [0.97 * scores["NB" + suffix].min(), 1]
     ax.plot(ends, ends, color="0.5", linewidth=1)
     for name, part in {"simulated": scores[~real], "real": scores[real]}.items():
@@ -274,8 +314,8 @@ axes[0].legend(frameon=False)
 fig.colorbar(points, ax=axes, label="Length of the site")
 plt.show()
 
-# %% [markdown]
-# No point lies below the line, because the best $\epsilon$ may be 0; and the best of eleven scores is a little too
-# good, most so for few sites. How far above the line a point lies shows how much the positions depend on each other,
-# given enough sites to see it (larger symbols have more). As in the paper, the gain is largest in the middle of the
-# range and above: where naive Bayes is hardly better than chance, nothing can be learnt about pairs.
+# %% [markdown] No point lies below the line, because the best $\epsilon$ may be 0; and the best of
+# eleven scores is a little too good, most so for few sites. How far above the line a point lies
+# shows how much the positions depend on each other, given enough sites to see it (larger symbols
+# have more). As in the paper, the gain is largest in the middle of the range and above: where naive
+# Bayes is hardly better than chance, nothing can be learnt about pairs.

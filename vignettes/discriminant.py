@@ -15,9 +15,9 @@
 #
 # A lesson of about two hours, with exercises at its end.
 #
-# Naive Bayes, Boltzmann Bayes, logistic regression and linear discriminant analysis (LDA) all end in a probability
-# $P(y|x)$. They differ in what they take for granted on the way. This page states it, and draws data for which it
-# matters.
+# Naive Bayes, Boltzmann Bayes, logistic regression and linear discriminant analysis (LDA) all end
+# in a probability $P(y|x)$. They differ in what they take for granted on the way. This page states
+# it, and draws data for which it matters.
 #
 # | classifier | describes | takes for granted | log-odds of two groups |
 # | --- | --- | --- | --- |
@@ -27,9 +27,10 @@
 # | logistic regression | $P(y \mid x)$ | the log-odds are a sum over predictors | that sum, fitted directly |
 # | the same with all pairs | $P(y \mid x)$ | the log-odds are a sum over pairs | that sum, fitted directly |
 #
-# The last column is the point. Three of the five can only weigh the predictors one by one. Whatever distinguishes two
-# groups by *how predictors go together* is invisible to them, however many rows there are. Boltzmann Bayes is to LDA
-# what quadratic discriminant analysis is for continuous predictors: each group has its own couplings.
+# The last column is the point. Three of the five can only weigh the predictors one by one. Whatever
+# distinguishes two groups by *how predictors go together* is invisible to them, however many rows
+# there are. Boltzmann Bayes is to LDA what quadratic discriminant analysis is for continuous
+# predictors: each group has its own couplings.
 
 # %%
 import itertools
@@ -50,26 +51,31 @@ PREDICTORS = {name: list("rst") for name in NAMES}
 # %% [markdown]
 # ## Bayes' rule by hand
 #
-# Of 100 patients 20 have the flu and 80 a cold. Of those with the flu 18 have a fever, of those with a cold 16. A
-# patient comes in with a fever. Of the $18 + 16 = 34$ patients with a fever 18 have the flu, so
+# Of 100 patients 20 have the flu and 80 a cold. Of those with the flu 18 have a fever, of those
+# with a cold 16. A patient comes in with a fever. Of the $18 + 16 = 34$ patients with a fever 18
+# have the flu, so
 #
 # $$P(\mathrm{flu} \mid \mathrm{fever}) = \frac{P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu})}
-# {P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu}) + P(\mathrm{cold})\,P(\mathrm{fever} \mid \mathrm{cold})}
-# = \frac{0.2 \cdot 0.9}{0.2 \cdot 0.9 + 0.8 \cdot 0.2} = 0.529.$$
+# {P(\mathrm{flu})\,P(\mathrm{fever} \mid \mathrm{flu}) + P(\mathrm{cold})\,P(\mathrm{fever} \mid
+# \mathrm{cold})} = \frac{0.2 \cdot 0.9}{0.2 \cdot 0.9 + 0.8 \cdot 0.2} = 0.529.$$
 #
-# The first three classifiers of the table above do this sum. They differ in how they find $P(x \mid y)$ once $x$ is
-# more than one predictor. With one predictor there is nothing to differ in:
+# The first three classifiers of the table above do this sum. They differ in how they find $P(x \mid
+# y)$ once $x$ is more than one predictor. With one predictor there is nothing to differ in:
 
 # %%
 patients = pd.DataFrame(
-    {"illness": ["flu", "flu", "cold", "cold"], "fever": ["yes", "no", "yes", "no"], "patients": [18, 2, 16, 64]}
+    {
+        "illness": ["flu", "flu", "cold", "cold"],
+        "fever": ["yes", "no", "yes", "no"],
+        "patients": [18, 2, 16, 64],
+    }
 )
 clinic = bbl.bbl("illness ~ fever", patients, weights="patients", method="naive", prior_count=0)
 print(clinic.predict({"fever": ["yes", "no"]}, type="prob").round(3))
 
-# %% [markdown]
-# In an epidemic half of the patients have the flu. What fever says about an illness has not changed, the prior has:
-# $0.5 \cdot 0.9 / (0.5 \cdot 0.9 + 0.5 \cdot 0.2) = 0.818$. Nothing has to be fitted anew:
+# %% [markdown] In an epidemic half of the patients have the flu. What fever says about an illness
+# has not changed, the prior has: $0.5 \cdot 0.9 / (0.5 \cdot 0.9 + 0.5 \cdot 0.2) = 0.818$. Nothing
+# has to be fitted anew:
 
 # %%
 print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold": 0.5}).round(3))
@@ -77,16 +83,19 @@ print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold"
 # %% [markdown]
 # ## Lines, curves and steps
 #
-# With numbers in place of levels, $P(x \mid y)$ is often taken to be normal. With one covariance for all groups the
-# boundary between two groups is a line (**linear discriminant analysis**, Fisher 1936), with one for each it is a curve
-# of second order (**quadratic**), and in between the covariances of the groups are shrunken (**regularised**, Friedman
-# 1989). The groups below have the same means, and correlations of opposite sign. So a line has nothing to hold on to.
-# The last two pictures cut both numbers into five intervals and know nothing of their order: naive Bayes sees no more
-# than a line does, and Boltzmann Bayes finds the interaction of the intervals, in steps.
+# With numbers in place of levels, $P(x \mid y)$ is often taken to be normal. With one covariance
+# for all groups the boundary between two groups is a line (**linear discriminant analysis**, Fisher
+# 1936), with one for each it is a curve of second order (**quadratic**), and in between the
+# covariances of the groups are shrunken (**regularised**, Friedman 1989). The groups below have the
+# same means, and correlations of opposite sign. So a line has nothing to hold on to. The last two
+# pictures cut both numbers into five intervals and know nothing of their order: naive Bayes sees no
+# more than a line does, and Boltzmann Bayes finds the interaction of the intervals, in steps.
 
 # %%
 rng = np.random.default_rng(0)
-cloud = np.vstack([rng.multivariate_normal([0, 0], [[1, sign * 0.8], [sign * 0.8, 1]], 200) for sign in (1, -1)])
+cloud = np.vstack(
+    [rng.multivariate_normal([0, 0], [[1, sign * 0.8], [sign * 0.8, 1]], 200) for sign in (1, -1)]
+)
 points = pd.DataFrame(cloud, columns=["u", "v"]).assign(y=np.repeat(["A", "B"], 200))
 side = np.linspace(-3, 3, 81)
 grid = pd.DataFrame({"u": np.tile(side, 81), "v": np.repeat(side, 81)})
@@ -99,7 +108,8 @@ def normal(model):
 
 def intervals(formula, **options):
     fit = bbl.bbl(formula, binned, testNull=False, **options)
-    return fit.predict(grid, type="prob")["B"].to_numpy()  # numbers go into the intervals that the model knows
+    # numbers go into the intervals that the model knows
+    return fit.predict(grid, type="prob")["B"].to_numpy()
 
 
 REGIONS = {
@@ -111,7 +121,9 @@ REGIONS = {
 }
 fig, axes = plt.subplots(1, 5, figsize=(13, 3.1), layout="constrained", sharex=True, sharey=True)
 for ax, (name, p) in zip(axes, REGIONS.items(), strict=True):
-    ax.contourf(side, side, p.reshape(81, 81), levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.7)
+    ax.contourf(
+        side, side, p.reshape(81, 81), levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.7
+    )
     ax.contour(side, side, p.reshape(81, 81), levels=[0.5], colors="black", linewidths=1)
     for group, colour in (("A", "#053061"), ("B", "#67001f")):
         part = points[points["y"] == group]
@@ -123,22 +135,38 @@ plt.show()
 # %% [markdown]
 # ## Generative, conditional, and in between
 #
-# The same fields and couplings can be fitted in two ways. Generatively, to $P(x \mid y)$, each group by itself: that is
-# Boltzmann Bayes. Or conditionally, to $P(y \mid x)$, all groups at once: `method="conditional"`, which is logistic
-# regression with all pairs, under one penalty on levels and pairs of levels. In between lies the
-# conditional fit that starts from the generative one and changes it as far as the data ask for
-# (`start="pseudo"`). Below, group B is a ring around group A, and each number is cut into seven intervals. No pair of
-# intervals is needed to tell them apart; the intervals of each number are.
+# The same fields and couplings can be fitted in two ways. Generatively, to $P(x \mid y)$, each
+# group by itself: that is Boltzmann Bayes. Or conditionally, to $P(y \mid x)$, all groups at once:
+# `method="conditional"`, which is logistic regression with all pairs, under one penalty on levels
+# and pairs of levels. In between lies the conditional fit that starts from the generative one and
+# changes it as far as the data ask for (`start="pseudo"`). Below, group B is a ring around group A,
+# and each number is cut into seven intervals. No pair of intervals is needed to tell them apart;
+# the intervals of each number are.
 
 # %%
-angle, radius = rng.uniform(0, 2 * np.pi, 400), np.repeat([0.6, 1.9], 200) + rng.normal(0, 0.45, 400)
-ring = pd.DataFrame({"u": radius * np.cos(angle), "v": radius * np.sin(angle), "y": np.repeat(["A", "B"], 200)})
+angle, radius = (
+    rng.uniform(0, 2 * np.pi, 400),
+    np.repeat([0.6, 1.9], 200) + rng.normal(0, 0.45, 400),
+)
+ring = pd.DataFrame(
+    {"u": radius * np.cos(angle), "v": radius * np.sin(angle), "y": np.repeat(["A", "B"], 200)}
+)
 train, fresh = ring.iloc[::2], ring.iloc[1::2]
 cut = bbl.bin(train, bins=7, response="y")
 WAYS = {
     "generative": {"lambda_": "cv", "prior_count": 1, "calibrate": "temperature"},
-    "in between": {"method": "conditional", "start": "pseudo", "ridge": "cv", "calibrate": "temperature"},
-    "conditional": {"method": "conditional", "ridge": "cv", "scale": "cv", "calibrate": "temperature"},
+    "in between": {
+        "method": "conditional",
+        "start": "pseudo",
+        "ridge": "cv",
+        "calibrate": "temperature",
+    },
+    "conditional": {
+        "method": "conditional",
+        "ridge": "cv",
+        "scale": "cv",
+        "calibrate": "temperature",
+    },
     "their average": {"method": "auto"},
 }
 fig, axes = plt.subplots(1, 4, figsize=(11, 3.2), layout="constrained", sharex=True, sharey=True)
@@ -155,32 +183,35 @@ for ax, (name, options) in zip(axes, WAYS.items(), strict=True):
     ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal")
 plt.show()
 
-# %% [markdown]
-# The log-losses are those of 200 fresh points. Generative fits need fewer rows where their picture of the groups is
-# about right; conditional ones do not care what the picture is, and win once there are rows enough. Cross-validation
-# tells, and `method="auto"` averages all of it by what it says.
+# %% [markdown] The log-losses are those of 200 fresh points. Generative fits need fewer rows where
+# their picture of the groups is about right; conditional ones do not care what the picture is, and
+# win once there are rows enough. Cross-validation tells, and `method="auto"` averages all of it by
+# what it says.
 
 # %% [markdown]
 # ## Three worlds
 #
 # Six predictors with three levels each, two groups.
 #
-# * **Independent**: the groups differ in the shares of the levels, and predictors are independent within them. This is
-#   the world of naive Bayes.
-# * **Same couplings**: neighbouring predictors tend to have the same level, in both groups alike. The couplings cancel
-#   in the log-odds, which are a sum over predictors, as logistic regression assumes. Naive Bayes counts the same
-#   evidence several times.
-# * **Opposite couplings**: in group A neighbours tend to have the same level, in group B different ones. All shares are
-#   one third in both groups: no single predictor says anything.
+# * **Independent**: the groups differ in the shares of the levels, and predictors are independent
+#   within them. This is the world of naive Bayes.
+# * **Same couplings**: neighbouring predictors tend to have the same level, in both groups alike.
+#   The couplings cancel in the log-odds, which are a sum over predictors, as logistic regression
+#   assumes. Naive Bayes counts the same evidence several times.
+# * **Opposite couplings**: in group A neighbours tend to have the same level, in group B different
+#   ones. All shares are one third in both groups: no single predictor says anything.
 
 
 # %%
 def neighbours(strength):
-    """Return fields and couplings of a chain in which equal neighbours are preferred by `strength`."""
+    """Return fields and couplings of a chain in which equal neighbours are preferred by
+    `strength`.
+    """
     h = [np.zeros(L - 1) for _ in NAMES]
     J = {}
     for i in range(len(NAMES) - 1):
-        J[i, i + 1] = strength * (np.eye(L - 1) + 1)  # of the Kronecker delta, less the terms of the reference level
+        # of the Kronecker delta, less the terms of the reference level
+        J[i, i + 1] = strength * (np.eye(L - 1) + 1)
         J[i + 1, i] = J[i, i + 1].T
         h[i] -= strength
         h[i + 1] -= strength
@@ -214,13 +245,15 @@ for group, part in example.groupby("y"):
 # %% [markdown]
 # ## The contestants
 #
-# Each is a function from training rows and test rows to probabilities of group B. The true distributions, which nobody
-# knows in practice, set the limit.
+# Each is a function from training rows and test rows to probabilities of group B. The true
+# distributions, which nobody knows in practice, set the limit.
 
 
 # %%
 def dummies(data, pairs=False):
-    """Return a 0/1 column for each level but the first, and the products of those of two predictors."""
+    """Return a 0/1 column for each level but the first, and the products of those of two
+    predictors.
+    """
     codes = data[NAMES].map("rst".index).to_numpy()
     single = [np.eye(L)[codes[:, i]][:, 1:] for i in range(len(NAMES))]
     products = [
@@ -231,9 +264,12 @@ def dummies(data, pairs=False):
 
 
 def naive(train, test):
-    with warnings.catch_warnings():  # where it knows less than the shares of the classes, it says so
+    # where it knows less than the shares of the classes, it says so
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", bbl.DataWarning)
-        return bbl.bbl("y ~ .", train, method="naive", testNull=False).predict(test, type="prob")["B"]
+        return bbl.bbl("y ~ .", train, method="naive", testNull=False).predict(test, type="prob")[
+            "B"
+        ]
 
 
 def boltzmann(train, test):
@@ -284,8 +320,9 @@ def truth(world, test):
 # %% [markdown]
 # ## Four hundred rows
 #
-# Two scores on 10,000 new rows, averaged over five training sets: the AUC says how well the rows are ranked, the
-# log-loss whether the probabilities can be believed (smaller is better; always saying 1/2 scores 0.693).
+# Two scores on 10,000 new rows, averaged over five training sets: the AUC says how well the rows
+# are ranked, the log-loss whether the probabilities can be believed (smaller is better; always
+# saying 1/2 scores 0.693).
 
 # %%
 rows = []
@@ -300,7 +337,9 @@ for world in WORLDS:
     p = truth(world, test)
     rows.append((world, "(true)", roc_auc_score(is_b, p), log_loss(is_b, p)))
 scores = pd.DataFrame(rows, columns=["world", "classifier", "AUC", "log-loss"])
-table = scores.groupby(["classifier", "world"], sort=False).mean().unstack(sort=False).swaplevel(axis=1)
+table = (
+    scores.groupby(["classifier", "world"], sort=False).mean().unstack(sort=False).swaplevel(axis=1)
+)
 print(table[list(WORLDS)].round(3).to_string())
 
 # %%
@@ -316,17 +355,19 @@ for ax, world in zip(axes, WORLDS, strict=True):
 axes[0].invert_yaxis()
 plt.show()
 
-# %% [markdown]
-# *Independent*: all do well. Naive Bayes is at its best and those with pairs pay for parameters that are not needed.
+# %% [markdown] *Independent*: all do well. Naive Bayes is at its best and those with pairs pay for
+# parameters that are not needed.
 #
-# *Same couplings*: there is little to be gained, 0.660 at best. LDA and logistic regression do best. Naive Bayes ranks
-# the rows at least as well, but it is far too sure of itself: its log-loss, 0.76, is the worst. Boltzmann Bayes sees
-# that the evidence is shared, at the price of estimating the same couplings twice. At 400 rows that price eats up the
-# gain: at 0.70 it is no better than saying 1/2 each time, nor is logistic regression with pairs. With more rows both
-# come down, as the curves below show, and naive Bayes stays above 1/2.
+# *Same couplings*: there is little to be gained, 0.660 at best. LDA and logistic regression do
+# best. Naive Bayes ranks the rows at least as well, but it is far too sure of itself: its log-loss,
+# 0.76, is the worst. Boltzmann Bayes sees that the evidence is shared, at the price of estimating
+# the same couplings twice. At 400 rows that price eats up the gain: at 0.70 it is no better than
+# saying 1/2 each time, nor is logistic regression with pairs. With more rows both come down, as the
+# curves below show, and naive Bayes stays above 1/2.
 #
-# *Opposite couplings*: naive Bayes, LDA and plain logistic regression are no better than a coin. Boltzmann Bayes comes
-# close to the truth. So does logistic regression, once it is told about all pairs.
+# *Opposite couplings*: naive Bayes, LDA and plain logistic regression are no better than a coin.
+# Boltzmann Bayes comes close to the truth. So does logistic regression, once it is told about all
+# pairs.
 
 # %% [markdown]
 # ## How many rows does it take?
@@ -341,11 +382,18 @@ for ax, world in zip(axes, WORLDS, strict=True):
     is_b = test["y"] == "B"
     for name, contestant in CONTESTANTS.items():
         curve = [
-            np.mean([log_loss(is_b, contestant(draw(world, n, 100 * n + seed), test)) for seed in range(2)])
+            np.mean(
+                [
+                    log_loss(is_b, contestant(draw(world, n, 100 * n + seed), test))
+                    for seed in range(2)
+                ]
+            )
             for n in sizes
         ]
         ax.plot(sizes, curve, "o-", markersize=4, color=colours[name], label=name)
-    ax.axhline(log_loss(is_b, truth(world, test)), color=colours["(true)"], linestyle="--", label="(true)")
+    ax.axhline(
+        log_loss(is_b, truth(world, test)), color=colours["(true)"], linestyle="--", label="(true)"
+    )
     ax.axhline(np.log(2), color="0.3", linestyle=":")
     ax.set(xscale="log", title=world, xlabel="Training rows", ylabel="Log-loss", ylim=(None, 1.0))
     ax.set_xticks(sizes, sizes, fontsize="small")
@@ -357,9 +405,10 @@ plt.show()
 # %% [markdown]
 # ## What the model says besides
 #
-# Logistic regression with pairs predicts as well as Boltzmann Bayes in the last world, but it only knows *differences*
-# between the groups. `bbl` has the distribution of each group. In the world of opposite couplings it shows that
-# neighbours attract each other in A, repel each other in B, and that little else is there:
+# Logistic regression with pairs predicts as well as Boltzmann Bayes in the last world, but it only
+# knows *differences* between the groups. `bbl` has the distribution of each group. In the world of
+# opposite couplings it shows that neighbours attract each other in A, repel each other in B, and
+# that little else is there:
 
 # %%
 fit = bbl.bbl("y ~ .^2", draw("opposite couplings", 3000, seed=7), lambda_=0.01, testNull=False)
@@ -372,29 +421,32 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # %% [markdown]
 # ## Which one to take
 #
-# * Few rows, many predictors, a first look: naive Bayes; do not trust its probabilities where predictors are related.
+# * Few rows, many predictors, a first look: naive Bayes; do not trust its probabilities where
+#   predictors are related.
 # * Effects of single predictors and their significance: logistic regression.
-# * Many groups, or an interest in what each group looks like and how predictors go together within it: Boltzmann
-#   Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it becomes naive Bayes, so
-#   cross-validation also tells whether interactions are worth having.
+# * Many groups, or an interest in what each group looks like and how predictors go together within
+#   it: Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty
+#   it becomes naive Bayes, so cross-validation also tells whether interactions are worth having.
 
 # %% [markdown]
 # ## Real data: the Titanic
 #
-# Two sums, on the same five folds: what naive Bayes and Boltzmann Bayes say of passengers that they have not seen. The
-# intervals are those of `evaluate`, which hold in small samples too.
+# Two sums, on the same five folds: what naive Bayes and Boltzmann Bayes say of passengers that they
+# have not seen. The intervals are those of `evaluate`, which hold in small samples too.
 
 # %%
 titanic = bbl.datasets.load_titanic()
 folds = {"weights": "Freq", "shuffle": True, "seed": 1}
-for name, options in {"naive Bayes": {"method": "naive"}, "Boltzmann Bayes": {"lambda_": 0.001}}.items():
+for name, options in {
+    "naive Bayes": {"method": "naive"},
+    "Boltzmann Bayes": {"lambda_": 0.001},
+}.items():
     found = bbl.crossVal("Survived ~ .^2", titanic, **folds, **options).evaluate()
     print(f"\n{name}\n{found.scores.round(3).to_string()}")
 
-# %% [markdown]
-# Who is missed matters too. A search that is called off for somebody who lives is a disaster, and one for somebody who
-# is dead a nuisance: let the first error cost four times the second. The group of least expected cost is then no longer
-# the most likely one.
+# %% [markdown] Who is missed matters too. A search that is called off for somebody who lives is a
+# disaster, and one for somebody who is dead a nuisance: let the first error cost four times the
+# second. The group of least expected cost is then no longer the most likely one.
 
 # %%
 fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_=0.001)
@@ -404,7 +456,8 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 # %% [markdown]
 # ## Exercises
 #
-# 1. Work out by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ with a share of the flu of 0.2, and of 0.5.
+# 1. Work out by hand $P(\mathrm{flu} \mid \mathrm{no\ fever})$ with a share of the flu of 0.2, and
+#    of 0.5.
 #
 # <details><summary>Answer</summary>
 #
@@ -414,58 +467,60 @@ for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
 #
 # </details>
 #
-# 2. A second symptom, cough, is a copy of the first: whoever has a fever coughs. What does naive Bayes say of a patient
-#    with both, with a share of the flu of 0.2, and what is right?
+# 2. A second symptom, cough, is a copy of the first: whoever has a fever coughs. What does naive
+#    Bayes say of a patient with both, with a share of the flu of 0.2, and what is right?
 #
 # <details><summary>Answer</summary>
 #
-# It multiplies the same evidence twice: $0.2 \cdot 0.81 / (0.2 \cdot 0.81 + 0.8 \cdot 0.04) = 0.835$. Right is 0.529 as
-# before, since the cough adds nothing. This is what happens in the world of the same couplings, and why the log-loss of
-# naive Bayes is so bad there.
+# It multiplies the same evidence twice: $0.2 \cdot 0.81 / (0.2 \cdot 0.81 + 0.8 \cdot 0.04) =
+# 0.835$. Right is 0.529 as before, since the cough adds nothing. This is what happens in the world
+# of the same couplings, and why the log-loss of naive Bayes is so bad there.
 #
 # </details>
 #
-# 3. A fever thermometer costs nothing, a needless flu treatment 1, an untreated flu 10. From which probability of the
-#    flu on should one treat?
+# 3. A fever thermometer costs nothing, a needless flu treatment 1, an untreated flu 10. From which
+#    probability of the flu on should one treat?
 #
 # <details><summary>Answer</summary>
 #
-# Treating costs $1 - p$ on average, not treating $10 p$. The two are equal at $p = 1/11 = 0.09$, so a patient without a
-# fever is treated in an epidemic (0.111) and not before it (0.030).
+# Treating costs $1 - p$ on average, not treating $10 p$. The two are equal at $p = 1/11 = 0.09$, so
+# a patient without a fever is treated in an epidemic (0.111) and not before it (0.030).
 #
 # </details>
 #
-# 4. In the picture of the five regions, set the off-diagonal entries of both covariances to 0.8 and move the mean of B
-#    to $(1, -1)$. Which of the methods gain?
+# 4. In the picture of the five regions, set the off-diagonal entries of both covariances to 0.8 and
+#    move the mean of B to $(1, -1)$. Which of the methods gain?
 #
 # <details><summary>Answer</summary>
 #
-# The covariances are now equal, so linear discriminant analysis is right, and has the fewest parameters to pay for: it
-# predicts 94 % of new rows, which no rule exceeds ($\Phi(\sqrt{10}/2) = 0.943$), and the quadratic one, which finds
-# nearly the same line, as many. The methods on intervals stay at 87 %: five intervals are too coarse for a boundary
-# along the diagonal.
+# The covariances are now equal, so linear discriminant analysis is right, and has the fewest
+# parameters to pay for: it predicts 94 % of new rows, which no rule exceeds ($\Phi(\sqrt{10}/2) =
+# 0.943$), and the quadratic one, which finds nearly the same line, as many. The methods on
+# intervals stay at 87 %: five intervals are too coarse for a boundary along the diagonal.
 #
 # </details>
 #
-# 5. Draw 100 rows of the world of independent predictors and choose the penalty by `lambda_="cv"`. What does
-#    `fit.tuning.values[fit.tuning.chosen]` say, and what does it mean?
+# 5. Draw 100 rows of the world of independent predictors and choose the penalty by `lambda_="cv"`.
+#    What does `fit.tuning.values[fit.tuning.chosen]` say, and what does it mean?
 #
 # <details><summary>Answer</summary>
 #
-# A large penalty is chosen: the couplings are shrunken to next to nothing, and the model is nearly naive Bayes, which
-# is right in that world.
+# A large penalty is chosen: the couplings are shrunken to next to nothing, and the model is nearly
+# naive Bayes, which is right in that world.
 #
 # </details>
 #
 # ## References
 #
-# - Domingos P, Pazzani M (1997). On the optimality of the simple Bayesian classifier under zero-one loss. Machine
-#   Learning 29, 103-130.
-# - Fisher RA (1936). The use of multiple measurements in taxonomic problems. Annals of Eugenics 7, 179-188.
-# - Friedman JH (1989). Regularized discriminant analysis. Journal of the American Statistical Association 84, 165-175.
-# - Hastie T, Tibshirani R, Friedman J (2009). The Elements of Statistical Learning, second edition, chapter 4.
-#   Springer.
-# - Ng AY, Jordan MI (2001). On discriminative vs. generative classifiers: a comparison of logistic regression and naive
-#   Bayes. Advances in Neural Information Processing Systems 14.
-# - Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete Predictors in R.
-#   Journal of Statistical Software 101(5).
+# - Domingos P, Pazzani M (1997). On the optimality of the simple Bayesian classifier under zero-one
+#   loss. Machine Learning 29, 103-130.
+# - Fisher RA (1936). The use of multiple measurements in taxonomic problems. Annals of Eugenics 7,
+#   179-188.
+# - Friedman JH (1989). Regularized discriminant analysis. Journal of the American Statistical
+#   Association 84, 165-175.
+# - Hastie T, Tibshirani R, Friedman J (2009). The Elements of Statistical Learning, second edition,
+#   chapter 4. Springer.
+# - Ng AY, Jordan MI (2001). On discriminative vs. generative classifiers: a comparison of logistic
+#   regression and naive Bayes. Advances in Neural Information Processing Systems 14.
+# - Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete
+#   Predictors in R. Journal of Statistical Software 101(5).

@@ -13,11 +13,12 @@
 # %% [markdown]
 # # From your own CSV to a decision
 #
-# A table as one gets it: numbers with many values, dates, four ways to write that something is not known, levels that
-# hardly occur. This page goes the whole way once: reading, intervals, rare levels, a tuned fit, its evaluation,
-# the reasons for a prediction, a decision by what errors cost, a model file, a report, and the same on the command
-# line. Put your own file in the place of the one that is made here; the page "Your own table" of the user guide lists
-# what to do with what you find in it.
+# A table as one gets it: numbers with many values, dates, four ways to write that something is not
+# known, levels that hardly occur. This page goes the whole way once: reading, intervals, rare
+# levels, a tuned fit, its evaluation, the reasons for a prediction, a decision by what errors cost,
+# a model file, a report, and the same on the command line. Put your own file in the place of the
+# one that is made here; the page "Your own table" of the user guide lists what to do with what you
+# find in it.
 
 # %%
 import subprocess
@@ -36,13 +37,15 @@ pd.options.display.width = 120
 # %% [markdown]
 # ## A file
 #
-# The people, their class, sex and fate are those of the Titanic. Ages in years, fares, ports and days are drawn for
-# this page, so nothing is to be learned from them about the ship.
+# The people, their class, sex and fate are those of the Titanic. Ages in years, fares, ports and
+# days are drawn for this page, so nothing is to be learned from them about the ship.
 
 # %%
 folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(1912)
-people = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq").sample(frac=1, random_state=0, ignore_index=True)
+people = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq").sample(
+    frac=1, random_state=0, ignore_index=True
+)
 n = len(people)
 child, crew = people["Age"] == "Child", people["Class"] == "Crew"
 people["Age"] = np.where(child, rng.integers(0, 13, n), rng.integers(15, 70, n))
@@ -61,17 +64,22 @@ print((folder / "people.csv").read_text()[:430])
 # %% [markdown]
 # ## Read
 #
-# Two things only you can know: which texts stand for a missing value, and which columns are dates or codes. A ticket
-# `000042` is no number, so it is read as text. What `read_csv` made of the file is worth a look before anything else.
+# Two things only you can know: which texts stand for a missing value, and which columns are dates
+# or codes. A ticket `000042` is no number, so it is read as text. What `read_csv` made of the file
+# is worth a look before anything else.
 
 # %%
 markers = ["?", "-", "unknown", "n/a"]
-table = pd.read_csv(folder / "people.csv", na_values=markers, parse_dates=["booked"], dtype={"ticket": str})
-print(pd.DataFrame({"type": table.dtypes, "values": table.nunique(), "missing": table.isna().sum()}))
+table = pd.read_csv(
+    folder / "people.csv", na_values=markers, parse_dates=["booked"], dtype={"ticket": str}
+)
+print(
+    pd.DataFrame({"type": table.dtypes, "values": table.nunique(), "missing": table.isna().sum()})
+)
 
-# %% [markdown]
-# A date is no level, but a part of it can be: the month, the weekday, how long ago. A whole date, like the ticket, has
-# nearly as many values as there are rows; a model would learn rows by heart, and `bbl` refuses such a column.
+# %% [markdown] A date is no level, but a part of it can be: the month, the weekday, how long ago. A
+# whole date, like the ticket, has nearly as many values as there are rows; a model would learn rows
+# by heart, and `bbl` refuses such a column.
 
 # %%
 weeks = (pd.Timestamp("1912-04-10") - table["booked"]).dt.days // 7
@@ -85,8 +93,8 @@ table = table.drop(columns=["booked", "ticket"])
 # %% [markdown]
 # ## Put test rows aside
 #
-# Everything from here on, cuts too, is chosen on the training rows alone. What has seen the response of the test rows
-# flatters their evaluation.
+# Everything from here on, cuts too, is chosen on the training rows alone. What has seen the
+# response of the test rows flatters their evaluation.
 
 # %%
 test = np.random.default_rng(0).random(n) < 0.3
@@ -95,8 +103,9 @@ train, held_out = table[~test], table[test]
 # %% [markdown]
 # ## Numbers to intervals, rare levels to one
 #
-# `bin` cuts by quantiles (the default), in equal widths, or with `"mdl"` where the groups differ by more than a cut
-# costs (Fayyad and Irani 1993). `lump` puts levels together that occur less than ten times.
+# `bin` cuts by quantiles (the default), in equal widths, or with `"mdl"` where the groups differ by
+# more than a cut costs (Fayyad and Irani 1993). `lump` puts levels together that occur less than
+# ten times.
 
 # %%
 ready = bbl.bin(train, "Age", method="width", bins=5)
@@ -109,21 +118,29 @@ for column in ("Age", "fare", "weeks_ahead", "port"):
 # %% [markdown]
 # ## Fit and tune
 #
-# Rows with gaps are kept: their missing predictors are summed out (`missing="marginal"`). The penalty of the couplings
-# is chosen by cross-validation inside the fit. `fit.plot(kind="cv")` shows how much the choice matters.
+# Rows with gaps are kept: their missing predictors are summed out (`missing="marginal"`). The
+# penalty of the couplings is chosen by cross-validation inside the fit. `fit.plot(kind="cv")` shows
+# how much the choice matters.
 
 # %%
 fit = bbl.bbl("Survived ~ .^2", ready, missing="marginal", lambda_="cv", lambdah=0.001)
 ax = fit.plot(kind="cv")
 plt.show()
 
-# %% [markdown]
-# Is that better than a simpler model? Candidates are compared with a cross-validation of the training rows, not with
-# the test rows, which are for the model that was chosen.
+# %% [markdown] Is that better than a simpler model? Candidates are compared with a cross-validation
+# of the training rows, not with the test rows, which are for the model that was chosen.
 
 # %%
-formulas = {"alone": "Survived ~ .", "some pairs": "Survived ~ . + Class:Sex + Sex:Age", "all pairs": "Survived ~ .^2"}
-settings = {"missing": "marginal", "lambda_": fit.tuning.values[fit.tuning.chosen], "lambdah": 0.001}
+formulas = {
+    "alone": "Survived ~ .",
+    "some pairs": "Survived ~ . + Class:Sex + Sex:Age",
+    "all pairs": "Survived ~ .^2",
+}
+settings = {
+    "missing": "marginal",
+    "lambda_": fit.tuning.values[fit.tuning.chosen],
+    "lambdah": 0.001,
+}
 scores = {}
 for name, formula in formulas.items():
     cv = bbl.crossVal(formula, ready, **settings, shuffle=True, seed=1)
@@ -133,8 +150,8 @@ print(pd.DataFrame(scores).round(3))
 # %% [markdown]
 # ## Evaluate
 #
-# The model knows its intervals and its rare levels. The test rows go in as they were read, with plain numbers and with
-# ports that it has never seen.
+# The model knows its intervals and its rare levels. The test rows go in as they were read, with
+# plain numbers and with ports that it has never seen.
 
 # %%
 found = fit.evaluate(held_out)
@@ -157,7 +174,8 @@ plt.show()
 # %% [markdown]
 # ## What matters, and why this row
 #
-# The importance of a predictor is what is lost where it is unknown. The drawn columns should have none.
+# The importance of a predictor is what is lost where it is unknown. The drawn columns should have
+# none.
 
 # %%
 importance = fit.importance(seed=1)
@@ -170,9 +188,10 @@ plt.show()
 # %% [markdown]
 # ## Decide
 #
-# A historian looks for survivors in the archives of families. To look in vain costs a day, to overlook a survivor costs
-# four. `costs` is `{true: {predicted: cost}}`, and each row gets the group of least expected cost. Probabilities stay
-# as they are; decisions change, and the accuracy falls, because it is no longer what is asked for.
+# A historian looks for survivors in the archives of families. To look in vain costs a day, to
+# overlook a survivor costs four. `costs` is `{true: {predicted: cost}}`, and each row gets the
+# group of least expected cost. Probabilities stay as they are; decisions change, and the accuracy
+# falls, because it is no longer what is asked for.
 
 # %%
 costs = {"Yes": {"No": 4}, "No": {"Yes": 1}}
@@ -185,8 +204,8 @@ print(f"Cost of a row if the likelier group is taken: {plain:.3f}")
 # %% [markdown]
 # ## Keep, and tell others
 #
-# A model file holds the intervals too, and runs nothing when it is read. The report is one page with the summary, the
-# evaluation and the figures, which opens in any browser.
+# A model file holds the intervals too, and runs nothing when it is read. The report is one page
+# with the summary, the evaluation and the figures, which opens in any browser.
 
 # %%
 fit.save(folder / "people.bbl")
@@ -212,14 +231,24 @@ every = pd.read_csv(folder / "people.csv", dtype=str, keep_default_na=False)
 every[~test].to_csv(folder / "train.csv", index=False)
 every[test].to_csv(folder / "new.csv", index=False)
 gaps = [word for marker in markers for word in ("--na", marker)]
-command = ["Survived ~ (Class + Sex + Age + fare + port)^2", "train.csv", *gaps, "--bin", "quantile:3", "--lump", "10"]
+command = [
+    "Survived ~ (Class + Sex + Age + fare + port)^2",
+    "train.csv",
+    *gaps,
+    "--bin",
+    "quantile:3",
+    "--lump",
+    "10",
+]
 command += ["--missing", "marginal", "--lambda", "cv", "--lambdah", "0.001", "--save", "shell.bbl"]
 command += ["--report", "shell.html"]
 
 
 def run(*arguments):
     """Run the command in the folder and return what it prints."""
-    done = subprocess.run([sys.executable, "-m", "bbl", *arguments], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "bbl", *arguments], cwd=folder, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # The genetic code: 21 groups from three letters
 #
-# This page follows section 3.4 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). The response is the amino acid (20 of
-# them, and `*` for a stop), the predictors are the three bases of a codon. From 2,000 random codons and their
-# translations, can the code be learnt?
+# This page follows section 3.4 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). The response is the
+# amino acid (20 of them, and `*` for a stop), the predictors are the three bases of a codon. From
+# 2,000 random codons and their translations, can the code be learnt?
 #
-# Reproduced: the best penalty 0.3162278, its score 1, and the perfect translation of all 64 codons. The codons are
-# those that R draws after `set.seed(351)`.
+# Reproduced: the best penalty 0.3162278, its score 1, and the perfect translation of all 64 codons.
+# The codons are those that R draws after `set.seed(351)`.
 
 # %%
 import base64
@@ -30,13 +30,14 @@ import pandas as pd
 
 import bbl
 
-# %% [markdown]
-# The paper translates with a package of Bioconductor. All that is needed is the table of the standard code, which is
-# shipped with `bbl`:
+# %% [markdown] The paper translates with a package of Bioconductor. All that is needed is the table
+# of the standard code, which is shipped with `bbl`:
 
 # %%
 code = bbl.datasets.load_genetic_code()
-print(code.pivot_table(index=["b1", "b3"], columns="b2", values="aa", aggfunc="first").loc[["a", "t"]])
+print(
+    code.pivot_table(index=["b1", "b3"], columns="b2", values="aa", aggfunc="first").loc[["a", "t"]]
+)
 
 # %% [markdown]
 # ## The data
@@ -77,9 +78,10 @@ print(xdat[["aa", "b1", "b2", "b3"]].head(6))
 # %% [markdown]
 # ## Cross-validation as in the paper
 #
-# With more than two groups the score is the accuracy. Most amino acids never have most bases at a given place:
-# methionine is always `atg`. Without a penalty on the fields, these levels would get a field of minus infinity. `bbl`
-# says so with a `ConvergenceWarning`, which is expected here and kept quiet.
+# With more than two groups the score is the accuracy. Most amino acids never have most bases at a
+# given place: methionine is always `atg`. Without a penalty on the fields, these levels would get a
+# field of minus infinity. `bbl` says so with a `ConvergenceWarning`, which is expected here and
+# kept quiet.
 
 # %%
 grid = 10 ** np.linspace(-3, 1, 9)
@@ -87,12 +89,15 @@ with warnings.catch_warnings(action="ignore", category=bbl.ConvergenceWarning):
     cv = bbl.crossVal("aa ~ .^2", xdat, lambda_=grid, log_z="pseudo", verbose=0)
 released = [0.9195, 0.9195, 0.9875, 0.9875, 0.9925, 1, 0.993, 0.977, 0.977]
 print(cv)
-print(pd.DataFrame({"R 1.0.0": released, "here": cv.cvframe["score"].to_numpy()}, index=grid).to_string())
+print(
+    pd.DataFrame(
+        {"R 1.0.0": released, "here": cv.cvframe["score"].to_numpy()}, index=grid
+    ).to_string()
+)
 
-# %% [markdown]
-# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 are the paper's. The other scores are those of R 1.0.0
-# as well, but for the first: with next to no penalty, the fields that run to minus infinity decide, and how far they
-# get is up to the optimiser.
+# %% [markdown] The best penalty, $\lambda^* = 0.3162278$, and its score of 1 are the paper's. The
+# other scores are those of R 1.0.0 as well, but for the first: with next to no penalty, the fields
+# that run to minus infinity decide, and how far they get is up to the optimiser.
 #
 # The test is the whole code:
 
@@ -103,16 +108,18 @@ print(f"codons translated correctly: {right.sum()} of {len(code)} (paper: all)")
 # %% [markdown]
 # ## What the exact partition function changes
 #
-# In the table above the score *falls* for small penalties. That is no overfitting: it is the approximation of $\ln Z$
-# of eq. (31), which counts each interaction twice, differently in each of the 21 groups. With the exact sum over the 64
-# states, which is the default here, the code is learnt at any penalty below 1.
+# In the table above the score *falls* for small penalties. That is no overfitting: it is the
+# approximation of $\ln Z$ of eq. (31), which counts each interaction twice, differently in each of
+# the 21 groups. With the exact sum over the 64 states, which is the default here, the code is
+# learnt at any penalty below 1.
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.ConvergenceWarning):
     exact = bbl.crossVal("aa ~ .^2", xdat, lambda_=grid, log_z="exact", verbose=0)
 print(
     pd.DataFrame(
-        {"eq. (31)": cv.cvframe["score"].to_numpy(), "exact": exact.cvframe["score"].to_numpy()}, index=grid
+        {"eq. (31)": cv.cvframe["score"].to_numpy(), "exact": exact.cvframe["score"].to_numpy()},
+        index=grid,
     ).to_string()
 )
 
@@ -125,9 +132,10 @@ plt.show()
 # %% [markdown]
 # ## What do the interactions add?
 #
-# Naive Bayes multiplies the shares of the three bases. That is right for amino acids whose codons form a block, such as
-# the four of glycine, `gg.`. It is wrong where they do not: serine has `tc.` as well as `agt` and `agc`, so naive Bayes
-# also believes in serine at `ac.` and `tg.`, which are other amino acids, and spreads its probability too thinly.
+# Naive Bayes multiplies the shares of the three bases. That is right for amino acids whose codons
+# form a block, such as the four of glycine, `gg.`. It is wrong where they do not: serine has `tc.`
+# as well as `agt` and `agc`, so naive Bayes also believes in serine at `ac.` and `tg.`, which are
+# other amino acids, and spreads its probability too thinly.
 
 # %%
 fits = {"naive Bayes": bbl.bbl("aa ~ .", xdat, method="naive")}
@@ -138,8 +146,15 @@ for name, fit in fits.items():
     p = fit.predict(code, type="prob")
     right = np.array([p.loc[k, aa] for k, aa in code["aa"].items()])
     correct = int((p["yhat"].astype(str) == code["aa"]).sum())
-    rows[name] = {"codons right": correct, "mean P(right)": right.mean(), "smallest P(right)": right.min()}
-    print(f"{name}: wrong at", ["".join(row) for row in code[p["yhat"].astype(str) != code["aa"]].to_numpy()[:, :3]])
+    rows[name] = {
+        "codons right": correct,
+        "mean P(right)": right.mean(),
+        "smallest P(right)": right.min(),
+    }
+    print(
+        f"{name}: wrong at",
+        ["".join(row) for row in code[p["yhat"].astype(str) != code["aa"]].to_numpy()[:, :3]],
+    )
 print(pd.DataFrame(rows).T.to_string(float_format="%.3f"))
 
 # %% [markdown]

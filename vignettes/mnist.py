@@ -13,12 +13,14 @@
 # %% [markdown]
 # # Handwritten digits: many predictors, and pictures of what was learnt
 #
-# This page follows section 3.5 of Woo & Wang (2022, doi:10.18637/jss.v101.i05): black-and-white images of digits, up to
-# 784 predictors and about 230,000 couplings per group, fitted by mean field in seconds.
+# This page follows section 3.5 of Woo & Wang (2022, doi:10.18637/jss.v101.i05): black-and-white
+# images of digits, up to 784 predictors and about 230,000 couplings per group, fitted by mean field
+# in seconds.
 #
-# Reproduced: the two error rates of `bbl` in table 1, if all of MNIST is at hand (15.7 % without interactions, 8.5 %
-# with). Figures 6 and 7 are drawn from a subsample of the paper's size but of another draw; the paper prints no numbers
-# of figure 6. Its rows `dat[1:5, 1:10]` and its score of 0.916 belong to its own draw.
+# Reproduced: the two error rates of `bbl` in table 1, if all of MNIST is at hand (15.7 % without
+# interactions, 8.5 % with). Figures 6 and 7 are drawn from a subsample of the paper's size but of
+# another draw; the paper prints no numbers of figure 6. Its rows `dat[1:5, 1:10]` and its score of
+# 0.916 belong to its own draw.
 
 # %%
 import warnings
@@ -33,9 +35,9 @@ from bbl.report.machine.plot import plot_configurations
 # %% [markdown]
 # ## A subsample
 #
-# 1,000 images to train and 500 to test are shipped. A pixel is 1 where the grey level exceeds 127. Pixels that are
-# empty in all training images say nothing, and `removeConst` drops them; `predict` ignores extra columns, so the test
-# images can stay as they are.
+# 1,000 images to train and 500 to test are shipped. A pixel is 1 where the grey level exceeds 127.
+# Pixels that are empty in all training images say nothing, and `removeConst` drops them; `predict`
+# ignores extra columns, so the test images can stay as they are.
 
 # %%
 digits, digits_test = bbl.datasets.load_mnist(), bbl.datasets.load_mnist("test")
@@ -50,11 +52,14 @@ plt.show()
 # %% [markdown]
 # ## How much interaction? (Figure 6)
 #
-# `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). With 1,000 images and some 600
-# pixels the covariance alone is hopeless; at 0 there are no interactions at all. In between there is a clear best.
+# `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). With 1,000
+# images and some 600 pixels the covariance alone is hopeless; at 0 there are no interactions at
+# all. In between there is a clear best.
 
 # %%
-cv = bbl.crossVal("y ~ .^2", dat, method="mf", eps=[0, 0.01, 0.02, 0.05, 0.1, 0.2], log_z="mf", verbose=0)
+cv = bbl.crossVal(
+    "y ~ .^2", dat, method="mf", eps=[0, 0.01, 0.02, 0.05, 0.1, 0.2], log_z="mf", verbose=0
+)
 print(cv)
 
 # %%
@@ -71,23 +76,28 @@ print(
     ).round(3)
 )
 
-# %% [markdown]
-# As the paper remarks, the test score is higher than that of the cross-validation, because all training images are
-# used.
+# %% [markdown] As the paper remarks, the test score is higher than that of the cross-validation,
+# because all training images are used.
 #
 # ## All of MNIST (Table 1)
 #
-# The 70,000 images are not shipped. `fetch_mnist` takes them from the folder that the environment variable `BBL_DATA`
-# names, or downloads them once. If neither works, this page goes on with the subsample.
+# The 70,000 images are not shipped. `fetch_mnist` takes them from the folder that the environment
+# variable `BBL_DATA` names, or downloads them once. If neither works, this page goes on with the
+# subsample.
 
 # %%
 try:
     everything, everything_test = bbl.datasets.fetch_mnist(), bbl.datasets.fetch_mnist("test")
 except bbl.errors.DataError:
-    print("All of MNIST is not at hand here. The subsample takes its place; its error rates are not those of table 1.")
+    print(
+        "All of MNIST is not at hand here. The subsample takes its place; its error rates are not "
+        "those of table 1."
+    )
     everything, everything_test = digits, digits_test
 full = bbl.removeConst(everything, response="y")
-print(f"{len(full)} training images of {full.shape[1] - 1} pixels, {len(everything_test)} test images")
+print(
+    f"{len(full)} training images of {full.shape[1] - 1} pixels, {len(everything_test)} test images"
+)
 
 
 # %%
@@ -96,8 +106,9 @@ def error_rate(fit):
     return 100 * np.mean(fit.predict(everything_test, type="class") != everything_test["y"])
 
 
-# Naive Bayes takes neighbouring pixels for independent, and mean field couples too many: both are far too certain of a
-# row, and warnings say so, as the shares of the digits have the smaller log-loss. The predicted digits count here.
+# Naive Bayes takes neighbouring pixels for independent, and mean field couples too many: both are
+# far too certain of a row, and warnings say so, as the shares of the digits have the smaller
+# log-loss. The predicted digits count here.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", bbl.DataWarning)
     naive = float(error_rate(bbl.bbl("y ~ .", full, method="naive", testNull=False)))
@@ -105,7 +116,10 @@ with warnings.catch_warnings():
     fits = {eps: bbl.bbl("y ~ .^2", full, eps=eps, **shared) for eps in (0.01, 0.02, 0.05)}
 errors = {eps: float(error_rate(fit)) for eps, fit in fits.items()}
 best = min(errors, key=errors.get)
-print("error rate in % by eps:", {0: round(naive, 2)} | {eps: round(e, 2) for eps, e in errors.items()})
+print(
+    "error rate in % by eps:",
+    {0: round(naive, 2)} | {eps: round(e, 2) for eps, e in errors.items()},
+)
 
 # %%
 table = pd.DataFrame(
@@ -121,15 +135,15 @@ table = pd.DataFrame(
 )
 print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 
-# %% [markdown]
-# With all of MNIST, the error of naive Bayes agrees to the printed digit. The paper gives 8.5 % for $\epsilon = 0.05$,
-# the best value of its subsample. On all images we find that error at a smaller one, 0.02, and 10.4 % at 0.05. The
-# paper does not say at which grey level it cut.
+# %% [markdown] With all of MNIST, the error of naive Bayes agrees to the printed digit. The paper
+# gives 8.5 % for $\epsilon = 0.05$, the best value of its subsample. On all images we find that
+# error at a smaller one, 0.02, and 10.4 % at 0.05. The paper does not say at which grey level it
+# cut.
 #
 # ## What a digit looks like to the model (Figure 7)
 #
-# `mcSample` looks for the image of highest probability under the model of each digit. First the model of the subsample,
-# as in the paper:
+# `mcSample` looks for the image of highest probability under the model of each digit. First the
+# model of the subsample, as in the paper:
 
 
 # %%
@@ -137,23 +151,25 @@ def show_digits(fit):
     """Draw the most likely image of each digit."""
     found = bbl.mcSample(fit, nsteps=200, seed=1, verbose=0)
     positions = [int(name[1:]) - 1 for name in found.xmax.index]
-    plot_configurations(found.codes, shape=(28, 28), positions=positions, titles=list(found.xmax.columns))
+    plot_configurations(
+        found.codes, shape=(28, 28), positions=positions, titles=list(found.xmax.columns)
+    )
     plt.show()
 
 
 show_digits(mnist)
 
-# %% [markdown]
-# Each picture is a digit that nobody wrote. As the paper points out, the 1 leans both ways at once: it is a mixture of
-# ones that lean forward and ones that lean backward, and with so few images the pairs of pixels cannot keep the two
-# apart. With all images and the best $\epsilon$ the strokes become clearer, and the 1 decides for one side:
+# %% [markdown] Each picture is a digit that nobody wrote. As the paper points out, the 1 leans both
+# ways at once: it is a mixture of ones that lean forward and ones that lean backward, and with so
+# few images the pairs of pixels cannot keep the two apart. With all images and the best $\epsilon$
+# the strokes become clearer, and the 1 decides for one side:
 
 # %%
 show_digits(fits[best])
 
-# %% [markdown]
-# Without interactions the fields can be read as a picture, too. Here they are for four digits less those of all images
-# pooled: red where ink speaks for the digit, blue where it speaks against it.
+# %% [markdown] Without interactions the fields can be read as a picture, too. Here they are for
+# four digits less those of all images pooled: red where ink speaks for the digit, blue where it
+# speaks against it.
 
 # %%
 coef = bbl.bbl("y ~ .", dat, method="naive", prior_count=1).coef()
@@ -161,7 +177,9 @@ fig, axes = plt.subplots(1, 4, figsize=(9, 2.5), layout="constrained")
 kept = [int(name[1:]) - 1 for name in dat.columns[1:]]
 for ax, digit in zip(axes, (0, 1, 4, 7), strict=True):
     picture = np.zeros(784)
-    picture[kept] = [coef.h[digit][name].iloc[0] - coef.h0[name].iloc[0] for name in dat.columns[1:]]
+    picture[kept] = [
+        coef.h[digit][name].iloc[0] - coef.h0[name].iloc[0] for name in dat.columns[1:]
+    ]
     image = ax.imshow(picture.reshape(28, 28), cmap="RdBu_r", vmin=-4, vmax=4)
     ax.set(title=f"digit {digit}", xticks=[], yticks=[])
 fig.colorbar(image, ax=axes, label=r"Field $\Delta h$", extend="both")

@@ -13,9 +13,10 @@
 # %% [markdown]
 # # Bayesian network classifiers, section by section
 #
-# Mihaljević, Bielza and Larrañaga describe the methods of the R package bnclassify in a document of four sections:
-# structures, parameters, model averaging and weights, prediction. This page goes through them with the Titanic's
-# passengers and with splice sites, and checks each formula against the numbers of the package.
+# Mihaljević, Bielza and Larrañaga describe the methods of the R package bnclassify in a document of
+# four sections: structures, parameters, model averaging and weights, prediction. This page goes
+# through them with the Titanic's passengers and with splice sites, and checks each formula against
+# the numbers of the package.
 
 # %%
 import matplotlib.pyplot as plt
@@ -31,26 +32,28 @@ passengers = {"weights": "Freq"}
 # %% [markdown]
 # ## Structure learning
 #
-# Chow and Liu's algorithm gives the tree-augmented naive Bayes of largest likelihood. Every pair of features has the
-# conditional mutual information given the class as its weight; AIC and BIC take the parameters off, so that an arc
-# may not be worth its price.
+# Chow and Liu's algorithm gives the tree-augmented naive Bayes of largest likelihood. Every pair of
+# features has the conditional mutual information given the class as its weight; AIC and BIC take
+# the parameters off, so that an arc may not be worth its price.
 
 # %%
 tree = bbl.networks.tan_cl("Survived ~ .", titanic, root="Class", **passengers)
 print(tree.modelstring)
 pairs = [("Class", "Sex"), ("Class", "Age"), ("Sex", "Age")]
 for a, b in pairs:
-    print(f"I({a}; {b} | Survived) = {bbl.networks.cmi(a, b, titanic, 'Survived', **passengers):.4f}")
+    print(
+        f"I({a}; {b} | Survived) = {bbl.networks.cmi(a, b, titanic, 'Survived', **passengers):.4f}"
+    )
 
 # %%
 ax = tree.plot()
 ax.set_title("Tree-augmented naive Bayes")
 plt.show()
 
-# %% [markdown]
-# Likelihood always gives a tree. To see where a penalty leaves arcs out, take splice sites of nine letters, and as
-# many controls whose letters are those of the sites, shuffled position by position. What tells the two apart is how
-# letters go together, which naive Bayes cannot see.
+# %% [markdown] Likelihood always gives a tree. To see where a penalty leaves arcs out, take splice
+# sites of nine letters, and as many controls whose letters are those of the sites, shuffled
+# position by position. What tells the two apart is how letters go together, which naive Bayes
+# cannot see.
 
 # %%
 sites = bbl.datasets.load_splice_sites().sample(2000, random_state=1).reset_index(drop=True)
@@ -60,13 +63,22 @@ splice = pd.concat([sites.assign(kind="site"), control.assign(kind="control")], 
 class_ = "kind"
 for score in ("loglik", "aic", "bic"):
     found = bbl.networks.tan_cl(class_, splice, score)
-    print(f"{score:7} {len(found.features)} features, {found.narcs - len(found.features)} arcs among them")
+    print(
+        f"{score:7} {len(found.features)} features, {found.narcs - len(found.features)} arcs among "
+        "them"
+    )
 
 # %% [markdown]
 # Greedy learners climb by cross-validated accuracy, and keep what they went through.
 
 # %%
-for learner in (bbl.networks.tan_hc, bbl.networks.tan_hcsp, bbl.networks.fssj, bbl.networks.bsej, bbl.networks.kdb):
+for learner in (
+    bbl.networks.tan_hc,
+    bbl.networks.tan_hcsp,
+    bbl.networks.fssj,
+    bbl.networks.bsej,
+    bbl.networks.kdb,
+):
     found = learner("Survived ~ .", titanic, k=5, epsilon=0.001, smooth=1, seed=1, **passengers)
     log = ", ".join(f"{s:.4f}" for s in found.score_log)
     print(f"{learner.__name__:9} {found.modelstring}  ({log})")
@@ -74,8 +86,9 @@ for learner in (bbl.networks.tan_hc, bbl.networks.tan_hcsp, bbl.networks.fssj, b
 # %% [markdown]
 # ## Parameters
 #
-# All tables are Dirichlet estimates with one prior count, $\theta_{ijk} = (N_{ijk} + \alpha) / (N_{ij} + r_i \alpha)$
-# (eq. 3.1). With missing cells, $N_{ij}$ counts the rows in which the feature and all its parents are known.
+# All tables are Dirichlet estimates with one prior count, $\theta_{ijk} = (N_{ijk} + \alpha) /
+# (N_{ij} + r_i \alpha)$ (eq. 3.1). With missing cells, $N_{ij}$ counts the rows in which the
+# feature and all its parents are known.
 
 # %%
 smooth = 1
@@ -94,8 +107,9 @@ plt.show()
 # %% [markdown]
 # ## Averaging over subsets of features
 #
-# MANB averages naive Bayes over all $2^n$ subsets of its features. The evidence with the arc from the class is a
-# product over classes; that without takes all rows together. (The document prints the two the wrong way round.)
+# MANB averages naive Bayes over all $2^n$ subsets of its features. The evidence with the arc from
+# the class is a product over classes; that without takes all rows together. (The document prints
+# the two the wrong way round.)
 
 # %%
 prior = 0.1
@@ -109,8 +123,15 @@ def evidence(n):
 
 
 for feature in ("Class", "Sex", "Age"):
-    n = titanic.groupby(["Survived", feature], observed=False)["Freq"].sum().unstack().to_numpy(float)
-    log_odds = evidence(n).sum() - evidence(n.sum(axis=0, keepdims=True))[0] + np.log(prior / (1 - prior))
+    n = (
+        titanic.groupby(["Survived", feature], observed=False)["Freq"]
+        .sum()
+        .unstack()
+        .to_numpy(float)
+    )
+    log_odds = (
+        evidence(n).sum() - evidence(n.sum(axis=0, keepdims=True))[0] + np.log(prior / (1 - prior))
+    )
     posterior = 1 / (1 + np.exp(-log_odds))
     assert np.isclose(manb.manb_arc_posterior[feature], posterior, rtol=1e-9)
 print(manb.manb_arc_posterior)
@@ -118,22 +139,24 @@ print(manb.manb_arc_posterior)
 # %% [markdown]
 # ## Weights
 #
-# WANBIA and AWNB raise the table of each feature to a weight in $[0, 1]$ and normalise it again. WANBIA takes the
-# weights of largest conditional likelihood, so that of plain naive Bayes cannot be better; AWNB those of the depth at
-# which trees split.
+# WANBIA and AWNB raise the table of each feature to a weight in $[0, 1]$ and normalise it again.
+# WANBIA takes the weights of largest conditional likelihood, so that of plain naive Bayes cannot be
+# better; AWNB those of the depth at which trees split.
 
 # %%
 plain = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, **passengers)
 wanbia = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, wanbia=True, **passengers)
-awnb = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, awnb_trees=10, awnb_bootstrap=0.5, **passengers)
+awnb = bbl.networks.bnc(
+    "nb", "Survived ~ .", titanic, 1, awnb_trees=10, awnb_bootstrap=0.5, **passengers
+)
 for name, fitted in (("plain", plain), ("WANBIA", wanbia), ("AWNB", awnb)):
     print(f"{name:7} conditional log-likelihood {fitted.cLogLik():.2f}")
 assert wanbia.cLogLik() >= plain.cLogLik()
 print(pd.DataFrame({"WANBIA": wanbia.wanbia_weights, "AWNB": awnb.awnb_weights}).round(3))
 
-# %% [markdown]
-# Normalising is not the same as using the powers themselves. With probabilities (0.9, 0.1) and (0.5, 0.5) and the
-# weight 0.5, the likelihood ratio is 1.5 with it and 1.342 without; the package normalises, as R's does.
+# %% [markdown] Normalising is not the same as using the powers themselves. With probabilities (0.9,
+# 0.1) and (0.5, 0.5) and the weight 0.5, the likelihood ratio is 1.5 with it and 1.342 without; the
+# package normalises, as R's does.
 
 # %%
 a, b = np.array([0.9, 0.1]) ** 0.5, np.array([0.5, 0.5]) ** 0.5
@@ -142,8 +165,8 @@ print(round((a / a.sum() / (b / b.sum()))[0], 3), round((a / b)[0], 3))
 # %% [markdown]
 # ## Prediction
 #
-# Complete rows multiply the entries of the tables. Missing features are summed out, exactly, here against the sum by
-# hand:
+# Complete rows multiply the entries of the tables. Missing features are summed out, exactly, here
+# against the sum by hand:
 
 # %%
 rows = pd.DataFrame({"Class": ["1st", "3rd"], "Sex": [None, "Female"], "Age": ["Adult", None]})
@@ -165,5 +188,8 @@ assert np.allclose(fit.predict(rows).iloc[0, :2].astype(float), joint / joint.su
 
 # %%
 models = [bbl.networks.bnc(name, class_, splice, 1) for name in ("nb", "tan_cl", "aode")]
-scores = {s: bbl.networks.cv({m.learner: m for m in models}, splice, k=5, score=s) for s in ("accuracy", "logloss")}
+scores = {
+    s: bbl.networks.cv({m.learner: m for m in models}, splice, k=5, score=s)
+    for s in ("accuracy", "logloss")
+}
 print(pd.DataFrame(scores).round(4))

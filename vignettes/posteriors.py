@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Titanic: estimates, intervals and posteriors side by side
 #
-# The passengers of the Titanic, by every method of the package: what each says of the interactions of class, sex and
-# age among those who survived and those who did not, and how sure it is.
+# The passengers of the Titanic, by every method of the package: what each says of the interactions
+# of class, sex and age among those who survived and those who did not, and how sure it is.
 
 # %%
 import matplotlib.pyplot as plt
@@ -30,11 +30,12 @@ FORMULA = "Survived ~ Class * Sex + Sex * Age"
 # %% [markdown]
 # ## Fits
 #
-# Pseudo-likelihood has sandwich standard errors, mean field has none. The posterior comes three ways: with the true
-# likelihood (there are 16 states, so that ln Z is a sum), by the exchange algorithm, which never computes ln Z, and
-# with the pseudo-likelihood in its place, adjusted and not. The last two fits have a horseshoe prior, which draws to
-# zero what the rows do not ask for: one by draws, one by persistent variational inference, which needs no ln Z and
-# takes parameters for independent and normal.
+# Pseudo-likelihood has sandwich standard errors, mean field has none. The posterior comes three
+# ways: with the true likelihood (there are 16 states, so that ln Z is a sum), by the exchange
+# algorithm, which never computes ln Z, and with the pseudo-likelihood in its place, adjusted and
+# not. The last two fits have a horseshoe prior, which draws to zero what the rows do not ask for:
+# one by draws, one by persistent variational inference, which needs no ln Z and takes parameters
+# for independent and normal.
 
 # %%
 common = {"testNull": False, "verbose": 0, "seed": 1}
@@ -48,7 +49,10 @@ methods = {
     "horseshoe": {"method": "bayes", "prior": "horseshoe"},
     "variational": {"method": "pvi", "n_iter": 2000},
 }
-fits = {name: bbl.bbl(FORMULA, titanic, weights="Freq", **options, **common) for name, options in methods.items()}
+fits = {
+    name: bbl.bbl(FORMULA, titanic, weights="Freq", **options, **common)
+    for name, options in methods.items()
+}
 exact = fits["exact"]
 print(exact.posterior)
 print(exact.posterior.summary().drop(columns=["mcse", "ess_tail"]).round(3).to_string(index=False))
@@ -56,10 +60,10 @@ print(exact.posterior.summary().drop(columns=["mcse", "ess_tail"]).round(3).to_s
 # %% [markdown]
 # ## Estimates and intervals
 #
-# Couplings of the survivors, with 95 % intervals: those of pseudo-likelihood by the sandwich, those of posteriors
-# from the draws. Without the adjustment, the intervals of the pseudo-posterior are too narrow: it counts each
-# coupling twice. Those of the variational posterior are close to the draws of the same prior, but narrower for the
-# coupling that the prior takes for nothing.
+# Couplings of the survivors, with 95 % intervals: those of pseudo-likelihood by the sandwich, those
+# of posteriors from the draws. Without the adjustment, the intervals of the pseudo-posterior are
+# too narrow: it counts each coupling twice. Those of the variational posterior are close to the
+# draws of the same prior, but narrower for the coupling that the prior takes for nothing.
 
 
 # %%
@@ -76,7 +80,9 @@ def couplings(fit, group="Yes"):
 
 tables = pd.concat({name: couplings(fit) for name, fit in fits.items()}, axis=1)
 print(tables.xs("estimate", axis=1, level=1).round(2).to_string())
-widths = {name: tables[name]["upper"] - tables[name]["lower"] for name in fits if name != "mean field"}
+widths = {
+    name: tables[name]["upper"] - tables[name]["lower"] for name in fits if name != "mean field"
+}
 print(pd.DataFrame(widths).round(2).to_string())
 
 # %%
@@ -93,10 +99,9 @@ ax.set_xlabel("coupling among survivors, with its 95 % interval")
 ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
-# %% [markdown]
-# No child of the crew was on board, and hardly any woman of the crew: what the rows say little of, the prior bounds.
-# Among those who died, four women of the first class make the couplings of class and sex uncertain, and their
-# posterior skewed.
+# %% [markdown] No child of the crew was on board, and hardly any woman of the crew: what the rows
+# say little of, the prior bounds. Among those who died, four women of the first class make the
+# couplings of class and sex uncertain, and their posterior skewed.
 
 # %%
 exact.posterior.plot("forest")
@@ -105,21 +110,25 @@ plt.show()
 # %% [markdown]
 # ## Have the chains mixed?
 #
-# The exchange algorithm takes smaller steps than the no-U-turn sampler, so its draws are worth less; R-hat and the
-# histograms of ranks say that the chains agree all the same.
+# The exchange algorithm takes smaller steps than the no-U-turn sampler, so its draws are worth
+# less; R-hat and the histograms of ranks say that the chains agree all the same.
 
 # %%
 for name in ("exact", "exchange", "horseshoe"):
     summary = fits[name].posterior.summary()
-    print(f"{name:10} largest R-hat {summary['rhat'].max():.3f}, smallest bulk-ESS {summary['ess_bulk'].min():.0f}")
+    print(
+        f"{name:10} largest R-hat {summary['rhat'].max():.3f}, smallest bulk-ESS "
+        f"{summary['ess_bulk'].min():.0f}"
+    )
 fits["exchange"].posterior.plot("rank", top=6)
 plt.show()
 
 # %% [markdown]
 # ## Predictions
 #
-# Probabilities are averaged over draws; with 2,201 passengers that differs little from plugging in the mean. Where
-# rows are few it matters: with one passenger in twenty, averaged probabilities are less sure of themselves.
+# Probabilities are averaged over draws; with 2,201 passengers that differs little from plugging in
+# the mean. Where rows are few it matters: with one passenger in twenty, averaged probabilities are
+# less sure of themselves.
 
 # %%
 frame = titanic.drop_duplicates(["Class", "Sex", "Age"])[["Class", "Sex", "Age"]]

@@ -13,13 +13,14 @@
 # %% [markdown]
 # # A protein family from FASTA to contacts
 #
-# Two sites of a protein that touch each other change together in evolution. A Boltzmann machine of the aligned
-# sequences of a family tells such direct couplings from correlations that only pass through other sites, which is how
-# contacts are predicted from sequences (Ekeberg et al. 2013, doi:10.1103/PhysRevE.87.012707). The same steps do for an
-# alignment of RNA.
+# Two sites of a protein that touch each other change together in evolution. A Boltzmann machine of
+# the aligned sequences of a family tells such direct couplings from correlations that only pass
+# through other sites, which is how contacts are predicted from sequences (Ekeberg et al. 2013,
+# doi:10.1103/PhysRevE.87.012707). The same steps do for an alignment of RNA.
 #
-# The family of this page is simulated, so that its contacts are known. For a family of your own, put its alignment in
-# the FASTA format into the folder that the environment variable `BBL_DATA` names, as `family.fasta`.
+# The family of this page is simulated, so that its contacts are known. For a family of your own,
+# put its alignment in the FASTA format into the folder that the environment variable `BBL_DATA`
+# names, as `family.fasta`.
 
 # %%
 import os
@@ -36,10 +37,11 @@ import bbl
 # %% [markdown]
 # ## A family with known contacts
 #
-# 36 sites with the letters of 20 amino acids and a gap. Fourteen pairs of sites are in contact: a hairpin, where the
-# first site touches the last, the third the last but two, and so on, and a few more that are nine sites apart. From
-# this model come 400 unrelated sequences. Then the sample is biased, as real ones are: forty of them have 60 close
-# relatives each, in which every eighth letter is another one that occurs at its site.
+# 36 sites with the letters of 20 amino acids and a gap. Fourteen pairs of sites are in contact: a
+# hairpin, where the first site touches the last, the third the last but two, and so on, and a few
+# more that are nine sites apart. From this model come 400 unrelated sequences. Then the sample is
+# biased, as real ones are: forty of them have 60 close relatives each, in which every eighth letter
+# is another one that occurs at its site.
 
 # %%
 rng = np.random.default_rng(5)
@@ -49,7 +51,9 @@ pairs = [(i, m - 1 - i) for i in range(0, 15, 2)] + [(i, i + 9) for i in range(3
 contacts = [(str(i + 1), str(j + 1)) for i, j in pairs]
 
 truth = bbl.randompar(sites, "norm", dh=1.5, dJ=0.7, seed=rng)
-unrelated = bbl.sample_xi(400, sites, truth.h, {pair: truth.J[pair] for pair in pairs}, seed=rng).to_numpy()
+unrelated = bbl.sample_xi(
+    400, sites, truth.h, {pair: truth.J[pair] for pair in pairs}, seed=rng
+).to_numpy()
 relatives = np.repeat(unrelated[:40], 60, axis=0)
 other_letters = unrelated[rng.integers(0, len(unrelated), relatives.shape), np.arange(m)]
 relatives = np.where(rng.random(relatives.shape) < 0.12, other_letters, relatives)
@@ -57,7 +61,9 @@ sequences = ["".join(row) for row in np.vstack([unrelated, relatives])]
 
 folder = tempfile.TemporaryDirectory()
 simulated = Path(folder.name) / "simulated.fasta"
-simulated.write_text("".join(f">sequence {k + 1}\n{letters}\n" for k, letters in enumerate(sequences)))
+simulated.write_text(
+    "".join(f">sequence {k + 1}\n{letters}\n" for k, letters in enumerate(sequences))
+)
 print(simulated.read_text()[:170])
 
 # %%
@@ -69,9 +75,9 @@ print(alignment.shape, "sequences and sites;", "simulated" if is_simulated else 
 # %% [markdown]
 # ## How many independent sequences are there?
 #
-# Each sequence gets the weight 1 / (number of sequences that agree with it in more than 80 % of the sites). The sum of
-# the weights is the number of sequences that count: here much nearer to the 400 of the model than to the 2,800 of the
-# file.
+# Each sequence gets the weight 1 / (number of sequences that agree with it in more than 80 % of the
+# sites). The sum of the weights is the number of sequences that count: here much nearer to the 400
+# of the model than to the 2,800 of the file.
 
 # %%
 weights = bbl.effective_weights(alignment, identity=0.8)
@@ -84,28 +90,31 @@ plt.show()
 # %% [markdown]
 # ## The model
 #
-# There is no response: all sequences are one group, and the formula `~ .^2` has the fields of all sites and the
-# couplings of all pairs. `lambda_=0.01` is a penalty that is usual for alignments. The weights are not counts, so there
-# are no standard errors; the warning that says so is left out here.
+# There is no response: all sequences are one group, and the formula `~ .^2` has the fields of all
+# sites and the couplings of all pairs. `lambda_=0.01` is a penalty that is usual for alignments.
+# The weights are not counts, so there are no standard errors; the warning that says so is left out
+# here.
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
     fit = bbl.bbl("~ .^2", alignment, weights=weights, lambda_=0.01, verbose=0)
-print(f"{fit.parameters.layout.n_terms:,} pairs of sites, {fit.parameters.layout.size:,} parameters")
+print(
+    f"{fit.parameters.layout.n_terms:,} pairs of sites, {fit.parameters.layout.size:,} parameters"
+)
 
 # %% [markdown]
 # ## Strength of the couplings
 #
-# The strength of a pair is the norm of its 21 x 21 couplings, in the gauge in which they sum to zero. Sites with many
-# letters have large norms with every other site; the average-product correction (`apc=True`) takes away what a pair has
-# by its two sites alone.
+# The strength of a pair is the norm of its 21 x 21 couplings, in the gauge in which they sum to
+# zero. Sites with many letters have large norms with every other site; the average-product
+# correction (`apc=True`) takes away what a pair has by its two sites alone.
 
 # %%
 ranking = fit.interactions(apc=True)
 print(ranking[["predictor", "predictor2", "strength"]].head(20).to_string(float_format="%.3f"))
 
-# %% [markdown]
-# Neither the weights nor the correction is a detail. The number of true contacts among the first 14 pairs:
+# %% [markdown] Neither the weights nor the correction is a detail. The number of true contacts
+# among the first 14 pairs:
 
 # %%
 if is_simulated:
@@ -114,7 +123,10 @@ if is_simulated:
     for name, model in (("all sequences alike", unweighted), ("weights", fit)):
         for apc in (False, True):
             first = model.interactions(apc=apc).head(len(contacts))
-            found = {frozenset(pair) for pair in zip(first["predictor"], first["predictor2"], strict=True)}
+            found = {
+                frozenset(pair)
+                for pair in zip(first["predictor"], first["predictor2"], strict=True)
+            }
             hits = len(found & {frozenset(pair) for pair in contacts})
             rows.append((name, "with" if apc else "without", f"{hits} of {len(contacts)}"))
     print(pd.DataFrame(rows, columns=["fit", "correction", "contacts"]).to_string(index=False))
@@ -123,25 +135,37 @@ if is_simulated:
 # %% [markdown]
 # ## The map of contacts
 #
-# Above the diagonal: the strength of every pair. Below: the pairs that come first, as many as there are contacts, with
-# the true contacts as rings. In a real family, pairs less than five sites apart are usually left out, as neighbours
-# along the chain touch anyway.
+# Above the diagonal: the strength of every pair. Below: the pairs that come first, as many as there
+# are contacts, with the true contacts as rings. In a real family, pairs less than five sites apart
+# are usually left out, as neighbours along the chain touch anyway.
 
 # %%
 names = list(alignment.columns)
 at = {name: i for i, name in enumerate(names)}
 strength = np.full((len(names), len(names)), np.nan)
-for a, b, value in zip(ranking["predictor"], ranking["predictor2"], ranking["strength"], strict=True):
+for a, b, value in zip(
+    ranking["predictor"], ranking["predictor2"], ranking["strength"], strict=True
+):
     i, j = sorted((at[a], at[b]))
     strength[i, j] = value
 fig, ax = plt.subplots(figsize=(5.4, 4.6), layout="constrained")
 extent = (0.5, len(names) + 0.5, len(names) + 0.5, 0.5)
 image = ax.imshow(np.maximum(strength, 0.0), cmap="Blues", extent=extent)
 n_first = len(contacts) if is_simulated else len(names)
-first = [sorted((at[a] + 1, at[b] + 1)) for a, b in ranking[["predictor", "predictor2"]].head(n_first).to_numpy()]
+first = [
+    sorted((at[a] + 1, at[b] + 1))
+    for a, b in ranking[["predictor", "predictor2"]].head(n_first).to_numpy()
+]
 ax.plot(*np.array(first).T, "s", ms=5, color="C0", label="strongest pairs")
 if is_simulated:
-    ax.plot(*np.array([(i + 1, j + 1) for i, j in pairs]).T, "o", ms=9, mfc="none", color="C1", label="contacts")
+    ax.plot(
+        *np.array([(i + 1, j + 1) for i, j in pairs]).T,
+        "o",
+        ms=9,
+        mfc="none",
+        color="C1",
+        label="contacts",
+    )
 ax.plot([0.5, len(names) + 0.5], [0.5, len(names) + 0.5], lw=0.8, color="0.6")
 ax.set(xlabel="Site", ylabel="Site", title="Couplings (above) and predicted contacts (below)")
 fig.legend(loc="outside lower center", ncols=2, frameon=False)
@@ -151,20 +175,27 @@ plt.show()
 # %% [markdown]
 # ## Are the model's sequences like those of the family?
 #
-# Sequences are drawn from the model by Gibbs sampling, and their statistics are compared with the weighted ones of the
-# alignment: the share of each letter at each site, and for each pair of sites and letters how much more often they
-# occur together than independent letters would. A model of independent sites would have all of the latter at 0. The
-# penalty shrinks couplings, and with them what the model's letters have in common; much of the scatter is the chance of
-# a family that counts as 500 sequences.
+# Sequences are drawn from the model by Gibbs sampling, and their statistics are compared with the
+# weighted ones of the alignment: the share of each letter at each site, and for each pair of sites
+# and letters how much more often they occur together than independent letters would. A model of
+# independent sites would have all of the latter at 0. The penalty shrinks couplings, and with them
+# what the model's letters have in common; much of the scatter is the chance of a family that counts
+# as 500 sequences.
 
 # %%
-draws = bbl.mcSample(fit, nsteps=400, nchains=100, draws=True, thin=10, seed=1, verbose=0).draws["all"]
+draws = bbl.mcSample(fit, nsteps=400, nchains=100, draws=True, thin=10, seed=1, verbose=0).draws[
+    "all"
+]
 print(f"{len(draws):,} sequences from the model, such as {''.join(draws.iloc[-1])}")
 
 
 def statistics(rows, row_weights):
-    """Return shares (D,) of letters at sites, and covariances (pairs) of letters at different sites."""
-    indicators = np.hstack([(rows[:, [i]] == np.array(levels)) for i, levels in enumerate(fit.labels.levels)])
+    """Return shares (D,) of letters at sites, and covariances (pairs) of letters at different
+    sites.
+    """
+    indicators = np.hstack(
+        [(rows[:, [i]] == np.array(levels)) for i, levels in enumerate(fit.labels.levels)]
+    )
     indicators = indicators.astype(float)
     share = row_weights / row_weights.sum()
     single = share @ indicators
@@ -176,18 +207,23 @@ def statistics(rows, row_weights):
 family = statistics(alignment.to_numpy(), weights)
 model = statistics(draws.to_numpy(), np.ones(len(draws)))
 fig, axes = plt.subplots(1, 2, figsize=(9.0, 4.2), layout="constrained")
-for ax, in_family, in_model, title in zip(axes, family, model, ("Letters", "Pairs of letters"), strict=True):
+for ax, in_family, in_model, title in zip(
+    axes, family, model, ("Letters", "Pairs of letters"), strict=True
+):
     r = np.corrcoef(in_family, in_model)[0, 1]
     ends = [min(in_family.min(), in_model.min()), max(in_family.max(), in_model.max())]
     ax.plot(ends, ends, lw=0.8, color="0.6")
     ax.plot(in_family, in_model, ".", ms=3, rasterized=True)
-    ax.set(xlabel="alignment", ylabel="sequences from the model", title=f"{title}: correlation {r:.2f}")
+    ax.set(
+        xlabel="alignment", ylabel="sequences from the model", title=f"{title}: correlation {r:.2f}"
+    )
 plt.show()
 folder.cleanup()
 
 # %% [markdown]
 # ## Large families
 #
-# `bbl.effective_weights` compares 100,000 sequences of 200 sites in about 15 seconds. For a fit of that size take
-# `precision="single"`, which halves the memory, and `tolerance=1e-4`; it takes two to three minutes on one core. The
-# page *Performance* has the table. `bbl.Shbm` looks for interactions of three sites and more.
+# `bbl.effective_weights` compares 100,000 sequences of 200 sites in about 15 seconds. For a fit of
+# that size take `precision="single"`, which halves the memory, and `tolerance=1e-4`; it takes two
+# to three minutes on one core. The page *Performance* has the table. `bbl.Shbm` looks for
+# interactions of three sites and more.

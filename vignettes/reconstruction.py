@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Masked pixels: models of rows without a response
 #
-# A formula without a response makes one Boltzmann machine of all rows. What it knows of digits is seen when pixels are
-# masked and filled in from the others: by independent pixels, by all pairs of pixels, and by a sparse machine that
-# chooses its interactions (Min et al. 2014).
+# A formula without a response makes one Boltzmann machine of all rows. What it knows of digits is
+# seen when pixels are masked and filled in from the others: by independent pixels, by all pairs of
+# pixels, and by a sparse machine that chooses its interactions (Min et al. 2014).
 
 # %%
 import time
@@ -29,13 +29,18 @@ import bbl
 # %% [markdown]
 # ## Small digits
 #
-# The shipped images, at half the resolution: a pixel is black where two of its four are. Pixels that hardly change are
-# left out. No model is told which digit an image shows.
+# The shipped images, at half the resolution: a pixel is black where two of its four are. Pixels
+# that hardly change are left out. No model is told which digit an image shows.
 
 
 # %%
 def pixels(images):
-    blocks = images.drop(columns="y").to_numpy(dtype=float).reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4))
+    blocks = (
+        images.drop(columns="y")
+        .to_numpy(dtype=float)
+        .reshape(len(images), 14, 2, 14, 2)
+        .sum(axis=(2, 4))
+    )
     return pd.DataFrame((blocks >= 2).astype(int).reshape(len(images), -1)).add_prefix("p")
 
 
@@ -47,15 +52,18 @@ print(train.shape, test.shape)
 # %% [markdown]
 # ## Three models
 #
-# With `method="shbm"` each pixel is regressed on the others under an L1-like penalty, and the pairs that stay are
-# fitted together. With 1,000 images of 119 pixels that is about one pair in seven. `log_z="half"` does for ln Z, which
-# plays no part in what follows.
+# With `method="shbm"` each pixel is regressed on the others under an L1-like penalty, and the pairs
+# that stay are fitted together. With 1,000 images of 119 pixels that is about one pair in seven.
+# `log_z="half"` does for ln Z, which plays no part in what follows.
 
 # %%
 settings = {
     "independent": ("~ .", {"method": "naive"}),
     "all pairs": ("~ .^2", {"lambda_": 0.003, "log_z": "half"}),
-    "sparse": ("~ .", {"method": "shbm", "order": 2, "lambda_": 20.0, "ridge": 0.003, "log_z": "half"}),
+    "sparse": (
+        "~ .",
+        {"method": "shbm", "order": 2, "lambda_": 20.0, "ridge": 0.003, "log_z": "half"},
+    ),
 }
 fits = {}
 for name, (formula, options) in settings.items():
@@ -64,8 +72,8 @@ for name, (formula, options) in settings.items():
     counts = fits[name].order_counts["all"]
     print(f"{name}: {counts.get(2, 0)} pairs, {time.perf_counter() - began:.1f} s")
 
-# %% [markdown]
-# The strongest interactions are of neighbouring pixels. `votes` says how many of the two asked for the pair.
+# %% [markdown] The strongest interactions are of neighbouring pixels. `votes` says how many of the
+# two asked for the pair.
 
 # %%
 terms = fits["sparse"].terms
@@ -74,7 +82,8 @@ print(terms[["predictors", "weight", "strength", "votes"]].head(8).round(2).to_s
 # %% [markdown]
 # ## A quarter of the pixels masked
 #
-# `mask=` takes cells for missing whatever they hold, so that what is filled in can be compared with what is there.
+# `mask=` takes cells for missing whatever they hold, so that what is filled in can be compared with
+# what is there.
 
 # %%
 mask = np.random.default_rng(0).random(test.shape) < 0.25
@@ -85,12 +94,16 @@ for name, fit in fits.items():
     filled[name] = p
     hit = np.where(true, p, 1 - p)[mask]
     rows.append((name, 100 * np.mean(hit < 0.5), -np.mean(np.log(hit)), fit.pnll(test)))
-print(pd.DataFrame(rows, columns=["model", "wrong pixels, %", "log-loss", "pnll"]).round(3).to_string(index=False))
+print(
+    pd.DataFrame(rows, columns=["model", "wrong pixels, %", "log-loss", "pnll"])
+    .round(3)
+    .to_string(index=False)
+)
 
-# %% [markdown]
-# The sparse machine fills in as well as all pairs do, with a seventh of the couplings; on 200 images and with settings
-# chosen on images held back, `benchmarks/results/highorder.md` has the figures. `pnll`, the negative log
-# pseudo-likelihood of a whole image, tells the same without a mask.
+# %% [markdown] The sparse machine fills in as well as all pairs do, with a seventh of the
+# couplings; on 200 images and with settings chosen on images held back,
+# `benchmarks/results/highorder.md` has the figures. `pnll`, the negative log pseudo-likelihood of a
+# whole image, tells the same without a mask.
 
 # %%
 places = [int(name[1:]) for name in kept]
@@ -104,7 +117,9 @@ def image(values):
 
 shown = [2, 5, 13, 21, 34, 47]
 columns = {"image": true.astype(float), "masked": np.where(mask, np.nan, true), **filled}
-figure, axes = plt.subplots(len(columns), len(shown), figsize=(1.15 * len(shown), 1.2 * len(columns)))
+figure, axes = plt.subplots(
+    len(columns), len(shown), figsize=(1.15 * len(shown), 1.2 * len(columns))
+)
 grey = plt.get_cmap("Greys").with_extremes(bad="#E69F00")
 for row, (name, values) in zip(axes, columns.items(), strict=True):
     for ax, k in zip(row, shown, strict=True):
@@ -117,13 +132,18 @@ plt.show()
 # %% [markdown]
 # ## The lower half unknown
 #
-# What hangs together in the mask is filled in together: given the upper half, the pixels of the lower one are a
-# Boltzmann machine of their own, and their probabilities come from Gibbs chains.
+# What hangs together in the mask is filled in together: given the upper half, the pixels of the
+# lower one are a Boltzmann machine of their own, and their probabilities come from Gibbs chains.
 
 # %%
 lower = np.tile(np.array(places) >= 98, (len(shown), 1))
 figure, axes = plt.subplots(2, len(shown), figsize=(1.15 * len(shown), 2.5))
-p = fits["sparse"].reconstruct(test.iloc[shown], lower, verbose=0).xs(1, axis=1, level="level")[list(kept)].to_numpy()
+p = (
+    fits["sparse"]
+    .reconstruct(test.iloc[shown], lower, verbose=0)
+    .xs(1, axis=1, level="level")[list(kept)]
+    .to_numpy()
+)
 for k, pair in enumerate(axes.T):
     for ax, values in zip(pair, (np.where(lower[k], np.nan, true[shown[k]]), p[k]), strict=True):
         ax.imshow(image(values), cmap=grey, vmin=0, vmax=1)

@@ -13,12 +13,13 @@
 # %% [markdown]
 # # Simulated data: are the true parameters found again?
 #
-# This page follows section 3.3 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). First one group, large enough for
-# pseudo-likelihood to recover every parameter (figure 4). Then two groups of a few hundred rows each, where mean field
-# needs regularisation, and cross-validation finds how much (figure 5).
+# This page follows section 3.3 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). First one group,
+# large enough for pseudo-likelihood to recover every parameter (figure 4). Then two groups of a few
+# hundred rows each, where mean field needs regularisation, and cross-validation finds how much
+# (figure 5).
 #
-# Reproduced: all 33 numbers of the paper's cross-validation table, on the paper's own draw. Figure 4 uses another draw
-# than the paper, whose random numbers were not seeded.
+# Reproduced: all 33 numbers of the paper's cross-validation table, on the paper's own draw. Figure
+# 4 uses another draw than the paper, whose random numbers were not seeded.
 
 # %%
 import base64
@@ -33,9 +34,10 @@ from bbl.report.machine.plot import plot_comparison
 # %% [markdown]
 # ## One group: pseudo-likelihood
 #
-# `randompar` draws fields $h_i(x)$ and couplings $J_{ij}(x, x')$ uniformly between -1 and 1 for five predictors of
-# three levels; `sample_xi` draws configurations from eq. (6). For so few states the draws are exact and independent;
-# for large systems, where the R package does not come back, they come from Gibbs sampling.
+# `randompar` draws fields $h_i(x)$ and couplings $J_{ij}(x, x')$ uniformly between -1 and 1 for
+# five predictors of three levels; `sample_xi` draws configurations from eq. (6). For so few states
+# the draws are exact and independent; for large systems, where the R package does not come back,
+# they come from Gibbs sampling.
 
 # %%
 predictors = [[0, 1, 2]] * 5
@@ -43,8 +45,8 @@ par = bbl.randompar(predictors, seed=1)
 xi = bbl.sample_xi(10_000, predictors, par.h, par.J, code_out=True, seed=2)
 print(xi.head())
 
-# %% [markdown]
-# With a single group there is no response to predict, and `mlestimate` fits the distribution itself.
+# %% [markdown] With a single group there is no response to predict, and `mlestimate` fits the
+# distribution itself.
 
 # %%
 fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)
@@ -52,9 +54,8 @@ print("converged:", fit.converged, "after", fit.n_iter.tolist(), "iterations per
 plot_comparison(par, fit, title="Pseudo-likelihood, 10,000 rows (Figure 4)")
 plt.show()
 
-# %% [markdown]
-# How good is that? The error of an estimate falls with $1/\sqrt n$, so ten times as many rows should bring it down by a
-# factor of about 3.2, give or take the chance of the draw.
+# %% [markdown] How good is that? The error of an estimate falls with $1/\sqrt n$, so ten times as
+# many rows should bring it down by a factor of about 3.2, give or take the chance of the draw.
 
 
 # %%
@@ -66,15 +67,23 @@ def rms(fit):
 
 
 sizes = [1_000, 10_000, 100_000]
-fits = [bbl.mlestimate(bbl.sample_xi(n, predictors, par.h, par.J, code_out=True, seed=3), lambda_=0) for n in sizes]
-print(pd.DataFrame([rms(f) for f in fits], columns=["rms error of h", "rms error of J"], index=sizes).round(4))
+fits = [
+    bbl.mlestimate(bbl.sample_xi(n, predictors, par.h, par.J, code_out=True, seed=3), lambda_=0)
+    for n in sizes
+]
+print(
+    pd.DataFrame(
+        [rms(f) for f in fits], columns=["rms error of h", "rms error of J"], index=sizes
+    ).round(4)
+)
 
 # %% [markdown]
 # ## Two groups: mean field
 #
-# The paper draws 1,000 rows of five predictors with the levels a, c, g, t and a response with the groups *case* and
-# *ctrl*, with R's `set.seed(135)`. Its rows and its true parameters follow in packed form, so that the same table can
-# be computed here; `bbl.randomsamp(predictors, ["case", "ctrl"], par=[...])` would draw new ones.
+# The paper draws 1,000 rows of five predictors with the levels a, c, g, t and a response with the
+# groups *case* and *ctrl*, with R's `set.seed(135)`. Its rows and its true parameters follow in
+# packed form, so that the same table can be computed here; `bbl.randomsamp(predictors, ["case",
+# "ctrl"], par=[...])` would draw new ones.
 
 # %% tags=["hide-input"]
 ROWS = """
@@ -115,12 +124,13 @@ dat.insert(0, "y", ["ctrl"] * 487 + ["case"] * 513)
 # per group: 5 x 3 fields, then ten 3 x 3 tables of couplings
 numbers = unpack(TRUE).view("<i2").reshape(2, 105) / 30_000
 truth = {
-    g: (row[:15].reshape(5, 3), row[15:].reshape(10, 3, 3)) for g, row in zip(["ctrl", "case"], numbers, strict=True)
+    g: (row[:15].reshape(5, 3), row[15:].reshape(10, 3, 3))
+    for g, row in zip(["ctrl", "case"], numbers, strict=True)
 }
 print(dat.groupby("y").size())
 
-# %% [markdown]
-# Mean field has a dial, $\epsilon$, between naive Bayes (0) and the full inverse of the covariance matrix (1).
+# %% [markdown] Mean field has a dial, $\epsilon$, between naive Bayes (0) and the full inverse of
+# the covariance matrix (1).
 
 # %%
 grid = np.linspace(0, 1, 11).round(1)
@@ -147,11 +157,12 @@ paper = pd.DataFrame(
 )
 here = cv.cvframe.set_index("epsilon")
 print(paper.add_suffix(" (paper)").join(here).to_string(float_format="%.7f"))
-print("largest difference from the paper:", f"{np.abs(paper.to_numpy() - here.to_numpy()).max():.1e}")
+print(
+    "largest difference from the paper:", f"{np.abs(paper.to_numpy() - here.to_numpy()).max():.1e}"
+)
 
-# %% [markdown]
-# Every digit that the paper prints is the same. The gap between $\epsilon = 0$ and the maximum, ten points of AUC, is
-# what the interactions are worth.
+# %% [markdown] Every digit that the paper prints is the same. The gap between $\epsilon = 0$ and
+# the maximum, ten points of AUC, is what the interactions are worth.
 #
 # Figure 5 puts the score beside the parameters of three fits.
 
@@ -169,17 +180,18 @@ for ax, panel, eps in zip(axes.flat[1:], "bcd", (0.2, 0.7, 1.0), strict=True):
     plot_comparison(wanted, inferred, ax=ax, title=rf"({panel}) $\epsilon$ = {eps}")
 plt.show()
 
-# %% [markdown]
-# At $\epsilon = 0.2$ the couplings are all too small, at 1 they scatter far too widely; at 0.7, the choice of the
-# cross-validation, bias and variance balance.
+# %% [markdown] At $\epsilon = 0.2$ the couplings are all too small, at 1 they scatter far too
+# widely; at 0.7, the choice of the cross-validation, bias and variance balance.
 #
 # ## Pseudo-likelihood on the same rows
 #
-# The paper stops here. Pseudo-likelihood does a little better on these rows, and the true parameters allow a last
-# check: no model can beat Bayes' rule with the true distributions.
+# The paper stops here. Pseudo-likelihood does a little better on these rows, and the true
+# parameters allow a last check: no model can beat Bayes' rule with the true distributions.
 
 # %%
-by_penalty = bbl.crossVal("y ~ .^2", dat, method="pseudo", lambda_=10 ** np.linspace(-3, 0, 7), verbose=0)
+by_penalty = bbl.crossVal(
+    "y ~ .^2", dat, method="pseudo", lambda_=10 ** np.linspace(-3, 0, 7), verbose=0
+)
 print(by_penalty)
 
 # %%
@@ -196,4 +208,7 @@ row = codes @ 4 ** np.arange(4, -1, -1)
 ratio = pd.Series(log_p["ctrl"] - log_p["case"])[row].to_numpy()
 positive, negative = ratio[dat["y"] == "ctrl"], ratio[dat["y"] == "case"]
 best = np.mean(positive[:, None] > negative) + 0.5 * np.mean(positive[:, None] == negative)
-print(f"AUC: mean field {cv.maxscore:.3f}, pseudo-likelihood {by_penalty.maxscore:.3f}, true distributions {best:.3f}")
+print(
+    f"AUC: mean field {cv.maxscore:.3f}, pseudo-likelihood {by_penalty.maxscore:.3f}, true "
+    f"distributions {best:.3f}"
+)

@@ -13,10 +13,11 @@
 # %% [markdown]
 # # A survey from file to sentence
 #
-# People of five regions were asked whether they consider moving away. The file has weights, strata, sampling points,
-# agreement on a scale of five, and gaps. What a report needs is one sentence: by how many points of probability renting
-# goes with moving, and how sure that is. This page goes from the file to that sentence: reading, items, the sampling
-# design, a fit, its evaluation on people of other places, effects with their intervals, and the report.
+# People of five regions were asked whether they consider moving away. The file has weights, strata,
+# sampling points, agreement on a scale of five, and gaps. What a report needs is one sentence: by
+# how many points of probability renting goes with moving, and how sure that is. This page goes from
+# the file to that sentence: reading, items, the sampling design, a fit, its evaluation on people of
+# other places, effects with their intervals, and the report.
 
 # %%
 import subprocess
@@ -35,15 +36,23 @@ pd.options.display.width = 120
 # %% [markdown]
 # ## A file
 #
-# The people are made here, so that the truth is known: tenants move more often, in some places more than in others, the
-# content and the old less, and to be lonely matters to owners alone. People of one sampling point are alike. Two
-# regions were sampled more densely than the others, which the weights undo.
+# The people are made here, so that the truth is known: tenants move more often, in some places more
+# than in others, the content and the old less, and to be lonely matters to owners alone. People of
+# one sampling point are alike. Two regions were sampled more densely than the others, which the
+# weights undo.
 
 # %%
 folder = Path(tempfile.mkdtemp())
 rng = np.random.default_rng(15)
-regions = {"North": (40, 0.6), "South": (40, 0.6), "East": (25, 1.4), "West": (25, 1.4), "Islands": (12, 1.0)}
-region = np.repeat(list(regions), [points for points, _ in regions.values()])  # of each sampling point
+regions = {
+    "North": (40, 0.6),
+    "South": (40, 0.6),
+    "East": (25, 1.4),
+    "West": (25, 1.4),
+    "Islands": (12, 1.0),
+}
+# of each sampling point
+region = np.repeat(list(regions), [points for points, _ in regions.values()])
 asked = 15  # people at each of them
 point = np.repeat(np.arange(len(region)), asked)
 n = len(point)
@@ -83,52 +92,67 @@ people = pd.DataFrame(
         "Q9. Do you often feel lonely?": np.where(lonely, "Yes", "No"),
     }
 )
-items = {"I trust my neighbours": 1, "I feel safe here": 1, "Everything is too dear": -1, "The council listens": 1}
+items = {
+    "I trust my neighbours": 1,
+    "I feel safe here": 1,
+    "Everything is too dear": -1,
+    "The council listens": 1,
+}
 for number, (text, sign) in enumerate(items.items(), start=1):
     cut = np.digitize(sign * content + rng.normal(0, 0.8, n), [-1.5, -0.5, 0.5, 1.5])
     people[f"Q8_{number}. {text}"] = np.array(scale)[cut]
 answer = np.where(rng.random(n) < 0.06, "Don't know", np.where(yes(log_odds(rent)), "Yes", "No"))
 people["Q15. Do you consider moving away within a year?"] = answer
 for column in people.columns[4:]:
-    people[column] = people[column].astype(object).mask(rng.random(n) < 0.04, rng.choice(["", "NA", "-"], n))
+    people[column] = (
+        people[column].astype(object).mask(rng.random(n) < 0.04, rng.choice(["", "NA", "-"], n))
+    )
 people.to_csv(folder / "survey.csv", index=False)
 print((folder / "survey.csv").read_text()[:620])
 
 # %% [markdown]
 # ## Read
 #
-# Texts that stand for a gap are named; `""` and `NA` are known to `read_csv`. Whole questions make poor names in a
-# formula and good ones in a questionnaire, so they are kept in a dictionary and get short names.
+# Texts that stand for a gap are named; `""` and `NA` are known to `read_csv`. Whole questions make
+# poor names in a formula and good ones in a questionnaire, so they are kept in a dictionary and get
+# short names.
 
 # %%
 table = pd.read_csv(folder / "survey.csv", na_values=["-"])
 short = {name: name.split(".")[0] for name in table.columns if name.startswith("Q")}
-table = table.rename(columns=short).rename(columns={"Q1": "age", "Q7": "home", "Q9": "lonely", "Q15": "moving"})
+table = table.rename(columns=short).rename(
+    columns={"Q1": "age", "Q7": "home", "Q9": "lonely", "Q15": "moving"}
+)
 print(table.isna().sum().to_string())
 
 # %% [markdown]
 # ## Items
 #
-# Four statements measure one thing, one of them with the opposite sign. Their mean, over those that were answered, is a
-# number that is cut into thirds. `bbl.bin` takes the weights, so that each third holds as many people of the
-# population, not of the file.
+# Four statements measure one thing, one of them with the opposite sign. Their mean, over those that
+# were answered, is a number that is cut into thirds. `bbl.bin` takes the weights, so that each
+# third holds as many people of the population, not of the file.
 
 # %%
 signs = pd.Series(list(items.values()), index=[f"Q8_{number}" for number in range(1, 5)])
-scores = table[signs.index].apply(lambda item: item.map({text: k - 2 for k, text in enumerate(scale)})) * signs
+scores = (
+    table[signs.index].apply(lambda item: item.map({text: k - 2 for k, text in enumerate(scale)}))
+    * signs
+)
 print(scores.corr().round(2))
 table["content"] = scores.mean(axis=1)
 table = bbl.bin(table.drop(columns=signs.index), "content", bins=3, weights="weight")
 table["age"] = pd.cut(table["age"], [17, 34, 59, 90], labels=["18-34", "35-59", "60+"])
-table["home"] = pd.Categorical(table["home"], ["Own", "Rent"], ordered=True)  # the first level is the reference
+# the first level is the reference
+table["home"] = pd.Categorical(table["home"], ["Own", "Rent"], ordered=True)
 print(table.groupby("content", observed=True)["weight"].sum().round(0))
 
 # %% [markdown]
 # ## The sampling design
 #
-# `bbl.survey` names the columns: weights, strata, clusters. Who does not know is neither a mover nor a stayer: the
-# sentence is about people who know, a *domain* of the population. Cutting the table to them has the same estimates, but
-# loses sampling points where nobody knows, and with them part of the errors.
+# `bbl.survey` names the columns: weights, strata, clusters. Who does not know is neither a mover
+# nor a stayer: the sentence is about people who know, a *domain* of the population. Cutting the
+# table to them has the same estimates, but loses sampling points where nobody knows, and with them
+# part of the errors.
 
 # %%
 table["has_view"] = table["moving"].isin(["Yes", "No"])
@@ -137,13 +161,15 @@ formula = "moving ~ (home + lonely + age + content)^2"
 fit = bbl.bbl(formula, table, design=design, method="ml", missing="marginal")
 print(fit.survey.text)
 
-# %% [markdown]
-# A design that cannot hold is refused, and the message says what to do. Numbers of sampling points start anew in each
-# region here, which is the default; who says otherwise hears of it:
+# %% [markdown] A design that cannot hold is refused, and the message says what to do. Numbers of
+# sampling points start anew in each region here, which is the default; who says otherwise hears of
+# it:
 
 # %%
 try:
-    bbl.bbl(formula, table, design=bbl.survey("weight", strata="region", cluster="point", nested=False))
+    bbl.bbl(
+        formula, table, design=bbl.survey("weight", strata="region", cluster="point", nested=False)
+    )
 except bbl.BBLError as error:
     print(error)
 
@@ -151,15 +177,17 @@ except bbl.BBLError as error:
 # How much do the sampling points matter? The same fit, as if each row had been drawn by itself:
 
 # %%
-single = bbl.bbl(formula, table, design=bbl.survey("weight", domain="has_view"), method="ml", missing="marginal")
+single = bbl.bbl(
+    formula, table, design=bbl.survey("weight", domain="has_view"), method="ml", missing="marginal"
+)
 errors = pd.DataFrame({"clusters": fit.bse["Yes"], "single rows": single.bse["Yes"]})
 print(errors.assign(ratio=errors["clusters"] / errors["single rows"]).head(8).round(3))
 
 # %% [markdown]
 # ## Which interactions
 #
-# Joint tests know the design too (Rao and Scott 1984); `of=` asks for the difference between movers and stayers. How
-# renting and loneliness go together differs most between them, as it should.
+# Joint tests know the design too (Rao and Scott 1984); `of=` asks for the difference between movers
+# and stayers. How renting and loneliness go together differs most between them, as it should.
 
 # %%
 tests = fit.inference().tests(of=("Yes", "No")).sort_values("p")
@@ -168,8 +196,9 @@ print(tests.head(6)[["predictor", "predictor2", "chisq", "df", "p", "p_holm"]].r
 # %% [markdown]
 # ## Evaluate
 #
-# People of a place that the model has seen are easier to predict than people of a new one. With a design, folds are
-# whole sampling points, dealt within regions, so that these scores are those of new places.
+# People of a place that the model has seen are easier to predict than people of a new one. With a
+# design, folds are whole sampling points, dealt within regions, so that these scores are those of
+# new places.
 
 # %%
 settings = {"method": "ml", "missing": "marginal", "nfold": 5, "seed": 1, "verbose": 0}
@@ -179,8 +208,8 @@ print(by_point.evaluate().scores.loc[["log-loss", "accuracy", "AUC"]].round(3))
 # %% [markdown]
 # ## Effects
 #
-# Every row is set to *Own* and then to *Rent*, all else being as it is, and the two average probabilities are compared;
-# averages count the weights. The errors are those of the design.
+# Every row is set to *Own* and then to *Rent*, all else being as it is, and the two average
+# probabilities are compared; averages count the weights. The errors are those of the design.
 
 # %%
 effects = fit.avg_comparisons("home")
@@ -188,7 +217,9 @@ print(effects)
 
 # %%
 by_loneliness = fit.avg_comparisons("home", by="lonely").frame.query("group == 'Yes'")
-print(by_loneliness[["lonely", "contrast", "estimate", "std_error", "conf_low", "conf_high"]].round(3))
+print(
+    by_loneliness[["lonely", "contrast", "estimate", "std_error", "conf_low", "conf_high"]].round(3)
+)
 
 # %%
 axes = fit.avg_comparisons(contrast="reference").plot()
@@ -201,16 +232,19 @@ plt.show()
 row = effects.frame.query("group == 'Yes'").iloc[0]
 low, point_estimate, high = (100 * row[name] for name in ("conf_low", "estimate", "conf_high"))
 print(
-    f"With the same age, contentment and loneliness, renting goes with a probability of moving that is "
-    f"{point_estimate:.0f} points higher than owning (95 % interval {low:.0f} to {high:.0f}; {len(fit.survey.rows):,} "
-    f"people of {len(np.unique(fit.survey.clusters))} sampling points in {len(regions)} regions)."
+    "With the same age, contentment and loneliness, renting goes with a probability of moving "
+    f"that is {point_estimate:.0f} points higher than owning (95 % interval {low:.0f} to "
+    f"{high:.0f}; {len(fit.survey.rows):,} people of {len(np.unique(fit.survey.clusters))} "
+    f"sampling points in {len(regions)} regions)."
 )
 
-# %% [markdown]
-# The truth, which only a made survey has: what the same people would answer on average if all rented, or all owned.
+# %% [markdown] The truth, which only a made survey has: what the same people would answer on
+# average if all rented, or all owned.
 
 # %%
-chances = [1 / (1 + np.exp(-log_odds(np.full(n, everybody_rents)))) for everybody_rents in (True, False)]
+chances = [
+    1 / (1 + np.exp(-log_odds(np.full(n, everybody_rents)))) for everybody_rents in (True, False)
+]
 print(f"{100 * np.average(chances[0] - chances[1], weights=people['weight']):.1f} points")
 
 # %% [markdown]
@@ -218,14 +252,17 @@ print(f"{100 * np.average(chances[0] - chances[1], weights=people['weight']):.1f
 
 # %%
 alone = single.avg_comparisons("home").frame.query("group == 'Yes'").iloc[0]
-print(f"as if rows were drawn one by one: {100 * alone['conf_low']:.1f} to {100 * alone['conf_high']:.1f} points")
+print(
+    f"as if rows were drawn one by one: {100 * alone['conf_low']:.1f} to "
+    f"{100 * alone['conf_high']:.1f} points"
+)
 print(f"by sampling points: {low:.1f} to {high:.1f} points")
 
 # %% [markdown]
 # ## Keep, and tell others
 #
-# The report is one page with the summary, the tests and the effects. A model file that is saved with its rows answers
-# the same questions again, also on the command line:
+# The report is one page with the summary, the tests and the effects. A model file that is saved
+# with its rows answers the same questions again, also on the command line:
 #
 # ```bash
 # python -m bbl effects survey.bbl --variables home
@@ -245,5 +282,5 @@ print(f"{(folder / 'report.html').stat().st_size / 1e3:.0f} kB")
 #
 # Lumley T (2010). Complex Surveys: A Guide to Analysis Using R. Wiley.
 #
-# Rao JNK, Scott AJ (1984). On chi-squared tests for multiway contingency tables with cell proportions estimated from
-# survey data. The Annals of Statistics 12, 46-60.
+# Rao JNK, Scott AJ (1984). On chi-squared tests for multiway contingency tables with cell
+# proportions estimated from survey data. The Annals of Statistics 12, 46-60.

@@ -13,17 +13,19 @@
 # %% [markdown]
 # # Titanic: logistic regression and Boltzmann Bayes side by side
 #
-# This page follows sections 3.1 and 3.2 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). It fits the same table of
-# passengers twice: with logistic regression, which models $P(y|x)$, and with `bbl`, which models $P(x|y)$ in each group
-# of $y$ and turns it around with Bayes' rule.
+# This page follows sections 3.1 and 3.2 of Woo & Wang (2022, doi:10.18637/jss.v101.i05). It fits
+# the same table of passengers twice: with logistic regression, which models $P(y|x)$, and with
+# `bbl`, which models $P(x|y)$ in each group of $y$ and turns it around with Bayes' rule.
 #
-# Where the paper prints a number, a small table shows three columns: *paper*, the article's text; *R 1.0.0*, the
-# released R package; and *here*. The first two differ now and then because the article was written with an earlier
-# version of the R package, whose optimiser stopped at another tolerance. Here every fit is converged.
+# Where the paper prints a number, a small table shows three columns: *paper*, the article's text;
+# *R 1.0.0*, the released R package; and *here*. The first two differ now and then because the
+# article was written with an earlier version of the R package, whose optimiser stopped at another
+# tolerance. Here every fit is converged.
 #
-# Reproduced: the coefficients and deviances of both logistic regressions, the accuracy and AUC of their predictions;
-# all fields, couplings and tests of the two `bbl` fits; the AUC and accuracy on the test half; figures 1 to 3. Two
-# things are not reproduced, and it is said why: the cross-validation table and the energies of `mcSample`.
+# Reproduced: the coefficients and deviances of both logistic regressions, the accuracy and AUC of
+# their predictions; all fields, couplings and tests of the two `bbl` fits; the AUC and accuracy on
+# the test half; figures 1 to 3. Two things are not reproduced, and it is said why: the
+# cross-validation table and the energies of `mcSample`.
 
 # %%
 import warnings
@@ -44,15 +46,19 @@ pd.options.display.width = 120
 
 def beside(rows, digits=7, **columns):
     """Print numbers of the paper and of R beside ours."""
-    print(pd.DataFrame(columns, index=rows).rename(columns={"R": "R 1.0.0"}).to_string(float_format=f"%.{digits}f"))
+    print(
+        pd.DataFrame(columns, index=rows)
+        .rename(columns={"R": "R 1.0.0"})
+        .to_string(float_format=f"%.{digits}f")
+    )
 
 
 titanic = bbl.datasets.load_titanic()
 print(titanic.head(8))
 
-# %% [markdown]
-# The table has one row per combination of levels and the number of people in `Freq`. Such frequencies are passed as
-# `weights`; `freq2raw` turns them into one row per person where another tool needs that.
+# %% [markdown] The table has one row per combination of levels and the number of people in `Freq`.
+# Such frequencies are passed as `weights`; `freq2raw` turns them into one row per person where
+# another tool needs that.
 
 # %%
 titanic_raw = bbl.freq2raw(titanic, "Freq")
@@ -72,7 +78,9 @@ def logistic(formula, data, drop=()):
     """Fit a logistic regression of survival to counted data."""
     design = pd.DataFrame(formulaic.model_matrix(formula, data)).drop(columns=list(drop))
     alive = (data["Survived"] == "Yes").astype(float)
-    return sm.GLM(alive, design, sm.families.Binomial(), freq_weights=data["Freq"].astype(float)).fit()
+    return sm.GLM(
+        alive, design, sm.families.Binomial(), freq_weights=data["Freq"].astype(float)
+    ).fit()
 
 
 gfit0 = logistic("Class + Sex + Age", filled)
@@ -86,11 +94,14 @@ paper = {
 }
 table = pd.DataFrame(paper, index=["paper", "s.e. (paper)"]).T
 print(table.assign(here=gfit0.params, se_here=gfit0.bse).round(4))
-print(f"residual deviance: paper 2210.1, here {gfit0.deviance:.1f}; null deviance: 2769.5, {gfit0.null_deviance:.1f}")
+print(
+    f"residual deviance: paper 2210.1, here {gfit0.deviance:.1f}; null deviance: 2769.5, "
+    f"{gfit0.null_deviance:.1f}"
+)
 
-# %% [markdown]
-# With all pairs of interactions one coefficient cannot be estimated, because there were no children among the crew, and
-# several others run off to infinity. R leaves out one column; so do we. The finite coefficients agree.
+# %% [markdown] With all pairs of interactions one coefficient cannot be estimated, because there
+# were no children among the crew, and several others run off to infinity. R leaves out one column;
+# so do we. The finite coefficients agree.
 
 # %%
 gfit1 = logistic("(Class + Sex + Age)**2", filled, drop=["Class[T.Crew]:Age[T.Adult]"])
@@ -108,11 +119,45 @@ print(f"residual deviance: paper 2097.5, here {gfit1.deviance:.1f}")
 # %% [markdown]
 # ### A training and a test half
 #
-# The paper draws half of the 2201 people for testing with R's `set.seed(159)`. Since people of one row of the table are
-# all alike, it is enough to know how many of each row that draw put into the training half:
+# The paper draws half of the 2201 people for testing with R's `set.seed(159)`. Since people of one
+# row of the table are all alike, it is enough to know how many of each row that draw put into the
+# training half:
 
 # %%
-TRAIN = [0, 0, 13, 0, 0, 0, 8, 0, 55, 84, 192, 326, 1, 7, 46, 1, 3, 4, 7, 0, 0, 3, 11, 0, 31, 9, 42, 99, 79, 39, 31, 10]
+TRAIN = [
+    0,
+    0,
+    13,
+    0,
+    0,
+    0,
+    8,
+    0,
+    55,
+    84,
+    192,
+    326,
+    1,
+    7,
+    46,
+    1,
+    3,
+    4,
+    7,
+    0,
+    0,
+    3,
+    11,
+    0,
+    31,
+    9,
+    42,
+    99,
+    79,
+    39,
+    31,
+    10,
+]
 train = titanic.assign(Freq=TRAIN)
 test = titanic.assign(Freq=titanic["Freq"] - TRAIN)
 print(train["Freq"].sum(), "people to train,", test["Freq"].sum(), "to test")
@@ -137,8 +182,9 @@ beside(["glm accuracy", "glm AUC"], 4, paper=[np.nan, 0.7699], R=[0.7718182, 0.7
 # %% [markdown]
 # ### Penalised logistic regression (Figure 1)
 #
-# The paper uses `glmnet` with an $L_1$ penalty on the integer codes of the three predictors. Scikit-learn's `C` is
-# $1/(n\lambda)$ of `glmnet`. Each point is the mean AUC of five folds with its standard error.
+# The paper uses `glmnet` with an $L_1$ penalty on the integer codes of the three predictors.
+# Scikit-learn's `C` is $1/(n\lambda)$ of `glmnet`. Each point is the mean AUC of five folds with
+# its standard error.
 
 # %%
 people = bbl.freq2raw(train, "Freq")
@@ -151,7 +197,12 @@ scores = np.array(
         [
             roc_auc_score(
                 alive[held],
-                LogisticRegression(solver="liblinear", l1_ratio=1, C=1 / (len(kept) * penalty), intercept_scaling=100)
+                LogisticRegression(
+                    solver="liblinear",
+                    l1_ratio=1,
+                    C=1 / (len(kept) * penalty),
+                    intercept_scaling=100,
+                )
                 .fit(X[kept], alive[kept])
                 .decision_function(X[held]),
             )
@@ -164,16 +215,22 @@ mean, error = scores.mean(axis=1), scores.std(axis=1, ddof=1) / np.sqrt(5)
 fig, ax = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
 ax.errorbar(lambdas, mean, error, fmt="o", color="#0072B2", ecolor="0.7", markersize=4, capsize=2)
 ax.axvline(lambdas[mean.argmax()], color="0.4", linestyle=":", linewidth=1.2)
-ax.set(xscale="log", xlabel=r"Penalty $\lambda$", ylabel="AUC", title="Penalised logistic regression (Figure 1)")
+ax.set(
+    xscale="log",
+    xlabel=r"Penalty $\lambda$",
+    ylabel="AUC",
+    title="Penalised logistic regression (Figure 1)",
+)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
-# %% [markdown]
-# As in the paper, a penalty does nothing for three predictors until it is so large that it removes them.
+# %% [markdown] As in the paper, a penalty does nothing for three predictors until it is so large
+# that it removes them.
 #
 # ## Boltzmann Bayes learning (section 3.2)
 #
-# The additive model first. Without couplings it is naive Bayes: the fields are logarithms of ratios of frequencies.
+# The additive model first. Without couplings it is naive Bayes: the fields are logarithms of ratios
+# of frequencies.
 
 # %%
 bfit0 = bbl.bbl("Survived ~ Class + Sex + Age", data=titanic, weights="Freq")
@@ -188,10 +245,10 @@ released = [0.4453027, 0.6893738, 0.7062034, 1.0781901, -0.3647851]
 released += [-0.4114330, -0.9075005, -0.9584320, -1.2390130, 0.5148763]
 beside(names, paper=paper, R=released, here=ours["difference"].to_numpy())
 
-# %% [markdown]
-# What is printed, `dh`, is the field of a group less that of all people pooled. The exact value of the first number is
-# known: it is $\ln\frac{154 + 13}{118 + 4} - \ln\frac{285}{325}$, and R's optimiser stopped a little short of it.
-# `summary` tests each predictor by itself:
+# %% [markdown] What is printed, `dh`, is the field of a group less that of all people pooled. The
+# exact value of the first number is known: it is $\ln\frac{154 + 13}{118 + 4} -
+# \ln\frac{285}{325}$, and R's optimiser stopped a little short of it. `summary` tests each
+# predictor by itself:
 
 # %%
 print(bfit0.summary())
@@ -199,9 +256,8 @@ print(bfit0.summary())
 # %%
 print("exact value of the first number:", round(np.log(167 / 122) - np.log(285 / 325), 7))
 
-# %% [markdown]
-# The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all coefficients agree with the paper in
-# every printed digit, because naive Bayes needs no optimiser.
+# %% [markdown] The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all
+# coefficients agree with the paper in every printed digit, because naive Bayes needs no optimiser.
 #
 # ### A model with interactions
 
@@ -212,16 +268,56 @@ names = [f"{row.group}: {row.predictor} {row.level}" for row in ours.itertuples(
 coupled = ours["term"] == "J"
 for k, row in zip(np.flatnonzero(coupled), ours[coupled].itertuples(), strict=True):
     names[k] += f", {row.predictor2} {row.level2}"
-paper = [1.486735, 2.970887, 1.554137, 3.153765, 0.3864377, -1.232254, -2.720539, -1.379198, -0.4942682]
-paper += [-0.1035350, -0.7508419, -0.1143958, -1.07586, -0.177389, -0.90344239, -0.01468673, -0.30251248, 1.167093]
-released = [1.5067395, 2.9935277, 1.5692814, 3.1683341, 0.3879267, -1.2472998, -2.7403518, -1.3998312, -0.4924723]
-released += [-0.1028470, -0.7492758, -0.1122300, -1.0748109, -0.175671, -0.9043865, -0.0171475, -0.3073286, 1.1656078]
+paper = [
+    1.486735,
+    2.970887,
+    1.554137,
+    3.153765,
+    0.3864377,
+    -1.232254,
+    -2.720539,
+    -1.379198,
+    -0.4942682,
+]
+paper += [
+    -0.1035350,
+    -0.7508419,
+    -0.1143958,
+    -1.07586,
+    -0.177389,
+    -0.90344239,
+    -0.01468673,
+    -0.30251248,
+    1.167093,
+]
+released = [
+    1.5067395,
+    2.9935277,
+    1.5692814,
+    3.1683341,
+    0.3879267,
+    -1.2472998,
+    -2.7403518,
+    -1.3998312,
+    -0.4924723,
+]
+released += [
+    -0.1028470,
+    -0.7492758,
+    -0.1122300,
+    -1.0748109,
+    -0.175671,
+    -0.9043865,
+    -0.0171475,
+    -0.3073286,
+    1.1656078,
+]
 beside(names, 4, paper=paper, R=released, here=ours["difference"].to_numpy())
 
-# %% [markdown]
-# Figure 2 shows the same numbers. Among those who died, men are over-represented (top, *Male*), yet men of the third
-# class less so than men and the third class by themselves would suggest (left map); among the survivors, boys are
-# more frequent than expected (right map, *Child* with *Male*).
+# %% [markdown] Figure 2 shows the same numbers. Among those who died, men are over-represented
+# (top, *Male*), yet men of the third class less so than men and the third class by themselves would
+# suggest (left map); among the survivors, boys are more frequent than expected (right map, *Child*
+# with *Male*).
 
 # %%
 bfit.plot()
@@ -230,10 +326,11 @@ plt.show()
 # %% [markdown]
 # ### Prediction
 #
-# The paper predicts the test half with a fit of the training half. By default the R package approximates the log
-# partition function $\ln Z$ with eq. (31) without its factor 1/2; `log_z="pseudo"` asks for that formula. The default
-# here, `"auto"`, is `"exact"` wherever the sum over all states is cheap, as it is for three predictors. The ranking of
-# the people, hence the AUC, is the same: $\ln Z$ shifts all scores of a group alike. The probabilities are not.
+# The paper predicts the test half with a fit of the training half. By default the R package
+# approximates the log partition function $\ln Z$ with eq. (31) without its factor 1/2;
+# `log_z="pseudo"` asks for that formula. The default here, `"auto"`, is `"exact"` wherever the sum
+# over all states is cheap, as it is for three predictors. The ranking of the people, hence the AUC,
+# is the same: $\ln Z$ shifts all scores of a group alike. The probabilities are not.
 
 # %%
 as_paper = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="pseudo")
@@ -254,12 +351,15 @@ beside(
         accuracy(exact.predict(test, type="class")),
     ],
 )
-boys = train.query("Class == '3rd' and Sex == 'Male' and Age == 'Child'").set_index("Survived")["Freq"]
-print(f"share of the boys of the third class that died, training half: {boys['No'] / boys.sum():.2f}")
+boys = train.query("Class == '3rd' and Sex == 'Male' and Age == 'Child'").set_index("Survived")[
+    "Freq"
+]
+print(
+    f"share of the boys of the third class that died, training half: {boys['No'] / boys.sum():.2f}"
+)
 
-# %% [markdown]
-# Averaged over all people, the exact sum is much better calibrated: its mean probability of survival is close to the
-# observed share.
+# %% [markdown] Averaged over all people, the exact sum is much better calibrated: its mean
+# probability of survival is close to the observed share.
 
 # %%
 for name, fit in {"eq. (31) without 1/2": as_paper, "exact": exact}.items():
@@ -270,16 +370,18 @@ print(f"{'observed':>22}: {711 / 2201:.3f}")
 # %% [markdown]
 # ### Cross-validation
 #
-# `crossVal` deals with folds as R does: consecutive blocks of each group, without shuffling. The table of the Titanic
-# is sorted, so each training part lacks whole levels; their fields would run to minus infinity, and the AUC of such a
-# fold depends on where the optimiser stops. Therefore this table of the paper has no converged value: R itself gives
-# other AUCs, and another best $\lambda$, for each tolerance. `crossVal` warns of rows that are ordered; the warning is
-# silenced here.
+# `crossVal` deals with folds as R does: consecutive blocks of each group, without shuffling. The
+# table of the Titanic is sorted, so each training part lacks whole levels; their fields would run
+# to minus infinity, and the AUC of such a fold depends on where the optimiser stops. Therefore this
+# table of the paper has no converged value: R itself gives other AUCs, and another best $\lambda$,
+# for each tolerance. `crossVal` warns of rows that are ordered; the warning is silenced here.
 
 # %%
 grid = 10 ** np.linspace(-5, -2, 16)
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
-    cv = bbl.crossVal("Survived ~ .^2", train, "Freq", method="pseudo", lambda_=grid, log_z="pseudo", verbose=0)
+    cv = bbl.crossVal(
+        "Survived ~ .^2", train, "Freq", method="pseudo", lambda_=grid, log_z="pseudo", verbose=0
+    )
 paper = [0.7065458, 0.7120140, 0.7286483, 0.7255268, 0.7266575, 0.7310320, 0.7337642, 0.7359441]
 paper += [0.7260199, 0.7092299, 0.7333824, 0.7376235, 0.6840430, 0.7229799, 0.6898782, 0.6293653]
 released = [0.7184460, 0.7162328, 0.7275954, 0.7289819, 0.7280662, 0.7303795, 0.7257752, 0.7369487]
@@ -291,17 +393,17 @@ beside([f"{x:.3g}" for x in grid], 4, paper=paper, R=released, here=cv.cvframe["
 cv.plot()
 plt.show()
 
-# %% [markdown]
-# With the rows dealt to the folds at random the trouble is gone: the score is higher and hardly depends on $\lambda$,
-# which is what to expect of 24 parameters and 1,101 people.
+# %% [markdown] With the rows dealt to the folds at random the trouble is gone: the score is higher
+# and hardly depends on $\lambda$, which is what to expect of 24 parameters and 1,101 people.
 
 # %%
-shuffled = bbl.crossVal("Survived ~ .^2", train, "Freq", lambda_=grid, shuffle=True, seed=159, verbose=0)
+shuffled = bbl.crossVal(
+    "Survived ~ .^2", train, "Freq", lambda_=grid, shuffle=True, seed=159, verbose=0
+)
 print(shuffled.cvframe.iloc[::3].to_string(index=False, float_format="%.4g"))
 
-# %% [markdown]
-# The paper refits at the best $\lambda$ of its table and predicts the test half. At that $\lambda$, so do we; R 1.0.0
-# picked another one.
+# %% [markdown] The paper refits at the best $\lambda$ of its table and predicts the test half. At
+# that $\lambda$, so do we; R 1.0.0 picked another one.
 
 # %%
 rows, ours = [], []
@@ -315,20 +417,24 @@ beside(rows, paper=[0.7981818, 0.7709, nan, nan], R=[nan, nan, 0.7981818, 0.7711
 # %% [markdown]
 # ### The most likely people of each group
 #
-# $P(x|y)$ can be sampled. `mcSample` runs Gibbs chains and reports the configuration of highest energy, that is, of
-# highest probability, in each group.
+# $P(x|y)$ can be sampled. `mcSample` runs Gibbs chains and reports the configuration of highest
+# energy, that is, of highest probability, in each group.
 
 # %%
 found = bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0)
 print(found)
 
-# %% [markdown]
-# The paper prints *3rd, Male, Adult* with energy 3.381014 for the dead, and *1st, Female, Adult* with 0 for the
-# survivors. Both energies are wrong: the R package does not add up the terms of eq. (6), and 3.381 is the single field
-# of *Male*. The sum for that configuration is larger, and the crew is more likely still, as counting confirms:
+# %% [markdown] The paper prints *3rd, Male, Adult* with energy 3.381014 for the dead, and *1st,
+# Female, Adult* with 0 for the survivors. Both energies are wrong: the R package does not add up
+# the terms of eq. (6), and 3.381 is the single field of *Male*. The sum for that configuration is
+# larger, and the crew is more likely still, as counting confirms:
 
 # %%
 print("field of Male:", round(bfit.coef().h["No"]["Sex"]["Male"], 6))
 for outcome in ("No", "Yes"):
     top = titanic[titanic["Survived"] == outcome].nlargest(2, "Freq")
-    print(outcome, [" ".join(row) for row in top[["Class", "Sex", "Age"]].astype(str).to_numpy()], top["Freq"].tolist())
+    print(
+        outcome,
+        [" ".join(row) for row in top[["Class", "Sex", "Age"]].astype(str).to_numpy()],
+        top["Freq"].tolist(),
+    )

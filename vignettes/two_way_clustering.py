@@ -13,13 +13,13 @@
 # %% [markdown]
 # # Ratings in blocks: two-way clustering
 #
-# Who likes what? A table of ratings has a row for each user and a column for each film, and most of its cells are
-# missing. `bicluster` groups the rows and the columns at once, so that the blocks of the table are alike. This page
-# asks how many groups there are, looks at the picture, predicts the ratings that are missing, and does the same with
-# expression data.
+# Who likes what? A table of ratings has a row for each user and a column for each film, and most of
+# its cells are missing. `bicluster` groups the rows and the columns at once, so that the blocks of
+# the table are alike. This page asks how many groups there are, looks at the picture, predicts the
+# ratings that are missing, and does the same with expression data.
 #
-# The methods are those of chapters 1 and 2 of Li (2014), a thesis of Iowa State University, with its errors
-# corrected; the page on theory names them.
+# The methods are those of chapters 1 and 2 of Li (2014), a thesis of Iowa State University, with
+# its errors corrected; the page on theory names them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -31,9 +31,9 @@ import bbl
 # %% [markdown]
 # ## The ratings
 #
-# 120 users rate films out of 80. There are four kinds of users and three kinds of films; a rating is a whole number
-# from 1 to 5. As in life, people rather watch what they like: a cell is rated with a probability that grows with the
-# rating. Three cells in four are missing.
+# 120 users rate films out of 80. There are four kinds of users and three kinds of films; a rating
+# is a whole number from 1 to 5. As in life, people rather watch what they like: a cell is rated
+# with a probability that grows with the rating. Three cells in four are missing.
 
 # %%
 rng = np.random.default_rng(1)
@@ -55,8 +55,8 @@ train = ratings.drop(test.index)
 # %% [markdown]
 # ## How many groups?
 #
-# Without `groups=`, all numbers up to `max_groups` are tried, and the integrated completed likelihood decides: the
-# fit of the blocks, less what the groups and the block means cost.
+# Without `groups=`, all numbers up to `max_groups` are tried, and the integrated completed
+# likelihood decides: the fit of the blocks, less what the groups and the block means cost.
 
 # %%
 fit = bbl.bicluster("rating ~ user*film", train, max_groups=7, n_init=5, verbose=0)
@@ -87,8 +87,8 @@ plt.show()
 # %% [markdown]
 # ## Missing ratings
 #
-# A missing rating is predicted by the mean of its block. It does better than the mean of all ratings, of the user or
-# of the film:
+# A missing rating is predicted by the mean of its block. It does better than the mean of all
+# ratings, of the user or of the film:
 
 # %%
 by_user, by_film = train.groupby("user")["rating"].mean(), train.groupby("film")["rating"].mean()
@@ -99,7 +99,9 @@ guesses = {
     "mean of the block": fit.predict(test),
 }
 for name, guess in guesses.items():
-    print(f"{name:18} root mean squared error {np.sqrt(np.mean((test['rating'] - guess) ** 2)):.3f}")
+    print(
+        f"{name:18} root mean squared error {np.sqrt(np.mean((test['rating'] - guess) ** 2)):.3f}"
+    )
 
 # %% [markdown]
 # A new user is put into the group that fits the ratings at hand best; the rest follows.
@@ -114,9 +116,9 @@ print(fit.predict(pd.concat([new, wanted], ignore_index=True)).tail(5).round(2).
 # %% [markdown]
 # ## A small table, as ratings
 #
-# `method="genetic"` takes ratings for what they are: rounded, and cut to their scale. It finds the number of groups
-# by itself, in tables of some ten rows and columns. Here are the ratings of 12 users and 15 films that have nothing
-# missing:
+# `method="genetic"` takes ratings for what they are: rounded, and cut to their scale. It finds the
+# number of groups by itself, in tables of some ten rows and columns. Here are the ratings of 12
+# users and 15 films that have nothing missing:
 
 # %%
 small = pd.DataFrame(score[:12, :15])
@@ -127,29 +129,32 @@ print(best.rand_index((user_kind[:12], film_kind[:15])).round(3))
 # %% [markdown]
 # ## Rated or not
 #
-# Which films a user rates tells something too. `method="mcmc"` samples the posterior of the groups of users and of
-# films from nothing but that: each group of users has a ranking of the groups of films, and a loyalty to the best of
-# them.
+# Which films a user rates tells something too. `method="mcmc"` samples the posterior of the groups
+# of users and of films from nothing but that: each group of users has a ranking of the groups of
+# films, and a loyalty to the best of them.
 
 # %%
 watched = train[(train["user"] < 20) & (train["film"] < 15)]
-chains = bbl.bicluster("~ user*film", watched, method="mcmc", n_init=4, draws=500, warmup=1000, thin=3, verbose=0)
+chains = bbl.bicluster(
+    "~ user*film", watched, method="mcmc", n_init=4, draws=500, warmup=1000, thin=3, verbose=0
+)
 print(chains.posterior)
 
 # %%
 chains.plot_similarity()
 plt.show()
 
-# %% [markdown]
-# Little of the kinds of users is left in who rated what, and the posterior says so: it spreads over many partitions.
+# %% [markdown] Little of the kinds of users is left in who rated what, and the posterior says so:
+# it spreads over many partitions.
 #
 # ## Expression data
 #
-# Nothing in the method is about ratings. A table of expression has genes for rows and samples for columns, and often
-# no cell is missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x 10 groups, Ross et al. 2000) the mean
-# squared error of `bicluster` is 0.442 with ten starts, and that of scikit-learn's `SpectralBiclustering` 0.509 to
-# 0.563, in five times the time of a start. With `move="one"` a start takes twice as long and ends between 0.433 and
-# 0.446. These data are not shipped; here is the same comparison on made-up data of the kind:
+# Nothing in the method is about ratings. A table of expression has genes for rows and samples for
+# columns, and often no cell is missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
+# 10 groups, Ross et al. 2000) the mean squared error of `bicluster` is 0.442 with ten starts, and
+# that of scikit-learn's `SpectralBiclustering` 0.509 to 0.563, in five times the time of a start.
+# With `move="one"` a start takes twice as long and ends between 0.433 and 0.446. These data are not
+# shipped; here is the same comparison on made-up data of the kind:
 
 # %%
 genes, samples = rng.integers(20, size=600), rng.integers(6, size=40)

@@ -1,9 +1,9 @@
 """The public function `bicluster`: two-way clustering of a table.
 
-A *cell* is one row and one column of the table, a *block* the cells of one row group and one column group. A `TwoWay`
-table has its `shape`, (rows, columns), and the factor `levels` of categories or ordered values, None for numbers. A
-method has ``response``, the kind of cells that it takes: "numeric", "ordinal" (ratings), "levels" (categories) or
-"rated" (whether a pair occurs).
+A *cell* is one row and one column of the table, a *block* the cells of one row group and one column
+group. A `TwoWay` table has its `shape`, (rows, columns), and the factor `levels` of categories or
+ordered values, None for numbers. A method has ``response``, the kind of cells that it takes:
+"numeric", "ordinal" (ratings), "levels" (categories) or "rated" (whether a pair occurs).
 """
 
 from __future__ import annotations
@@ -41,22 +41,25 @@ def bicluster(
     verbose: int = 1,
     **options: Any,
 ) -> BiclusterResults:
-    """Group the rows and the columns of a table so that the cells of a block are alike; cells may be missing.
+    """Group the rows and the columns of a table so that the cells of a block are alike; cells may
+    be missing.
 
     Parameters
     ----------
     formula : str or None
-        ``"rating ~ user*movie"`` for a long table: the response and the factors of rows and of columns. A pair of
-        levels without a row, or with a missing response, is a missing cell; the responses of repeated pairs are
-        averaged. ``"~ user*movie"`` for pairs that are rated or not (``method="mcmc"``). None if `data` is a matrix.
+        ``"rating ~ user*movie"`` for a long table: the response and the factors of rows and of
+        columns. A pair of levels without a row, or with a missing response, is a missing cell; the
+        responses of repeated pairs are averaged. ``"~ user*movie"`` for pairs that are rated or not
+        (``method="mcmc"``). None if `data` is a matrix.
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists; without a formula, a matrix too
         Missing cells of a matrix are nan.
     groups : (int, int), optional
-        Numbers of row groups and of column groups. None to choose them: by the integrated completed likelihood on a
-        grid (``"prototype"``), by the fitness (``"genetic"``), or by the posterior (``"mcmc"``).
+        Numbers of row groups and of column groups. None to choose them: by the integrated completed
+        likelihood on a grid (``"prototype"``), by the fitness (``"genetic"``), or by the posterior
+        (``"mcmc"``).
     method : {"prototype", "genetic", "mcmc"}, default "prototype"
-        Prototypes of blocks, for numbers and categories; a genetic algorithm, for ordinal ratings in small tables;
-        Markov chains from the posterior, for data of which user rated which item.
+        Prototypes of blocks, for numbers and categories; a genetic algorithm, for ordinal ratings
+        in small tables; Markov chains from the posterior, for data of which user rated which item.
     weights : column name or array of length n, optional
         Frequencies of the rows of `data`, whole numbers; a weight is the same as repeating the row.
     seed : int, numpy.random.Generator or None, default 0
@@ -68,11 +71,12 @@ def bicluster(
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method. `Prototype`: ``metric`` ("squared", "levels", "pearson"), ``move`` ("all", "one"),
-        ``empty`` ("reseed", "drop"), ``fill``, ``prior_count``, ``max_iter``, ``max_groups``. `Genetic`: ``scale``,
-        ``sigma``, ``penalty`` ("bic", "thesis" or a number), ``mean`` ("block", "mle"), ``population``,
-        ``generations``, ``crossover``, ``mutation``, ``elitism``, ``refine``. `Mcmc`: ``draws``, ``warmup``, ``thin``,
-        ``alpha``, ``sigma``, ``step``, ``popularity``, ``loss`` ("vi", "binder"). See `bbl.biclustering.methods`.
+        Options of the method. `Prototype`: ``metric`` ("squared", "levels", "pearson"), ``move``
+        ("all", "one"), ``empty`` ("reseed", "drop"), ``fill``, ``prior_count``, ``max_iter``,
+        ``max_groups``. `Genetic`: ``scale``, ``sigma``, ``penalty`` ("bic", "thesis" or a number),
+        ``mean`` ("block", "mle"), ``population``, ``generations``, ``crossover``, ``mutation``,
+        ``elitism``, ``refine``. `Mcmc`: ``draws``, ``warmup``, ``thin``, ``alpha``, ``sigma``,
+        ``step``, ``popularity``, ``loss`` ("vi", "binder"). See `bbl.biclustering.methods`.
 
     Returns
     -------
@@ -81,15 +85,16 @@ def bicluster(
     Raises
     ------
     FormulaError, DataError, OptionError, BBLTypeError
-        Each names the column or argument, and what to do: a row or column without observed cells, fewer rows than
-        groups, infinite values, a response with one value, an unknown option.
+        Each names the column or argument, and what to do: a row or column without observed cells,
+        fewer rows than groups, infinite values, a response with one value, an unknown option.
 
     Warns
     -----
     DataWarning
         If the number of groups that was chosen is the largest that was tried.
     ConvergenceWarning
-        If chains have not mixed (split R-hat above 1.1), or groups still changed after `max_iter` iterations.
+        If chains have not mixed (split R-hat above 1.1), or groups still changed after `max_iter`
+        iterations.
 
     Notes
     -----
@@ -97,8 +102,8 @@ def bicluster(
 
     References
     ----------
-    Li J (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines in statistical learning.
-    Thesis, Iowa State University, chapters 1 and 2.
+    Li J (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines in
+    statistical learning. Thesis, Iowa State University, chapters 1 and 2.
 
     Examples
     --------
@@ -116,11 +121,16 @@ def bicluster(
     # the names of this function's arguments are for the error of an option that is unknown
     biclusterer = make_method(method, options, arguments(bicluster))
     table, entries = TwoWay.from_data(formula, data, weights, biclusterer.response)
-    cells = Cells.from_entries(*entries, table.shape)  # entries: row, column, value and weight of each cell
+    # entries: row, column, value and weight of each cell
+    cells = Cells.from_entries(*entries, table.shape)
     n_groups = None if groups is None else _checked_groups(groups, table.shape)
     # categories of a cell; 1 for numbers
-    n_levels = 1 if table.levels is None or biclusterer.response != "levels" else len(table.levels.levels)
-    with progress_bar(biclusterer.steps(n_init, n_groups, table.shape), "bicluster", verbose) as progress:
+    n_levels = (
+        1 if table.levels is None or biclusterer.response != "levels" else len(table.levels.levels)
+    )
+    with progress_bar(
+        biclusterer.steps(n_init, n_groups, table.shape), "bicluster", verbose
+    ) as progress:
         clustering = biclusterer.fit(cells, n_groups, n_init, rng, workers, progress, n_levels)
     call_string = _call_string(formula, weights, n_groups, method, options)
     fit = BiclusterResults.from_found(call_string, table, biclusterer, cells, clustering)
@@ -129,47 +139,67 @@ def bicluster(
 
 
 def _warn_unconverged(fit: BiclusterResults) -> None:
-    """Warn if chains have not mixed, or if groups still changed in the last iteration of the prototype method."""
+    """Warn if chains have not mixed, or if groups still changed in the last iteration of the
+    prototype method.
+    """
     if fit.converged:
         return
-    if fit.posterior is not None:  # of method "mcmc"; the genetic one, whose run has a fixed length, has no warning
+    # of method "mcmc"; the genetic one, whose run has a fixed length, has no warning
+    if fit.posterior is not None:
         rhat = fit.posterior.rhat  # Series by name of the quantity that is traced
         warnings.warn(
-            f"the chains have not mixed: the split R-hat of {rhat.idxmax()} is {rhat.max():.3f}, above {MIXED}. Raise "
-            "warmup, draws or thin.",
+            f"the chains have not mixed: the split R-hat of {rhat.idxmax()} is {rhat.max():.3f}, "
+            f"above {MIXED}. Raise warmup, draws or thin.",
             ConvergenceWarning,
             stacklevel=3,
         )
     elif isinstance(fit.method, Prototype):
         warnings.warn(
-            f"the groups still changed after {fit.n_iter} iterations. Raise max_iter.", ConvergenceWarning, stacklevel=3
+            f"the groups still changed after {fit.n_iter} iterations. Raise max_iter.",
+            ConvergenceWarning,
+            stacklevel=3,
         )
 
 
 def _call_string(
-    formula: str | None, weights: Weights | None, groups: tuple[int, int] | None, method: str, options: dict
+    formula: str | None,
+    weights: Weights | None,
+    groups: tuple[int, int] | None,
+    method: str,
+    options: dict,
 ) -> str:
     """Return the call as text, without options that are arrays."""
-    call_arguments: dict[str, Any] = {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
+    call_arguments: dict[str, Any] = (
+        {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
+    )
     if weights is not None:
         call_arguments["weights"] = weights if isinstance(weights, str) else "weights"
     if groups is not None:
         call_arguments["groups"] = groups
     if method != "prototype":
         call_arguments["method"] = method
-    scalar_options = {name: value for name, value in options.items() if isinstance(value, str | int | float | tuple)}
+    scalar_options = {
+        name: value
+        for name, value in options.items()
+        if isinstance(value, str | int | float | tuple)
+    }
     return call_text("bicluster", {**call_arguments, **scalar_options})
 
 
 def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
-    """Check that a table of this `shape` has enough rows and columns; return (row groups, column groups)."""
+    """Check that a table of this `shape` has enough rows and columns; return (row groups, column
+    groups).
+    """
     if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
-        raise BBLTypeError(f"groups must be (row groups, column groups); got {groups!r}.", argument="groups")
+        raise BBLTypeError(
+            f"groups must be (row groups, column groups); got {groups!r}.", argument="groups"
+        )
     n_groups = integer("groups", groups[0], 1), integer("groups", groups[1], 1)
     for n_of_axis, axis_name, axis_length in zip(n_groups, ("rows", "columns"), shape, strict=True):
         if n_of_axis > axis_length:
             raise OptionError(
-                f"groups={n_groups}: there are {axis_length} {axis_name}, fewer than {n_of_axis} groups.",
+                f"groups={n_groups}: there are {axis_length} {axis_name}, fewer than {n_of_axis} "
+                "groups.",
                 argument="groups",
             )
     return n_groups

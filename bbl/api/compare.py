@@ -28,44 +28,50 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC`` and ``clAIC``, the AIC of the
-        pseudo-likelihood (missing if the method does not have them); and the test against the model before: ``ratio``,
-        ``df``, ``p``, ``test``. Smaller AIC, BIC and clAIC are better. Criteria are missing if they cannot be compared
-        with those of the first model: because the number of observations differs, or the likelihood is of other
-        variables. Most models have a likelihood of the response and all predictors, which then have to be the same;
+        One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC`` and ``clAIC``,
+        the AIC of the pseudo-likelihood (missing if the method does not have them); and the test
+        against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC and clAIC are
+        better. Criteria are missing if they cannot be compared with those of the first model:
+        because the number of observations differs, or the likelihood is of other variables. Most
+        models have a likelihood of the response and all predictors, which then have to be the same;
         `shooter` has one of the response given the predictors.
 
     Notes
     -----
-    The test compares two Boltzmann machines of the same predictors and rows, of which the larger has all terms of the
-    smaller. Both are fitted without a penalty, and ``ratio`` is twice the difference of their log-likelihoods.
+    The test compares two Boltzmann machines of the same predictors and rows, of which the larger
+    has all terms of the smaller. Both are fitted without a penalty, and ``ratio`` is twice the
+    difference of their log-likelihoods.
 
-    With ``method="ml"`` the likelihood is exact. If the smaller model holds, the ratio has a chi-square distribution.
-    Its degrees of freedom are the difference of the numbers of parameters that the rows determine in the two models;
-    these are fewer than the couplings where margins have empty cells. The test is made only if there are enough rows,
-    by three rules. The first is about the margins of the terms of the larger model that share a predictor with an
-    additional term: in each margin at most a fifth of the expected counts are below 5, and none is below 1 (Cochran
-    1954). The margin of an additional term has no empty cell. There are 15 rows for each parameter of a predictor's
-    distribution given the others. In simulations, a test at 5 % then rejects between 4.6 % and 6.2 % of tables that
-    are drawn from the smaller model.
+    With ``method="ml"`` the likelihood is exact. If the smaller model holds, the ratio has a
+    chi-square distribution. Its degrees of freedom are the difference of the numbers of parameters
+    that the rows determine in the two models; these are fewer than the couplings where margins have
+    empty cells. The test is made only if there are enough rows, by three rules. The first is about
+    the margins of the terms of the larger model that share a predictor with an additional term: in
+    each margin at most a fifth of the expected counts are below 5, and none is below 1 (Cochran
+    1954). The margin of an additional term has no empty cell. There are 15 rows for each parameter
+    of a predictor's distribution given the others. In simulations, a test at 5 % then rejects
+    between 4.6 % and 6.2 % of tables that are drawn from the smaller model.
 
-    With the pseudo-likelihood, for additional pairs, the ratio is a composite one. The pseudo-likelihood counts each
-    pair twice, so the null distribution is not chi-square with ``df`` degrees of freedom, but the weighted sum of
-    chi-squares of the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+    With the pseudo-likelihood, for additional pairs, the ratio is a composite one. The
+    pseudo-likelihood counts each pair twice, so the null distribution is not chi-square with ``df``
+    degrees of freedom, but the weighted sum of chi-squares of the Godambe information (Kent 1982;
+    Varin, Reid & Firth 2011).
 
-    If there are too few rows for a ratio, or pseudo-likelihood fits differ in terms of three or more predictors, the
-    p-value is the least p-value of the additional terms in ``inference().tests()`` of the larger model, times their
-    number (Bonferroni's correction), and ``ratio`` is missing. If no term has a test, ``p`` is missing too; ``test``
-    says why.
+    If there are too few rows for a ratio, or pseudo-likelihood fits differ in terms of three or
+    more predictors, the p-value is the least p-value of the additional terms in
+    ``inference().tests()`` of the larger model, times their number (Bonferroni's correction), and
+    ``ratio`` is missing. If no term has a test, ``p`` is missing too; ``test`` says why.
 
-    With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows, and ``clAIC`` the
-    complete rows, which are the same for all formulas of the same predictors. There is no test then.
+    With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows,
+    and ``clAIC`` the complete rows, which are the same for all formulas of the same predictors.
+    There is no test then.
 
     References
     ----------
-    Cochran WG (1954). Some methods for strengthening the common chi-square tests. Biometrics 10, 417-451.
-    Kent JT (1982). Robust properties of likelihood ratio tests. Biometrika 69, 19-27.
-    Varin C, Reid N, Firth D (2011). An overview of composite likelihood methods. Statistica Sinica 21, 5-42.
+    Cochran WG (1954). Some methods for strengthening the common chi-square tests. Biometrics 10,
+    417-451. Kent JT (1982). Robust properties of likelihood ratio tests. Biometrika 69, 19-27.
+    Varin C, Reid N, Firth D (2011). An overview of composite likelihood methods. Statistica Sinica
+    21, 5-42.
 
     Examples
     --------
@@ -94,35 +100,37 @@ def etable(
     stars: bool = True,
     digits: int = 3,
 ) -> ModelTable:
-    """Make a table of the coefficients of fitted models, with standard errors and criteria of the models.
+    """Make a table of the coefficients of fitted models, with standard errors and criteria of the
+    models.
 
     Parameters
     ----------
     fits : fitted model, or a list or dict of them
         Models of a list are numbered. Networks and models without standard errors are allowed, too.
     of : "group", "pooled" or (group, group), default "group"
-        Estimates to show, as in `Inference.table`: those of each group, their differences from the pooled fit, or the
-        differences of two groups, which all models must have.
+        Estimates to show, as in `Inference.table`: those of each group, their differences from the
+        pooled fit, or the differences of two groups, which all models must have.
     keep : sequence of predictor names, optional
         Predictors whose fields, and couplings with each other, are shown; all by default.
     pairs : bool, default True
         Whether couplings are shown.
     stars : bool, default True
-        Whether p-values below 0.05, 0.01 and 0.001 are marked by stars. Estimates without a test have no stars.
+        Whether p-values below 0.05, 0.01 and 0.001 are marked by stars. Estimates without a test
+        have no stars.
     digits : int, default 3
         Decimals.
 
     Returns
     -------
     ModelTable
-        Printed as text, shown as HTML in a notebook, both with the first 60 coefficients; ``frame``, ``as_html()``,
-        ``as_latex()`` and ``as_markdown()`` have all.
+        Printed as text, shown as HTML in a notebook, both with the first 60 coefficients;
+        ``frame``, ``as_html()``, ``as_latex()`` and ``as_markdown()`` have all.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If `of` is unknown or names a group that a model does not have, if `keep` has a name that is no predictor, or if
-        models are not in one list or dict.
+        If `of` is unknown or names a group that a model does not have, if `keep` has a name that is
+        no predictor, or if models are not in one list or dict.
 
     Examples
     --------

@@ -1,4 +1,6 @@
-"""The public functions for related rows, such as sequences: `effective_weights` and `effective_size`."""
+"""The public functions for related rows, such as sequences: `effective_weights` and
+`effective_size`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ __all__ = ["effective_size", "effective_weights"]
 
 
 def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as codes (n, m) of the distinct values of their column, and the numbers of distinct values (m,)."""
+    """Return cells as codes (n, m) of the distinct values of their column, and the numbers of
+    distinct values (m,).
+    """
     if isinstance(data, np.ndarray) and data.ndim == 2:
         columns = [data[:, i] for i in range(data.shape[1])]
     else:
@@ -26,30 +30,38 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
         columns = [frame.column(name).array for name in frame.columns]
     if not columns or not len(columns[0]):
         raise DataError("data have no rows or no columns.", argument="data")
-    # `factorize` returns (codes, distinct values); with use_na_sentinel=False a missing value is a value too
-    codes_by_column = [pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns]
-    return np.column_stack(codes_by_column), np.array([column_codes.max() + 1 for column_codes in codes_by_column])
+    # `factorize` returns (codes, distinct values); with use_na_sentinel=False a missing value is a
+    # value too
+    codes_by_column = [
+        pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns
+    ]
+    return np.column_stack(codes_by_column), np.array(
+        [column_codes.max() + 1 for column_codes in codes_by_column]
+    )
 
 
 @verb
-def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8, *, verbose: int = 1) -> np.ndarray:
+def effective_weights(
+    data: TableLike | np.ndarray, identity: float = 0.8, *, verbose: int = 1
+) -> np.ndarray:
     """Return weights 1 / (number of similar rows), so that related sequences do not count in full.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists or array, shape (n, m)
-        The columns to compare, without a response, for example as `readFasta` returns them. Missing is a value, too.
+        The columns to compare, without a response, for example as `readFasta` returns them. Missing
+        is a value, too.
     identity : float, default 0.8
-        Rows that agree in more than this share of the columns are similar; a row is always similar to itself and its
-        copies.
+        Rows that agree in more than this share of the columns are similar; a row is always similar
+        to itself and its copies.
     verbose : int, default 1
         0 for no progress bar.
 
     Returns
     -------
     ndarray, shape (n,)
-        Real weights between 1/n and 1, which ``method="pvi"`` accepts. Their sum is a first estimate of the number of
-        independent rows; `effective_size` returns another.
+        Real weights between 1/n and 1, which ``method="pvi"`` accepts. Their sum is a first
+        estimate of the number of independent rows; `effective_size` returns another.
 
     Raises
     ------
@@ -58,8 +70,8 @@ def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8, *, ve
 
     References
     ----------
-    Ekeberg M, Lovkvist C, Lan Y, Weigt M, Aurell E (2013). Improved contact prediction in proteins: using
-    pseudolikelihoods to infer Potts models. Physical Review E 87:012707.
+    Ekeberg M, Lovkvist C, Lan Y, Weigt M, Aurell E (2013). Improved contact prediction in proteins:
+    using pseudolikelihoods to infer Potts models. Physical Review E 87:012707.
 
     Examples
     --------
@@ -83,11 +95,12 @@ def effective_size(
     seed: int | np.random.Generator | None = 0,
     verbose: int = 1,
 ) -> float:
-    """Return the number of independent rows whose columns would have, by chance, as much mutual information as these.
+    """Return the number of independent rows whose columns would have, by chance, as much mutual
+    information as these.
 
-    With few rows and many columns, most of the mutual information of two columns is due to chance, and its mean over
-    all pairs depends on the number of independent rows. With strong couplings or many rows, less of the information is
-    due to chance, and the returned size is too small.
+    With few rows and many columns, most of the mutual information of two columns is due to chance,
+    and its mean over all pairs depends on the number of independent rows. With strong couplings or
+    many rows, less of the information is due to chance, and the returned size is too small.
 
     Parameters
     ----------
@@ -115,7 +128,8 @@ def effective_size(
 
     References
     ----------
-    Ingraham J, Marks D (2017). Variational inference for sparse and undirected models. ICML, supplement 8.3.1.
+    Ingraham J, Marks D (2017). Variational inference for sparse and undirected models. ICML,
+    supplement 8.3.1.
 
     Examples
     --------
@@ -129,6 +143,10 @@ def effective_size(
     if codes.shape[1] < 2:
         raise DataError("effective_size compares pairs of columns; data have one.", argument="data")
     row_weights = check_weights(weights, len(codes), whole=False)
-    rng, n_steps, batch = generator(seed), integer("n_steps", n_steps, 1), integer("batch", batch, 1)
+    rng, n_steps, batch = (
+        generator(seed),
+        integer("n_steps", n_steps, 1),
+        integer("batch", batch, 1),
+    )
     with progress_bar(1, "effective_size", verbose) as progress:
         return matched_size(codes, n_levels, row_weights, rng, n_steps, batch, progress)

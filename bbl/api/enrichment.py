@@ -32,15 +32,17 @@ def enrichment(
     Parameters
     ----------
     terms : DataFrame, or sequence of tuples of names
-        Strongest first, such as ``fit.interactions()`` or ``fit.terms``: a frame with columns ``predictor``,
-        ``predictor2`` and so on, or with tuples in a column ``predictors``. A term of three or more predictors is
-        replaced by its pairs. A repeated pair counts at its first position. Single predictors are ignored.
+        Strongest first, such as ``fit.interactions()`` or ``fit.terms``: a frame with columns
+        ``predictor``, ``predictor2`` and so on, or with tuples in a column ``predictors``. A term
+        of three or more predictors is replaced by its pairs. A repeated pair counts at its first
+        position. Single predictors are ignored.
     known_pairs : DataFrame of two columns, or sequence of pairs of names
         Pairs are unordered. Pairs with names that are not among `predictors` are ignored.
     predictors : sequence of names, optional
         All predictors whose pairs could have been listed; by default the predictors in `terms`.
     top : sequence of int, optional
-        Numbers of first pairs to test; by default 50, 100, ..., 250, as far as the list is longer, and the whole list.
+        Numbers of first pairs to test; by default 50, 100, ..., 250, as far as the list is longer,
+        and the whole list.
 
     Returns
     -------
@@ -53,8 +55,9 @@ def enrichment(
 
     References
     ----------
-    Min, Ning, Cheng, Gerstein (2014). Interpretable sparse high-order Boltzmann machines. AISTATS, Table 2. There the
-    expected number is that among all pairs; here it is that among `top` random pairs.
+    Min, Ning, Cheng, Gerstein (2014). Interpretable sparse high-order Boltzmann machines. AISTATS,
+    Table 2. There the expected number is that among all pairs; here it is that among `top` random
+    pairs.
 
     Examples
     --------
@@ -68,21 +71,36 @@ def enrichment(
     A known pair comes before another one with probability 0.8125 (rank test: p = 0.133)
     """
     ranked_terms = _read_name_tuples("terms", terms)
-    names = dict.fromkeys(name for term in ranked_terms for name in term) if predictors is None else list(predictors)
+    names = (
+        dict.fromkeys(name for term in ranked_terms for name in term)
+        if predictors is None
+        else list(predictors)
+    )
     position_of = {name: i for i, name in enumerate(names)}
     for name in (name for term in ranked_terms for name in term):
         if name not in position_of:
-            message = f"terms name {name!r}, which is not among the predictors{near_match(name, position_of) or '.'}"
+            message = (
+                f"terms name {name!r}, which is not among the "
+                f"predictors{near_match(name, position_of) or '.'}"
+            )
             raise DataError(f"{message} Name all of them in predictors.", argument="terms")
     all_known_pairs = {frozenset(pair) for pair in _read_name_tuples("known_pairs", known_pairs)}
     invalid = next((pair for pair in all_known_pairs if len(pair) != 2), None)
     if invalid is not None:
-        raise DataError(f"known_pairs holds {tuple(invalid)!r}; give two different names each.", argument="known_pairs")
+        raise DataError(
+            f"known_pairs holds {tuple(invalid)!r}; give two different names each.",
+            argument="known_pairs",
+        )
     known_set = {pair for pair in all_known_pairs if pair <= position_of.keys()}
-    ranked_pairs = list(dict.fromkeys(frozenset(pair) for term in ranked_terms for pair in combinations(term, 2)))
+    ranked_pairs = list(
+        dict.fromkeys(frozenset(pair) for term in ranked_terms for pair in combinations(term, 2))
+    )
     if not ranked_pairs or not known_set:
         argument = "terms" if not ranked_pairs else "known_pairs"
-        raise DataError(f"{argument} holds no pair of the predictors; there is nothing to compare.", argument=argument)
+        raise DataError(
+            f"{argument} holds no pair of the predictors; there is nothing to compare.",
+            argument=argument,
+        )
     is_known = np.array([pair in known_set for pair in ranked_pairs])
     n_known, n_pairs = len(known_set), len(position_of) * (len(position_of) - 1) // 2
     lengths = [length for length in TOP if length < len(ranked_pairs)] + [len(ranked_pairs)]
@@ -93,33 +111,47 @@ def enrichment(
     observed, p = hypergeometric(is_known, list_lengths, n_pairs, n_known)
     expected = list_lengths * n_known / n_pairs
     enriched = pd.DataFrame(
-        {"top": list_lengths, "observed": observed, "expected": expected, "enrichment": observed / expected, "p": p}
+        {
+            "top": list_lengths,
+            "observed": observed,
+            "expected": expected,
+            "enrichment": observed / expected,
+            "p": p,
+        }
     )
     pairs = [sorted(pair, key=position_of.__getitem__) for pair in ranked_pairs]
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
-    auc, rank_p = rank_test(is_known, n_pairs, n_known)  # auc: probability that a known pair ranks before another
+    # auc: probability that a known pair ranks before another
+    auc, rank_p = rank_test(is_known, n_pairs, n_known)
     return EnrichmentResults(enriched, auc, rank_p, frame, n_pairs, n_known)
 
 
 def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
-    """Return `terms`, the value of `argument`, as a list of tuples of distinct names; missing names are left out."""
+    """Return `terms`, the value of `argument`, as a list of tuples of distinct names; missing names
+    are left out.
+    """
     if isinstance(terms, pd.DataFrame):
         if "predictors" in terms.columns:
             terms = terms["predictors"].tolist()
         else:
             # columns predictor, predictor2, ...; else the first two
-            name_columns = [column for column in terms.columns if re.fullmatch(r"predictor\d*", str(column))] or list(
-                terms.columns[:2]
-            )
+            name_columns = [
+                column for column in terms.columns if re.fullmatch(r"predictor\d*", str(column))
+            ] or list(terms.columns[:2])
             cells = terms[name_columns].astype(object).to_numpy()
             terms = [[name for name in row if not pd.isna(name)] for row in cells]
     if isinstance(terms, str) or not isinstance(terms, Iterable):
         raise BBLTypeError(
-            f"{argument} must be a DataFrame or a list of tuples of names; got {type(terms).__name__}.",
+            f"{argument} must be a DataFrame or a list of tuples of names; got "
+            f"{type(terms).__name__}.",
             argument=argument,
         )
     rows = list(terms)
-    invalid = next((row for row in rows if isinstance(row, str) or not isinstance(row, Iterable)), None)
+    invalid = next(
+        (row for row in rows if isinstance(row, str) or not isinstance(row, Iterable)), None
+    )
     if invalid is not None:
-        raise BBLTypeError(f"{argument} holds {invalid!r}, which is no tuple of names.", argument=argument)
+        raise BBLTypeError(
+            f"{argument} holds {invalid!r}, which is no tuple of names.", argument=argument
+        )
     return [tuple(dict.fromkeys(row)) for row in rows]

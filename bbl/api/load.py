@@ -21,9 +21,16 @@ Model = TypeVar("Model")
 
 
 def _find_kinds() -> dict[str, Any]:
-    """Return the classes of results by the kind that is stored in a model file: all of `bbl.results` with a `kind`."""
-    modules = [import_module(module_info.name) for module_info in walk_packages(bbl.results.__path__, "bbl.results.")]
-    classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    """Return the classes of results by the kind that is stored in a model file: all of
+    `bbl.results` with a `kind`.
+    """
+    modules = [
+        import_module(module_info.name)
+        for module_info in walk_packages(bbl.results.__path__, "bbl.results.")
+    ]
+    classes = [
+        value for module in modules for value in vars(module).values() if isinstance(value, type)
+    ]
     # vars: the class's own `kind`; a subclass that inherits it would take the place of its base
     return {vars(cls)["kind"]: cls for cls in classes if isinstance(vars(cls).get("kind"), str)}
 
@@ -32,12 +39,15 @@ KINDS = _find_kinds()  # classes of results by their kind in a model file
 
 
 def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Return the fitted model of this `kind`, from the `meta` and `arrays` that its method `pack` returned."""
+    """Return the fitted model of this `kind`, from the `meta` and `arrays` that its method `pack`
+    returned.
+    """
     return KINDS[kind].unpack(meta, arrays)
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> ClassifierResults | Any: ...  # Any for models without classes
+# Any for models without classes
+def load(path: str | os.PathLike[str]) -> ClassifierResults | Any: ...
 @overload
 def load(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
 @verb
@@ -48,18 +58,20 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     ----------
     path : str or path-like
     kind : class of results, optional
-        The class that the file must hold, such as `BBLResults`; type checkers then know the methods of the model.
+        The class that the file must hold, such as `BBLResults`; type checkers then know the methods
+        of the model.
 
     Returns
     -------
     ModelResults or BiclusterResults
-        Of the class that was saved (such as `BBLResults`), bitwise equal; without training rows unless they were
-        stored.
+        Of the class that was saved (such as `BBLResults`), bitwise equal; without training rows
+        unless they were stored.
 
     Raises
     ------
     ModelFileError
-        If the file is not a saved model, is damaged, has a later format version, or holds a model that is no `kind`.
+        If the file is not a saved model, is damaged, has a later format version, or holds a model
+        that is no `kind`.
     FileNotFoundError, OSError
         If the file cannot be read.
 
@@ -81,13 +93,19 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     ('Survived ~ Class * Sex + Sex * Age', 2201)
     """
     if kind is not None and not isinstance(kind, type):
-        raise BBLTypeError(f"kind must be a class of results, such as bbl.BBLResults; got {kind!r}.", argument="kind")
+        raise BBLTypeError(
+            f"kind must be a class of results, such as bbl.BBLResults; got {kind!r}.",
+            argument="kind",
+        )
     stored_kind, meta, arrays = read_any(path, KINDS)
     if kind is not None and not issubclass(KINDS[stored_kind], kind):
         raise ModelFileError(
-            f"{path} holds {KINDS[stored_kind].__name__}, not {kind.__name__}; leave kind out, or name that."
+            f"{path} holds {KINDS[stored_kind].__name__}, not {kind.__name__}; leave kind out, or "
+            "name that."
         )
     try:
         return restored(stored_kind, meta, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, BBLError) as error:
-        raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error
+        raise ModelFileError(
+            f"{path} is not a model of this package ({error}); save the model again."
+        ) from error

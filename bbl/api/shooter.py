@@ -1,15 +1,17 @@
 """The public function `shooter`: sparse logistic regression on products of predictors.
 
-A *term* is a tuple of predictors, whose number is its *order*; the *path* is the sequence of penalties that were
-fitted; a *stage* is the fit of one penalty to the terms up to an order. K is the number of groups.
+A *term* is a tuple of predictors, whose number is its *order*; the *path* is the sequence of
+penalties that were fitted; a *stage* is the fit of one penalty to the terms up to an order. K is
+the number of groups.
 
-A `Choice` (here `selection`) has the `weights` and the `intercept` of the chosen terms, whether these are `refitted`,
-the `unbounded` terms, whose weights have no finite optimum, the `path`, a list of points, and the position `chosen` of
-the chosen point. A point has a `penalty` with a number in ``lambdas`` for each order, its `stages`, one for each order,
-its `ebic`, and its `held_out_loss` (2,), of raw and of refitted weights; both are nan where they were not computed. A
-stage has `weights` by term, a `loss`, an `objective` (the loss plus penalties), and the largest `violation` of the
-optimality conditions; `loss` and `objective` are sums over the observations. A `Problem` holds the data of the
-regression: codes, numbers of levels, groups and weights of the rows.
+A `Choice` (here `selection`) has the `weights` and the `intercept` of the chosen terms, whether
+these are `refitted`, the `unbounded` terms, whose weights have no finite optimum, the `path`, a
+list of points, and the position `chosen` of the chosen point. A point has a `penalty` with a number
+in ``lambdas`` for each order, its `stages`, one for each order, its `ebic`, and its `held_out_loss`
+(2,), of raw and of refitted weights; both are nan where they were not computed. A stage has
+`weights` by term, a `loss`, an `objective` (the loss plus penalties), and the largest `violation`
+of the optimality conditions; `loss` and `objective` are sums over the observations. A `Problem`
+holds the data of the regression: codes, numbers of levels, groups and weights of the rows.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
 __all__ = ["shooter"]
 
 RULES = ("ebic", "cv")  # by which penalties are chosen
-MAX_ALL_PAIRS = 2000  # predictors; with more, the pairs of screen="all" would be over 2 million candidates
+# predictors; with more, the pairs of screen="all" would be over 2 million candidates
+MAX_ALL_PAIRS = 2000
 
 
 @verb
@@ -67,11 +70,13 @@ def shooter(
     n_jobs: int | None = None,
     verbose: int = 1,
 ) -> ShooterResults:
-    """Fit a sparse logistic regression of the response on predictors and their products, of any order.
+    """Fit a sparse logistic regression of the response on predictors and their products, of any
+    order.
 
-    The fit chooses products of up to `order` predictors that separate the response groups. For each order in turn, the
-    penalised negative log-likelihood is minimised exactly over the terms chosen so far and all products of a chosen
-    term with one more predictor; chosen terms of lower order may be dropped again.
+    The fit chooses products of up to `order` predictors that separate the response groups. For each
+    order in turn, the penalised negative log-likelihood is minimised exactly over the terms chosen
+    so far and all products of a chosen term with one more predictor; chosen terms of lower order
+    may be dropped again.
 
     Parameters
     ----------
@@ -82,29 +87,33 @@ def shooter(
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
     order : int, default 3
-        Largest number of predictors in a term; an order above the number of predictors is the same as that number.
+        Largest number of predictors in a term; an order above the number of predictors is the same
+        as that number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
-        Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path, by the extended BIC of the
-        refitted terms (gamma = 0.5), or by the loss of held-out rows; the path ends after 12 penalties that are no
-        better.
+        Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path, by the
+        extended BIC of the refitted terms (gamma = 0.5), or by the loss of held-out rows; the path
+        ends after 12 penalties that are no better.
     penalty : {"group", "l1"}, default "group"
-        "group": ``lambda sqrt(d) ||W||`` for a term of d weights W, which is then chosen as a whole. "l1": ``lambda``
-        times the sum of the absolute weights. With two levels and two groups both are the same.
+        "group": ``lambda sqrt(d) ||W||`` for a term of d weights W, which is then chosen as a
+        whole. "l1": ``lambda`` times the sum of the absolute weights. With two levels and two
+        groups both are the same.
     refit : "auto", True or False, default "auto"
-        Whether the chosen terms are refitted without penalty. "auto" takes the option of smaller loss on held-out rows:
-        a refit is better if the right terms were chosen, and worse if not.
+        Whether the chosen terms are refitted without penalty. "auto" takes the option of smaller
+        loss on held-out rows: a refit is better if the right terms were chosen, and worse if not.
     screen : {"heredity", "all"}, default "heredity"
-        Which pairs are candidates: pairs with a chosen predictor, or all pairs (of up to 2,000 predictors). See Notes.
+        Which pairs are candidates: pairs with a chosen predictor, or all pairs (of up to 2,000
+        predictors). See Notes.
     scale : {"sum", "mean"}, default "sum"
-        Whether numbers in `lambda_` are penalties on the sum of the losses of all observations, as in the paper, or on
-        their mean; the latter are multiplied by the sum of the weights.
+        Whether numbers in `lambda_` are penalties on the sum of the losses of all observations, as
+        in the paper, or on their mean; the latter are multiplied by the sum of the weights.
     nfold : int, default 5
-        Number of folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group; at most the number of
-        observations.
+        Number of folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group; at most
+        the number of observations.
     xlevels, novarOk : optional
         As in `bbl`.
     missing : {"raise", "drop", "level"}, default "raise"
-        Missing values are an error; or their rows are dropped; or they are a level of their predictor.
+        Missing values are an error; or their rows are dropped; or they are a level of their
+        predictor.
     seed : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -126,26 +135,27 @@ def shooter(
     DataWarning
         If no term is chosen under the penalties in `lambda_`.
     ConvergenceWarning
-        If refitted terms separate groups, so that their weights have no finite optimum; names the terms. A ridge of
-        1e-7 per observation keeps the weights finite.
+        If refitted terms separate groups, so that their weights have no finite optimum; names the
+        terms. A ridge of 1e-7 per observation keeps the weights finite.
 
     Notes
     -----
-    A predictor with L levels has L - 1 features: its levels are the corners of a simplex, with two levels -1 and 1.
-    Products of such features are uncorrelated with their factors if levels are equally frequent and predictors are
-    independent; products of 0 and 1 are not. With two groups the loss is ``ln(1 + exp(-y f))``. The penalties 80, 100,
-    100 of the paper, for 8,000 rows, are ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with
-    ``scale="mean"``. In folds, penalties are proportional to the square root of the number of observations.
+    A predictor with L levels has L - 1 features: its levels are the corners of a simplex, with two
+    levels -1 and 1. Products of such features are uncorrelated with their factors if levels are
+    equally frequent and predictors are independent; products of 0 and 1 are not. With two groups
+    the loss is ``ln(1 + exp(-y f))``. The penalties 80, 100, 100 of the paper, for 8,000 rows, are
+    ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with ``scale="mean"``. In
+    folds, penalties are proportional to the square root of the number of observations.
 
-    A term is only found if one of its sub-terms with one predictor less is chosen. If the response is the parity of
-    three predictors, no sub-term has an effect, and the term is not found. ``screen="all"`` finds pairs without chosen
-    predictors.
+    A term is only found if one of its sub-terms with one predictor less is chosen. If the response
+    is the parity of three predictors, no sub-term has an effect, and the term is not found.
+    ``screen="all"`` finds pairs without chosen predictors.
 
     References
     ----------
-    Min MR, Ning X, Cheng C, Gerstein M (2014). Interpretable Sparse High-Order Boltzmann Machines. AISTATS, PMLR 33,
-    614-622.
-    Foygel R, Drton M (2010). Extended Bayesian Information Criteria for Gaussian Graphical Models. NeurIPS 23.
+    Min MR, Ning X, Cheng C, Gerstein M (2014). Interpretable Sparse High-Order Boltzmann Machines.
+    AISTATS, PMLR 33, 614-622. Foygel R, Drton M (2010). Extended Bayesian Information Criteria for
+    Gaussian Graphical Models. NeurIPS 23.
 
     Examples
     --------
@@ -173,26 +183,43 @@ def shooter(
         "penalty": (penalty, "group"),
         "refit": (refit, "auto"),
     }
-    shown_options |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
+    shown_options |= {
+        "screen": (screen, "heredity"),
+        "scale": (scale, "sum"),
+        "missing": (missing, "raise"),
+    }
     call_string = call_text("shooter", _changed_arguments(formula, weights, shown_options))
     check_formula(formula)
     refuse_batches(data, "shooter()", "data")
     # order None: any interaction is read, so that `_check_feasible` can name it
     # sums_out: whether the error of missing values advises missing="marginal"
     rules = EncodingRules(order=None, sums_out="missing_marginal" not in ShooterResults.refusals)
-    encoded = encode_data(TrainingData(formula, data, weights, xlevels, flag("novarOk", novarOk), missing), rules)
+    encoded = encode_data(
+        TrainingData(formula, data, weights, xlevels, flag("novarOk", novarOk), missing), rules
+    )
     design, sample, index = encoded.design, encoded.rows, encoded.index
     _check_feasible(design, sample, screen)
     order = min(order, len(design.labels.names))
     if penalties is not None:
-        penalties = tuple(value * (sample.total if scale == "mean" else 1.0) for value in penalties[:order])
+        penalties = tuple(
+            value * (sample.total if scale == "mean" else 1.0) for value in penalties[:order]
+        )
     K = len(design.labels.groups)
     with progress_bar(None, "shooter", verbose) as progress:
         selection = choose(
-            Problem.make(sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights), order=order,
-            lambda_=rule if penalties is None else penalties, group=penalty == "group", screen=screen, refit=refit,
-            nfold=nfold, rng=rng, workers=workers, progress=progress,
-        )  # fmt: skip
+            Problem.make(
+                sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights
+            ),
+            order=order,
+            lambda_=rule if penalties is None else penalties,
+            group=penalty == "group",
+            screen=screen,
+            refit=refit,
+            nfold=nfold,
+            rng=rng,
+            workers=workers,
+            progress=progress,
+        )
     _warn_no_terms_or_separation(design, sample, selection, penalties, penalty == "group", screen)
     class_totals = np.bincount(sample.response, sample.weights, K)
     loss = _out_of_fold_loss(selection, class_totals, rule)
@@ -200,9 +227,21 @@ def shooter(
     path, entry_rows = path_frame(selection, sample.total)
     chosen_penalties = selection.path[selection.chosen].penalty.lambdas
     return ShooterResults(
-        call_string, design, sample, index, selection.weights, selection.intercept, selection.refitted,
-        selection.unbounded, chosen_penalties, penalty, path, entry_rows, class_totals / sample.total, stored_loss=loss,
-    )  # fmt: skip
+        call_string,
+        design,
+        sample,
+        index,
+        selection.weights,
+        selection.intercept,
+        selection.refitted,
+        selection.unbounded,
+        chosen_penalties,
+        penalty,
+        path,
+        entry_rows,
+        class_totals / sample.total,
+        stored_loss=loss,
+    )
 
 
 def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
@@ -210,14 +249,17 @@ def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) ->
 
     `class_totals` (K,) are the total weights of the groups.
     """
-    loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])  # 0: raw, 1: refitted
+    # 0: raw, 1: refitted
+    loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])
     if np.isnan(loss) or not selection.weights:
         return None
     # CHOOSE: advice to take the rule "cv"
     return LossRecord(loss, shares_loss(class_totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
 
 
-def _check_penalties(lambda_: str | float | Sequence[float], order: int) -> tuple[str, tuple[float, ...] | None]:
+def _check_penalties(
+    lambda_: str | float | Sequence[float], order: int
+) -> tuple[str, tuple[float, ...] | None]:
     """Check `lambda_`; return (rule, None), or ("given", penalty of each order)."""
     if isinstance(lambda_, str):
         return choice("lambda_", lambda_, RULES), None
@@ -226,7 +268,8 @@ def _check_penalties(lambda_: str | float | Sequence[float], order: int) -> tupl
         values *= order
     if len(values) != order:
         raise OptionError(
-            f"lambda_ has {len(values)} penalties for order={order}; give one number, or one for each order.",
+            f"lambda_ has {len(values)} penalties for order={order}; give one number, or one for "
+            "each order.",
             argument="lambda_",
         )
     return "given", values
@@ -237,38 +280,51 @@ def _check_refit(refit: str | bool) -> str | bool:
     return choice("refit", refit, ("auto",)) if isinstance(refit, str) else flag("refit", refit)
 
 
-def _changed_arguments(formula: str, weights: Weights | None, options: dict[str, tuple]) -> dict[str, Any]:
-    """Return the arguments to show in the text of the call; `options` are (value, default) by name."""
+def _changed_arguments(
+    formula: str, weights: Weights | None, options: dict[str, tuple]
+) -> dict[str, Any]:
+    """Return the arguments to show in the text of the call; `options` are (value, default) by
+    name.
+    """
     arguments: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         arguments["weights"] = weights if isinstance(weights, str) else "weights"
     for name, (value, default) in options.items():
         if type(value) is not type(default) or value != default:  # a list is never the default
             arguments[name] = (
-                value if isinstance(value, str | bool | int | float) else [float(number) for number in value]
+                value
+                if isinstance(value, str | bool | int | float)
+                else [float(number) for number in value]
             )
     return arguments
 
 
 def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
-    """Raise an error if the formula has interactions, or the fit would need too much time or memory."""
+    """Raise an error if the formula has interactions, or the fit would need too much time or
+    memory.
+    """
     names, m = design.labels.names, len(design.labels.names)
-    interacting_pair = design.terms.interactions.find_term(2)  # an interaction of lowest order; None without one
+    # an interaction of lowest order; None without one
+    interacting_pair = design.terms.interactions.find_term(2)
     if interacting_pair is not None:
         interaction = ":".join(str(names[i]) for i in interacting_pair)
         raise FormulaError(
             f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
-            f"{ShooterResults.refusals['pairs']}. Write 'y ~ .' or 'y ~ a + b', and the most predictors of a "
-            "term as order=.",
+            f"{ShooterResults.refusals['pairs']}. Write 'y ~ .' or 'y ~ a + b', and the most "
+            "predictors of a term as order=.",
             argument="formula",
         )
     if screen == "all" and m > MAX_ALL_PAIRS:
         raise OptionError(
-            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}; use 'heredity'.",
+            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}; use "
+            "'heredity'.",
             argument="screen",
         )
-    needed_bytes = 4.0 * sample.codes.nbytes + 2e8  # bytes: codes and copies of them, and working memory
-    check_memory(needed_bytes, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer.")
+    # bytes: codes and copies of them, and working memory
+    needed_bytes = 4.0 * sample.codes.nbytes + 2e8
+    check_memory(
+        needed_bytes, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer."
+    )
 
 
 def _warn_no_terms_or_separation(
@@ -285,33 +341,39 @@ def _warn_no_terms_or_separation(
     """
     if penalties is not None and not selection.weights:
         problem = Problem.make(
-            sample.codes, design.n_levels.tolist(), sample.response, len(design.labels.groups), sample.weights
+            sample.codes,
+            design.n_levels.tolist(),
+            sample.response,
+            len(design.labels.groups),
+            sample.weights,
         )
         largest = largest_penalty(problem, uses_group_penalty, screen)
         warnings.warn(
-            f"lambda_ keeps no term: with one penalty for all orders the first comes in below {largest:.6g} on "
-            f"the sum of losses ({largest / sample.total:.6g} with scale='mean'). Give a smaller one, or 'ebic' or "
-            "'cv'.",
+            "lambda_ keeps no term: with one penalty for all orders the first comes in below "
+            f"{largest:.6g} on the sum of losses ({largest / sample.total:.6g} with "
+            "scale='mean'). Give a smaller one, or 'ebic' or 'cv'.",
             DataWarning,
             stacklevel=4,
         )
     if selection.unbounded:
         warnings.warn(
-            f"the refitted weights of {list_terms(design.labels, selection.unbounded)} would grow without end, because "
-            "they separate groups; a ridge of 1e-7 per observation keeps them finite. Take refit=False, or a larger "
-            "lambda_.",
+            f"the refitted weights of {list_terms(design.labels, selection.unbounded)} would grow "
+            "without end, because they separate groups; a ridge of 1e-7 per observation keeps "
+            "them finite. Take refit=False, or a larger lambda_.",
             ConvergenceWarning,
             stacklevel=4,
         )
 
 
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the path as a frame with a row for each stage, and for each chosen term the row at which it entered.
+    """Return the path as a frame with a row for each stage, and for each chosen term the row at
+    which it entered.
 
-    `total` is the sum of the weights of the data. The column ``loss`` is a mean, as the held-out losses are;
-    ``objective`` is the sum that was minimised. Compared rows are the last stage of each penalty, or all stages if
-    there is a single penalty. The entry row of a term is the earliest compared row such that this row and all later
-    ones, up to the chosen row, have the term.
+    `total` is the sum of the weights of the data. The column ``loss`` is a mean, as the held-out
+    losses are; ``objective`` is the sum that was minimised. Compared rows are the last stage of
+    each penalty, or all stages if there is a single penalty. The entry row of a term is the
+    earliest compared row such that this row and all later ones, up to the chosen row, have the
+    term.
     """
     rows: list[tuple] = []
     is_last_stage, terms_of_rows = [], []  # an entry for each row of the frame
@@ -320,8 +382,11 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             is_last = order == len(path_point.stages)
             is_last_stage.append(is_last)
             terms_of_rows.append(stage.weights.keys())
-            # (ebic, loss of raw weights, loss of refitted weights), in the row of the last stage alone
-            final_losses = (path_point.ebic, *path_point.held_out_loss) if is_last else (np.nan,) * 3
+            # (ebic, loss of raw weights, loss of refitted weights), in the row of the last stage
+            # alone
+            final_losses = (
+                (path_point.ebic, *path_point.held_out_loss) if is_last else (np.nan,) * 3
+            )
             penalty, n_terms, is_chosen = (
                 path_point.penalty.lambdas[order - 1],
                 len(stage.weights),
@@ -329,13 +394,24 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             )
             losses = (stage.loss / total, stage.objective)  # a mean, and a sum
             rows.append(
-                (path_position, order, penalty, *losses, n_terms, stage.violation, *final_losses, is_last and is_chosen)
+                (
+                    path_position,
+                    order,
+                    penalty,
+                    *losses,
+                    n_terms,
+                    stage.violation,
+                    *final_losses,
+                    is_last and is_chosen,
+                )
             )
-    # PATH: types by column: point, order, penalty, loss, objective, terms (their number), violation, ebic, held_raw,
-    # held_refit (losses of raw and of refitted weights), chosen
+    # PATH: types by column: point, order, penalty, loss, objective, terms (their number),
+    # violation, ebic, held_raw, held_refit (losses of raw and of refitted weights), chosen
     frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
     chosen_row = int(np.flatnonzero(frame["chosen"])[0])
-    compared_rows = [row for row in range(chosen_row + 1) if is_last_stage[row] or len(selection.path) == 1]
+    compared_rows = [
+        row for row in range(chosen_row + 1) if is_last_stage[row] or len(selection.path) == 1
+    ]
     entry_rows = []
     for term in selection.weights:
         entry_row = chosen_row

@@ -1,8 +1,10 @@
-"""Training data of the public functions that fit models: their arguments, and the conversion of rows to codes.
+"""Training data of the public functions that fit models: their arguments, and the conversion of
+rows to codes.
 
-A *design* is a formula read against data: predictors, levels and terms. Data that are *read in batches* (files, Dask,
-...) are never in memory as a table; a *source* reads them, and `lazy_source` returns None for a table. A *deal*
-describes folds to which rows are dealt meanwhile. ``source.text`` names the source in messages.
+A *design* is a formula read against data: predictors, levels and terms. Data that are *read in
+batches* (files, Dask, ...) are never in memory as a table; a *source* reads them, and `lazy_source`
+returns None for a table. A *deal* describes folds to which rows are dealt meanwhile.
+``source.text`` names the source in messages.
 """
 
 from __future__ import annotations
@@ -32,7 +34,14 @@ from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["FEWER_PREDICTORS", "EncodedData", "TrainingData", "encode_data", "refuse_batches", "user_folds"]
+__all__ = [
+    "FEWER_PREDICTORS",
+    "EncodedData",
+    "TrainingData",
+    "encode_data",
+    "refuse_batches",
+    "user_folds",
+]
 
 # advice where memory runs out
 FEWER_ROWS = "Use fewer rows or columns, or give a file, which is read in batches."
@@ -63,13 +72,15 @@ class EncodedData:
     sample : Sample or StoredSample
         The n rows to fit; a StoredSample only if the data were read in batches.
     index : pandas.Index of length n, or None
-        Labels of the n rows; None if the data were read in batches, whose rows the model does not keep.
+        Labels of the n rows; None if the data were read in batches, whose rows the model does not
+        keep.
     frame : Frame or None
         The table; None if the data were read in batches.
     row_positions : ndarray of int, shape (n,)
         Positions of the n rows in `frame`; empty if the data were read in batches.
     dealt_folds : Folds, StoredFolds or None
-        Folds to which rows were dealt while they were read in batches; None without a `deal` of folds.
+        Folds to which rows were dealt while they were read in batches; None without a `deal` of
+        folds.
     survey : SurveySample or None
         Sampling design of the rows of `frame`, and the n rows among them.
     """
@@ -94,12 +105,14 @@ class EncodedData:
 
 
 def refuse_batches(data: object, purpose: str, argument: str) -> None:
-    """Raise an OptionError if `data` are read in batches; `purpose` says what needs all rows in memory."""
+    """Raise an OptionError if `data` are read in batches; `purpose` says what needs all rows in
+    memory.
+    """
     source = lazy_source(data)
     if source is not None:
         raise OptionError(
-            f"{purpose} needs all rows in memory, and {source.text} are read in batches. Give a table, of a random "
-            "sample of the rows if they are too many.",
+            f"{purpose} needs all rows in memory, and {source.text} are read in batches. Give a "
+            "table, of a random sample of the rows if they are too many.",
             argument=argument,
         )
 
@@ -119,8 +132,8 @@ def encode_data(
     rules : EncodingRules
         Terms, weights and missing values that the engine or learner accepts.
     deal, cluster, verbose, workers
-        For data that are read in batches: folds to which rows are dealt, Dask workers that read the rows, 0 for no
-        progress bar, and threads.
+        For data that are read in batches: folds to which rows are dealt, Dask workers that read the
+        rows, 0 for no progress bar, and threads.
     """
     check_formula(training.formula)
     weights, survey = training.weights, None
@@ -130,28 +143,56 @@ def encode_data(
             frame = to_frame(training.data)
             if training.survey is not None:
                 weights, survey = training.survey.read(frame)  # of all rows of the table
-                rules = replace(rules, aside=training.survey.columns)  # columns of the design are no predictors
+                # columns of the design are no predictors
+                rules = replace(rules, aside=training.survey.columns)
             design, sample, index, row_positions = Design.from_data(
-                training.formula, frame, weights, training.xlevels, training.novarOk, training.missing, rules
+                training.formula,
+                frame,
+                weights,
+                training.xlevels,
+                training.novarOk,
+                training.missing,
+                rules,
             )
-        survey = None if survey is None else replace(survey, rows=row_positions)  # of the rows that are fitted
-        return EncodedData(design, sample, index, frame, row_positions, dealt_folds=None, survey=survey)
-    call_arguments = (training.formula, weights, training.xlevels, training.novarOk, training.missing)
+        # of the rows that are fitted
+        survey = None if survey is None else replace(survey, rows=row_positions)
+        return EncodedData(
+            design, sample, index, frame, row_positions, dealt_folds=None, survey=survey
+        )
+    call_arguments = (
+        training.formula,
+        weights,
+        training.xlevels,
+        training.novarOk,
+        training.missing,
+    )
     with (
         progress_bar(None, "reading", verbose) as progress,
         out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),
     ):
         encoded = encode_source(
-            source, *call_arguments, deal=deal, step=progress, cluster=cluster, rules=rules, workers=workers
+            source,
+            *call_arguments,
+            deal=deal,
+            step=progress,
+            cluster=cluster,
+            rules=rules,
+            workers=workers,
         )
     no_positions = np.zeros(0, dtype=np.intp)
     return EncodedData(
-        encoded.design, encoded.sample, index=None, frame=None, row_positions=no_positions, dealt_folds=encoded.folds
+        encoded.design,
+        encoded.sample,
+        index=None,
+        frame=None,
+        row_positions=no_positions,
+        dealt_folds=encoded.folds,
     )
 
 
 def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:
-    """Return the folds of a splitter, or of pairs of row positions, restricted to the rows that are fitted.
+    """Return the folds of a splitter, or of pairs of row positions, restricted to the rows that are
+    fitted.
 
     Parameters
     ----------

@@ -1,10 +1,12 @@
-"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of m features (MANB).
+"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of m
+features (MANB).
 
-A cell of a table is a level of the feature with one combination of its parents' levels; tables are (cells, K), one
-after the other. Of the cells, `Families` tell the feature's position (`cell_family`) and its number of levels
-(`cell_widths`); `sum_over_levels` replaces each cell by the sum over the levels of its feature.
-A `Network` has a structure `dag`, the layout `families`, class probabilities `prior` (K,), and tables `theta` (cells,
-K); a `Dag` holds tuples (feature, its feature parents).
+A cell of a table is a level of the feature with one combination of its parents' levels; tables are
+(cells, K), one after the other. Of the cells, `Families` tell the feature's position
+(`cell_family`) and its number of levels (`cell_widths`); `sum_over_levels` replaces each cell by
+the sum over the levels of its feature. A `Network` has a structure `dag`, the layout `families`,
+class probabilities `prior` (K,), and tables `theta` (cells, K); a `Dag` holds tuples (feature, its
+feature parents).
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Averaged:
         return sum(member.n_params for member in self.members)
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the log of the mean joint probability of class and known features, shape (n, K)."""
+        """Return the log of the mean joint probability of class and known features, shape (n,
+        K).
+        """
         total = self.members[0].log_joint(codes, missing)
         for member in self.members[1:]:
             np.logaddexp(total, member.log_joint(codes, missing), out=total)
@@ -48,16 +52,23 @@ class Averaged:
 
 
 def super_parents(m: int) -> tuple[Dag, ...]:
-    """Return the structures of AODE: in each, one feature is the parent of all others; naive Bayes if m < 2."""
+    """Return the structures of AODE: in each, one feature is the parent of all others; naive Bayes
+    if m < 2.
+    """
     if m < 2:
         return (naive(range(m)),)
     return tuple(Dag(((s, ()), *((i, (s,)) for i in range(m) if i != s))) for s in range(m))
 
 
-def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Averaged:
-    """Return the average of networks with Dirichlet estimates, `smooth` being the prior count of every cell."""
+def average(
+    dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, smooth: float
+) -> Averaged:
+    """Return the average of networks with Dirichlet estimates, `smooth` being the prior count of
+    every cell.
+    """
     D = int(np.sum(n_levels))  # levels of all features
-    check_memory(  # probabilities and their logarithms; the members of AODE have about D^2 cells together
+    # probabilities and their logarithms; the members of AODE have about D^2 cells together
+    check_memory(
         16.0 * K * D * D,
         f"Averaging {len(dags)} networks of {D} levels and {K} classes",
         "Use fewer features or levels, or another learner.",
@@ -66,11 +77,12 @@ def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, s
 
 
 def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
-    """Return the posterior probability of the arc from the class to a feature of r levels, from the counts (r, K).
+    """Return the posterior probability of the arc from the class to a feature of r levels, from the
+    counts (r, K).
 
-    It is the logistic function of ``ln B + logit(prior)``, B the ratio of the Dirichlet-multinomial evidence with and
-    without the arc (Dash & Cooper 2002, eq. 8); `smooth` is the prior count of every cell, `prior` the arc's prior
-    probability.
+    It is the logistic function of ``ln B + logit(prior)``, B the ratio of the Dirichlet-multinomial
+    evidence with and without the arc (Dash & Cooper 2002, eq. 8); `smooth` is the prior count of
+    every cell, `prior` the arc's prior probability.
     """
     from scipy.special import expit, gammaln, logit
 
@@ -79,9 +91,11 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
     prior_count, n_levels = smooth, len(counts)  # of each cell; of the feature
 
     def log_evidence(n: np.ndarray) -> np.ndarray:
-        """Return the log evidence (...) of the counts n (r, ...) of the feature's levels, with N their sum.
+        """Return the log evidence (...) of the counts n (r, ...) of the feature's levels, with N
+        their sum.
 
-        ``ln [G(r a) / G(N + r a) prod_k G(n_k + a) / G(a)]``, G the gamma function and a the prior count of a cell.
+        ``ln [G(r a) / G(N + r a) prod_k G(n_k + a) / G(a)]``, G the gamma function and a the prior
+        count of a cell.
         """
         return (
             gammaln(n_levels * prior_count)
@@ -97,18 +111,22 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 def naive_average(
     dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float, prior: float
 ) -> tuple[Network, np.ndarray]:
-    """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of each arc.
+    """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of
+    each arc.
 
-    `dag` is a naive Bayes structure, `smooth` > 0 the prior count of every cell, `prior` in [0, 1] the prior
-    probability of each arc. (Wei, Visweswaran & Cooper 2011. J Am Med Inform Assoc 18(4), 370-375, online appendix.)
+    `dag` is a naive Bayes structure, `smooth` > 0 the prior count of every cell, `prior` in [0, 1]
+    the prior probability of each arc. (Wei, Visweswaran & Cooper 2011. J Am Med Inform Assoc 18(4),
+    370-375, online appendix.)
     """
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)
-    tables = [families.table(counts, f) for f in range(len(families.families))]  # (r, K) of each feature
+    # (r, K) of each feature
+    tables = [families.table(counts, f) for f in range(len(families.families))]
     posterior = np.array([arc_posterior(table, smooth, prior) for table in tables])
     arc_probability = posterior[families.cell_family][:, None]  # (cells, 1)
     with_arc = dirichlet(counts, families.sum_over_levels(counts), families.cell_widths, smooth)
-    pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)  # all classes have the same table
+    # all classes have the same table
+    pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)
     without_arc = dirichlet(pooled, families.sum_over_levels(pooled), families.cell_widths, smooth)
     theta = arc_probability * with_arc + (1.0 - arc_probability) * without_arc
     return Network(dag, families, class_probabilities(sample, K, smooth), theta), posterior
@@ -116,7 +134,9 @@ def naive_average(
 
 @dataclass(frozen=True)
 class Refitted:
-    """A network that was refitted to the training rows of a fold; cross-validation calls `class_scores`."""
+    """A network that was refitted to the training rows of a fold; cross-validation calls
+    `class_scores`.
+    """
 
     network: Network | Averaged
     needed: ClassVar[np.ndarray | None] = None  # no feature must be known: any can be summed out

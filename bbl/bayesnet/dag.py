@@ -1,4 +1,6 @@
-"""Structures of networks: features, as column positions, with their feature parents; the class is a parent of all."""
+"""Structures of networks: features, as column positions, with their feature parents; the class is a
+parent of all.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,14 @@ from functools import cached_property
 
 __all__ = ["Dag", "Family", "directed_forest", "naive"]
 
-Family = tuple[int, tuple[int, ...]]  # a feature and its feature parents, in the order they were added
+# a feature and its feature parents, in the order they were added
+Family = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Dag:
-    """An augmented naive Bayes structure: the class is a parent of every feature, and features may have others.
+    """An augmented naive Bayes structure: the class is a parent of every feature, and features may
+    have others.
 
     Attributes
     ----------
@@ -51,7 +55,9 @@ class Dag:
 
     @cached_property
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Features in topological layers: all feature parents of a feature are in earlier layers."""
+        """Features in topological layers: all feature parents of a feature are in earlier
+        layers.
+        """
         waiting, layers = list(self.features), []
         done: set[int] = set()
         while waiting:
@@ -65,19 +71,25 @@ class Dag:
 
     @cached_property
     def components(self) -> tuple[tuple[int, ...], ...]:
-        """Connected components (supernodes), ordered by their first feature; features in the order of the model."""
-        # union-find: a feature leads, over representatives, to the one that stands for its component
+        """Connected components (supernodes), ordered by their first feature; features in the order
+        of the model.
+        """
+        # union-find: a feature leads, over representatives, to the one that stands for its
+        # component
         representative = {i: i for i in self.features}
 
         def find_component(i: int) -> int:
-            """Return the feature that stands for the component of feature i; the path is halved on the way."""
+            """Return the feature that stands for the component of feature i; the path is halved on
+            the way.
+            """
             while representative[i] != i:
                 representative[i] = i = representative[representative[i]]
             return i
 
         for p, i in self.arcs:
             representative[find_component(p)] = find_component(i)
-        members: dict[int, list[int]] = {}  # features of each component, by the feature that stands for it
+        # features of each component, by the feature that stands for it
+        members: dict[int, list[int]] = {}
         for i in self.features:
             members.setdefault(find_component(i), []).append(i)
         return tuple(map(tuple, members.values()))
@@ -85,8 +97,11 @@ class Dag:
     @property
     def is_semi_naive(self) -> bool:
         """Whether every component is complete: each two of its features are joined by an arc."""
-        n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)  # within each component c
-        return all(2 * n == len(c) * (len(c) - 1) for n, c in zip(n_arcs, self.components, strict=True))
+        # within each component c
+        n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)
+        return all(
+            2 * n == len(c) * (len(c) - 1) for n, c in zip(n_arcs, self.components, strict=True)
+        )
 
     def ancestors(self, i: int) -> set[int]:
         """Return the features from which a directed path leads to `i`."""
@@ -100,13 +115,19 @@ class Dag:
         return reached
 
     def with_parents(self, added_parents: Mapping[int, Iterable[int]]) -> Dag:
-        """Return the structure with further parents by feature, appended to the parents that the feature has."""
-        return Dag(tuple((i, (*parents, *added_parents.get(i, ()))) for i, parents in self.families))
+        """Return the structure with further parents by feature, appended to the parents that the
+        feature has.
+        """
+        return Dag(
+            tuple((i, (*parents, *added_parents.get(i, ()))) for i, parents in self.families)
+        )
 
     def without(self, feature: int) -> Dag:
         """Return the structure without a feature and its arcs."""
         remaining = ((i, parents) for i, parents in self.families if i != feature)
-        return Dag(tuple((i, tuple(p for p in parents if p != feature)) for i, parents in remaining))
+        return Dag(
+            tuple((i, tuple(p for p in parents if p != feature)) for i, parents in remaining)
+        )
 
 
 def naive(features: Iterable[int]) -> Dag:
@@ -115,7 +136,8 @@ def naive(features: Iterable[int]) -> Dag:
 
 
 def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None = None) -> Dag:
-    """Return the forest over m features with edges directed away from `root`, in other trees from their first feature.
+    """Return the forest over m features with edges directed away from `root`, in other trees from
+    their first feature.
 
     The features of the result are ordered by tree (by the tree's first feature), then by position.
     """

@@ -1,7 +1,8 @@
 """Tables of families: their layout in one array, counts of rows in them, and Dirichlet estimates.
 
-A family is a feature and its feature parents; the class (K values) is a further parent of every feature. A parent
-configuration is one combination of the parents' levels; a cell is a configuration with one level of the feature.
+A family is a feature and its feature parents; the class (K values) is a further parent of every
+feature. A parent configuration is one combination of the parents' levels; a cell is a configuration
+with one level of the feature.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ BLOCK = 65536  # rows of a file that are read and counted at a time
 
 
 class Families:
-    """Tables of families, one after the other in one array (cells, K): the K classes of a cell lie side by side.
+    """Tables of families, one after the other in one array (cells, K): the K classes of a cell lie
+    side by side.
 
     The table of a feature has the axes (parents..., feature, class), C-contiguous.
 
@@ -35,8 +37,8 @@ class Families:
     K : int
         Classes.
     context : (int, int), optional
-        A column of the codes and its number of values, such as the fold: all tables are repeated for each value, and
-        a row uses the copy of its value.
+        A column of the codes and its number of values, such as the fold: all tables are repeated
+        for each value, and a row uses the copy of its value.
 
     Attributes
     ----------
@@ -63,13 +65,16 @@ class Families:
     ):
         self.families, self.K, self.context = tuple(families), K, context
         self.n_levels = [int(L) for L in n_levels]
-        # variables of all families, and how many cells lie between two successive levels of each, see `_cell_index`
+        # variables of all families, and how many cells lie between two successive levels of each,
+        # see `_cell_index`
         scope: list[int] = []
         stride: list[int] = []
-        scope_start, start, cells = [0], [0], 0  # where each family starts in `scope` and in the cells
+        # where each family starts in `scope` and in the cells
+        scope_start, start, cells = [0], [0], 0
         for i, parents in self.families:
             size = 1
-            for v in (i, *reversed(parents)):  # the feature runs fastest over the cells, then its last parent
+            # the feature runs fastest over the cells, then its last parent
+            for v in (i, *reversed(parents)):
                 scope.append(v)
                 stride.append(size)
                 size *= self.n_levels[v]
@@ -80,7 +85,8 @@ class Families:
             scope_start.append(len(scope))
             start.append(cells)
         self.cells = cells
-        check_memory(  # counts, their totals and probabilities, 8 bytes each, for every cell and class
+        # counts, their totals and probabilities, 8 bytes each, for every cell and class
+        check_memory(
             24.0 * cells * K * (1 if context is None else context[1]),
             f"Tables of {len(self.families)} families with {cells:,} cells for each of {K} classes",
             "Use fewer feature parents, or join levels.",
@@ -94,7 +100,8 @@ class Families:
 
     @property
     def _cell_index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Arrays by which kernels find cells: family f is at ``start[f] + sum(codes[scope[s]] * stride[s])``.
+        """Arrays by which kernels find cells: family f is at ``start[f] + sum(codes[scope[s]] *
+        stride[s])``.
 
         The sum is over ``scope_start[f] <= s < scope_start[f + 1]``.
         """
@@ -111,7 +118,9 @@ class Families:
         return (*(self.n_levels[v] for v in (*parents, i)), self.K)
 
     def table(self, flat: np.ndarray, f: int) -> np.ndarray:
-        """Return the table of family `f` as a view of `flat` (cells, K); a context becomes the first axis."""
+        """Return the table of family `f` as a view of `flat` (cells, K); a context becomes the
+        first axis.
+        """
         shape = self.shape(f)
         if self.context is None:
             return flat[self.start[f] : self.start[f + 1]].reshape(shape)
@@ -120,18 +129,25 @@ class Families:
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """Number of levels of the feature of each of the J parent configurations of all families, shape (J,)."""
+        """Number of levels of the feature of each of the J parent configurations of all families,
+        shape (J,).
+        """
         levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
         # each family has cells / levels configurations
-        return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))  # 1: no division by 0
+        # 1: no division by 0
+        return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
     def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
-        """Return, for each cell of `flat` (cells, K), the sum over the cells of its parent configuration."""
+        """Return, for each cell of `flat` (cells, K), the sum over the cells of its parent
+        configuration.
+        """
         if not self.cells:  # `reduceat` needs a cell
             return flat.copy()
         copies = flat.reshape(-1, self.cells, self.K)
         configuration_start = np.cumsum(self.widths) - self.widths
-        return np.repeat(np.add.reduceat(copies, configuration_start, axis=1), self.widths, axis=1).reshape(flat.shape)
+        return np.repeat(
+            np.add.reduceat(copies, configuration_start, axis=1), self.widths, axis=1
+        ).reshape(flat.shape)
 
     @cached_property
     def cell_widths(self) -> np.ndarray:
@@ -148,10 +164,11 @@ class Families:
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return weighted counts (cells, K), each family's of the rows in which none of its variables is missing.
+        """Return weighted counts (cells, K), each family's of the rows in which none of its
+        variables is missing.
 
-        With a context the shape is (copies * cells, K), as of `zeros`. `weights` (n,) replace those of the sample. Rows
-        of unknown class (``y < 0``) do not count.
+        With a context the shape is (copies * cells, K), as of `zeros`. `weights` (n,) replace those
+        of the sample. Rows of unknown class (``y < 0``) do not count.
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes
@@ -159,18 +176,27 @@ class Families:
             chunk_weights = chunk.weights if weights is None else weights
             if chunk.n:
                 unknown = gaps(chunk.missing, chunk.codes)
-                kernel.add_counts(chunk.codes, unknown, chunk.response, chunk_weights, *self._cell_index, out)
+                kernel.add_counts(
+                    chunk.codes, unknown, chunk.response, chunk_weights, *self._cell_index, out
+                )
         return out
 
-    def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
-        """Return, for each cell (cells, K), in each copy, the sum of `values` (n, K) over the rows that are in it."""
+    def spread(
+        self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray
+    ) -> np.ndarray:
+        """Return, for each cell (cells, K), in each copy, the sum of `values` (n, K) over the rows
+        that are in it.
+        """
         out = self.zeros()
         if len(codes):
             kernel.add_to_cells(codes, gaps(missing, codes), values, *self._cell_index, out)
         return out
 
-    def score(self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray) -> np.ndarray:
-        """Add to each row of `out` (n, K) its entries of `table`, one for each family without missing values.
+    def score(
+        self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray
+    ) -> np.ndarray:
+        """Add to each row of `out` (n, K) its entries of `table`, one for each family without
+        missing values.
 
         `table` has the shape (cells, K) for each copy, as of `zeros`.
         """
@@ -180,17 +206,23 @@ class Families:
 
 
 def gaps(missing: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
-    """Return the mask of missing values for kernels: uint8 (n, columns), or (0, columns) if `missing` is None."""
+    """Return the mask of missing values for kernels: uint8 (n, columns), or (0, columns) if
+    `missing` is None.
+    """
     if missing is None:
         return np.empty((0, codes.shape[1]), dtype=np.uint8)
     return np.ascontiguousarray(missing).view(np.uint8)
 
 
-def dirichlet(counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth: float) -> np.ndarray:
-    """Return ``(N_ijk + a) / (N_ij + r_i a)`` of shape (cells, K), and ``1 / r_i`` where the denominator is zero.
+def dirichlet(
+    counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth: float
+) -> np.ndarray:
+    """Return ``(N_ijk + a) / (N_ij + r_i a)`` of shape (cells, K), and ``1 / r_i`` where the
+    denominator is zero.
 
-    `counts` (cells, K) holds N_ijk, the rows in each cell; `totals` (cells, K) N_ij, those in its parent configuration;
-    `widths` (cells,) r_i, the number of levels of its feature; `smooth` is the prior count a of a cell.
+    `counts` (cells, K) holds N_ijk, the rows in each cell; `totals` (cells, K) N_ij, those in its
+    parent configuration; `widths` (cells,) r_i, the number of levels of its feature; `smooth` is
+    the prior count a of a cell.
     """
     widths = widths[:, None]
     denominator = totals + widths * smooth
@@ -204,7 +236,9 @@ def class_counts(sample: Rows, K: int) -> np.ndarray:
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
-    """Return ``(N_c + a) / (N + K a)``, shape (K,), over the N rows of known class; `smooth` is the prior count a."""
+    """Return ``(N_c + a) / (N + K a)``, shape (K,), over the N rows of known class; `smooth` is the
+    prior count a.
+    """
     counts = class_counts(sample, K)
     # as a table of one feature, whose K levels are the classes
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

@@ -1,8 +1,10 @@
-"""Entropies, mutual information and conditional mutual information from counts (m features, K classes).
+"""Entropies, mutual information and conditional mutual information from counts (m features, K
+classes).
 
-`Families` lay out and count tables: a family (feature, parents) has the table (parents' levels, feature's levels, K).
-`pair_counts` returns the weighted counts (D, D) of the rows in both of two non-reference levels, of which all features
-together have D, in the order of the `Layout`; level 0 of a feature is the reference.
+`Families` lay out and count tables: a family (feature, parents) has the table (parents' levels,
+feature's levels, K). `pair_counts` returns the weighted counts (D, D) of the rows in both of two
+non-reference levels, of which all features together have D, in the order of the `Layout`; level 0
+of a feature is the reference.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ __all__ = ["UNITS", "class_information", "conditional_information", "entropy", "
 UNITS = {"log": 1.0, "log2": float(np.log(2.0)), "log10": float(np.log(10.0))}
 CELLS = 2**22  # cells of pair tables that are counted row by row at a time
 PACKED_CELLS = 2**24  # cells of pair tables that are counted by bits at a time: 128 MiB
-# mean number of levels L of a feature up to which counting by bits, L * L / 64 operations on words for each pair and
-# row, is faster than counting row by row; with weights, whose (up to 8) bits are counted one after another, L is less
+# mean number of levels L of a feature up to which counting by bits, L * L / 64 operations on words
+# for each pair and row, is faster than counting row by row; with weights, whose (up to 8) bits are
+# counted one after another, L is less
 PACKED_LEVELS = 32
 PACKED_WEIGHTED_LEVELS = 8
 
@@ -36,7 +39,9 @@ def _xlogx(p: np.ndarray) -> np.ndarray:
 
 
 def entropy(counts: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
-    """Return ``-sum p log p`` over `axis` (default all) of relative frequencies p; 0 where all counts are 0."""
+    """Return ``-sum p log p`` over `axis` (default all) of relative frequencies p; 0 where all
+    counts are 0.
+    """
     total = counts.sum(axis=axis, keepdims=True)
     return -_xlogx(counts / np.where(total > 0, total, 1.0)).sum(axis=axis)
 
@@ -52,19 +57,24 @@ def conditional_information(counts: np.ndarray) -> float:
     0.6931
     """
     H = entropy
-    return float(H(counts.sum(axis=1)) + H(counts.sum(axis=0)) - H(counts) - H(counts.sum(axis=(0, 1))))
+    return float(
+        H(counts.sum(axis=1)) + H(counts.sum(axis=0)) - H(counts) - H(counts.sum(axis=(0, 1)))
+    )
 
 
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
-    """Yield runs of successive features whose pair tables with all later features have at most `max_cells` cells.
+    """Yield runs of successive features whose pair tables with all later features have at most
+    `max_cells` cells.
 
-    A feature whose tables alone have more cells is a run by itself. The last feature, with none after it, is in no run.
+    A feature whose tables alone have more cells is a run by itself. The last feature, with none
+    after it, is in no run.
     """
     levels_from = np.cumsum(n_levels[::-1])[::-1]  # levels of each feature and all later ones
     run: list[int] = []
     run_cells = 0
     for i, L in enumerate(n_levels[:-1]):
-        feature_cells = int(L) * int(levels_from[i]) * K  # and with itself, as `_packed_tables` counts
+        # and with itself, as `_packed_tables` counts
+        feature_cells = int(L) * int(levels_from[i]) * K
         if run and run_cells + feature_cells > max_cells:
             yield run
             run, run_cells = [], 0
@@ -75,7 +85,8 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
 
 
 def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the conditional mutual information of each pair of features given the class, and the weight of its rows.
+    """Return the conditional mutual information of each pair of features given the class, and the
+    weight of its rows.
 
     Returns
     -------
@@ -88,10 +99,14 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     m = len(n_levels)
     information, weight = np.zeros((m, m)), np.zeros((m, m))
     # `unweighted`: all weights are 1
-    counts_by_bits = n_levels.sum() <= m * (PACKED_LEVELS if sample.unweighted else PACKED_WEIGHTED_LEVELS)
-    for i, later, tables in (_packed_tables if counts_by_bits else _counted_tables)(sample, n_levels, K):
-        # `tables` (later features, levels of i, levels of later features, K); entropies, of each later feature's
-        # table, as in `conditional_information`
+    counts_by_bits = n_levels.sum() <= m * (
+        PACKED_LEVELS if sample.unweighted else PACKED_WEIGHTED_LEVELS
+    )
+    for i, later, tables in (_packed_tables if counts_by_bits else _counted_tables)(
+        sample, n_levels, K
+    ):
+        # `tables` (later features, levels of i, levels of later features, K); entropies, of each
+        # later feature's table, as in `conditional_information`
         weight[i, later] = tables.sum(axis=(1, 2, 3))
         information[i, later] = (
             entropy(tables.sum(axis=2), (1, 2))
@@ -109,7 +124,9 @@ def _group_later_features(n_levels: np.ndarray, i: int) -> Iterator[np.ndarray]:
         yield i + 1 + np.flatnonzero(later_levels == L)
 
 
-def _counted_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+def _counted_tables(
+    sample: Rows, n_levels: np.ndarray, K: int
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield features i, sets of later features, and the tables of i with each of these.
 
     The tables (later features, levels of i, levels of the later feature, K) are counted row by row.
@@ -122,11 +139,17 @@ def _counted_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tupl
         for i in run:
             for later in _group_later_features(n_levels, i):
                 # the pairs (i, i + 1), (i, i + 2), ... follow each other
-                yield i, later, np.stack([pairs.table(counts, first_pair + int(j) - i - 1) for j in later])
+                yield (
+                    i,
+                    later,
+                    np.stack([pairs.table(counts, first_pair + int(j) - i - 1) for j in later]),
+                )
             first_pair += m - i - 1
 
 
-def _packed_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+def _packed_tables(
+    sample: Rows, n_levels: np.ndarray, K: int
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield what `_counted_tables` yields, with tables counted by bits of 64 rows at a time.
 
     Large weights are counted by matrix products.
@@ -134,19 +157,26 @@ def _packed_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple
     level_start = np.concatenate(([0], np.cumsum(n_levels)))
     for run in _split_features(n_levels, K, PACKED_CELLS):
         start = level_start - level_start[run[0]]  # first column of each feature in `counts`
-        counts = _count_level_pairs(sample, n_levels, K, run)  # (K, levels of the run, levels from the run on)
+        # (K, levels of the run, levels from the run on)
+        counts = _count_level_pairs(sample, n_levels, K, run)
         for i in run:
             feature_counts = counts[:, start[i] : start[i + 1]]
             for later in _group_later_features(n_levels, i):
-                columns = start[later][:, None] + np.arange(n_levels[later[0]])  # (later features, their levels)
-                yield i, later, np.ascontiguousarray(feature_counts[:, :, columns].transpose(2, 1, 3, 0))
+                # (later features, their levels)
+                columns = start[later][:, None] + np.arange(n_levels[later[0]])
+                yield (
+                    i,
+                    later,
+                    np.ascontiguousarray(feature_counts[:, :, columns].transpose(2, 1, 3, 0)),
+                )
 
 
 def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> np.ndarray:
-    """Return the counts of pairs of levels, shape (K, levels of the run, levels of the run and all later features).
+    """Return the counts of pairs of levels, shape (K, levels of the run, levels of the run and all
+    later features).
 
-    Pairs are counted within the run, then between the run and blocks of ``len(run)`` later features. If only one
-    feature is later, it is counted together with the run.
+    Pairs are counted within the run, then between the run and blocks of ``len(run)`` later
+    features. If only one feature is later, it is counted together with the run.
     """
     m, run_levels = len(n_levels), int(n_levels[run].sum())
     # each block counts the run's pairs again, which a single later feature is not worth
@@ -155,8 +185,10 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
     counts = np.zeros((K, run_levels, int(n_levels[run[0] :].sum())))
     for c in range(K):
         group = sample.group(c)  # the rows of class c
-        for rows in group.chunks(BLOCK):  # at most so many rows of a file; rows in memory are one chunk
-            # a missing value becomes level 0, the reference level, which `pair_counts` does not count
+        # at most so many rows of a file; rows in memory are one chunk
+        for rows in group.chunks(BLOCK):
+            # a missing value becomes level 0, the reference level, which `pair_counts` does not
+            # count
             codes = rows.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
             if rows.missing is not None:
                 codes[rows.missing] = 0
@@ -165,9 +197,11 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
                 is_run = low == run[0]
                 features = np.arange(low, high) if is_run else np.array([*run, *range(low, high)])
                 run_and_block = Sample(codes.take(features, axis=1), rows.weights)
-                # with one level more for missing values, the levels of a feature are the non-reference ones
+                # with one level more for missing values, the levels of a feature are the
+                # non-reference ones
                 block_counts = pair_counts(run_and_block, Layout(n_levels[features] + 1))
-                # rows: levels of the run; columns: those of the block, which is the run itself at first
+                # rows: levels of the run; columns: those of the block, which is the run itself at
+                # first
                 block_counts = block_counts[:run_levels, 0 if is_run else run_levels :]
                 counts[c, :, column : column + block_counts.shape[1]] += block_counts
                 column += block_counts.shape[1]
@@ -179,4 +213,5 @@ def class_information(sample: Rows, n_levels: np.ndarray, K: int) -> np.ndarray:
     families = Families([(i, ()) for i in range(len(n_levels))], n_levels, K)
     counts = families.count(sample)
     tables = (families.table(counts, f) for f in range(len(n_levels)))  # each (levels, K)
-    return np.array([conditional_information(table[:, :, None]) for table in tables])  # given nothing: Z has one level
+    # given nothing: Z has one level
+    return np.array([conditional_information(table[:, :, None]) for table in tables])

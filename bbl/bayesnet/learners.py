@@ -1,6 +1,7 @@
 """Learners of network structures by name, with their options; a new learner is added to `LEARNERS`.
 
-The functions that learn all take a `Task` and the checked values of all options, by name; some use no options.
+The functions that learn all take a `Task` and the checked values of all options, by name; some use
+no options.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Task:
     rng : numpy.random.Generator
         Draws folds, and decides among ties.
     fold_weights : ndarray, shape (k, n), or None
-        Weights of the rows that each of k folds validates, else 0; None if the learner draws the folds.
+        Weights of the rows that each of k folds validates, else 0; None if the learner draws the
+        folds.
     progress : callable or None
         Called for each structure that a search scores.
     """
@@ -78,8 +80,8 @@ class Option:
     default
         Value of an option that is not given.
     check : callable or None
-        Returns the checked value or raises an error of `bbl.errors`. None marks an option that names a feature; the
-        learner gets the feature's position, or None.
+        Returns the checked value or raises an error of `bbl.errors`. None marks an option that
+        names a feature; the learner gets the feature's position, or None.
     """
 
     default: Any
@@ -99,8 +101,8 @@ class Learner:
     options : mapping of name to Option
         Options that users can give, with their defaults.
     uses_folds : callable
-        Takes the options, returns whether structures are validated on folds. If so, all rows have to be in memory and
-        the option ``k`` is the number of folds.
+        Takes the options, returns whether structures are validated on folds. If so, all rows have
+        to be in memory and the option ``k`` is the number of folds.
     averages : bool
         Whether the structures are averaged with equal weights.
     """
@@ -111,8 +113,11 @@ class Learner:
     uses_folds: Callable[[Mapping[str, Any]], bool] = lambda options: False
     averages: bool = False
 
-    def check_options(self, values: Mapping[str, Any], features: Sequence[Hashable]) -> dict[str, Any]:
-        """Return the checked values of all options; the name of a feature becomes its position in `features`.
+    def check_options(
+        self, values: Mapping[str, Any], features: Sequence[Hashable]
+    ) -> dict[str, Any]:
+        """Return the checked values of all options; the name of a feature becomes its position in
+        `features`.
 
         Raises
         ------
@@ -124,23 +129,32 @@ class Learner:
         checked = {}
         for name, option in self.options.items():
             value = values.get(name, option.default)
-            checked[name] = _position(name, value, features) if option.check is None else option.check(value)
+            checked[name] = (
+                _position(name, value, features) if option.check is None else option.check(value)
+            )
         return checked
 
     def rows_reason(self, values: Mapping[str, Any]) -> str:
-        """Return the setting for which all rows have to be in memory, in words; empty if counts are enough."""
+        """Return the setting for which all rows have to be in memory, in words; empty if counts are
+        enough.
+        """
         defaults = {name: option.default for name, option in self.options.items()}
         return f"learner={self.name!r}" if self.uses_folds({**defaults, **values}) else ""
 
 
 def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> int | None:
-    """Return the position in `features` of the `feature` that an option names; None if it is None, the default."""
+    """Return the position in `features` of the `feature` that an option names; None if it is None,
+    the default.
+    """
     if feature is None:
         return None
     if feature not in features:
-        hint = near_match(feature, features) or "."  # a guess at what was meant, if a name is similar
+        # a guess at what was meant, if a name is similar
+        hint = near_match(feature, features) or "."
         shown = ", ".join(map(str, features[:10]))
-        raise OptionError(f"{option}={feature!r} is no feature{hint} The features are {shown}.", argument=option)
+        raise OptionError(
+            f"{option}={feature!r} is no feature{hint} The features are {shown}.", argument=option
+        )
     return features.index(feature)
 
 
@@ -150,8 +164,12 @@ def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _chow_liu(task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the tree-augmented naive Bayes of largest `score`; the option `root` is a feature's position or None."""
-    return Learnt((chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),))
+    """Return the tree-augmented naive Bayes of largest `score`; the option `root` is a feature's
+    position or None.
+    """
+    return Learnt(
+        (chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),)
+    )
 
 
 def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
@@ -160,7 +178,9 @@ def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the result of a greedy search by cross-validated accuracy with the moves of `learner`."""
+    """Return the result of a greedy search by cross-validated accuracy with the moves of
+    `learner`.
+    """
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
     fold_weights = task.fold_weights
     if fold_weights is None:
@@ -168,7 +188,14 @@ def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
     # options of `climb`; only "kdb" has `kdbk`
     settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
     dag, score_log = climb(
-        learner, rows, task.n_levels, task.K, fold_weights, rng=task.rng, progress=task.progress, **settings
+        learner,
+        rows,
+        task.n_levels,
+        task.K,
+        fold_weights,
+        rng=task.rng,
+        progress=task.progress,
+        **settings,
     )
     return Learnt((dag,), tuple(score_log))
 
@@ -187,13 +214,17 @@ SEARCH_OPTIONS = {
 }
 KDB_OPTIONS = {
     "kdbk": Option(2, lambda value: integer("kdbk", value, 0)),
-    "search": Option("accuracy", lambda value: choice("search", value, ("accuracy", "information"))),
+    "search": Option(
+        "accuracy", lambda value: choice("search", value, ("accuracy", "information"))
+    ),
 }
 
 
 def _make_search_learner(learner: str) -> Learner:
     """Return the learner that searches greedily with the moves of this name."""
-    return Learner(learner, partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
+    return Learner(
+        learner, partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True
+    )
 
 
 LEARNERS: dict[str, Learner] = {
@@ -203,13 +234,21 @@ LEARNERS: dict[str, Learner] = {
         Learner(
             "tan_cl",
             _chow_liu,
-            {"score": Option("loglik", lambda value: choice("score", value, SCORES)), "root": Option(None)},
+            {
+                "score": Option("loglik", lambda value: choice("score", value, SCORES)),
+                "root": Option(None),
+            },
         ),
         _make_search_learner("tan_hc"),
         _make_search_learner("tan_hcsp"),
         _make_search_learner("fssj"),
         _make_search_learner("bsej"),
-        Learner("kdb", _kdb, SEARCH_OPTIONS | KDB_OPTIONS, lambda options: options["search"] == "accuracy"),
+        Learner(
+            "kdb",
+            _kdb,
+            SEARCH_OPTIONS | KDB_OPTIONS,
+            lambda options: options["search"] == "accuracy",
+        ),
         Learner("aode", _super_parents, averages=True),
     )
 }

@@ -1,8 +1,9 @@
 """Moves of the greedy searches: the structures that differ from the current one by one step.
 
-Features are column positions 0, 1, .... A structure (`Dag`) holds `families`, tuples (feature, its feature parents);
-`features`, those in the model; `parents`, the feature parents by feature; and `components`, the connected components as
-tuples of features. ``with_parents`` adds arcs: it takes further parents by feature.
+Features are column positions 0, 1, .... A structure (`Dag`) holds `families`, tuples (feature, its
+feature parents); `features`, those in the model; `parents`, the feature parents by feature; and
+`components`, the connected components as tuples of features. ``with_parents`` adds arcs: it takes
+further parents by feature.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ __all__ = ["MOVES", "Moves"]
 
 @dataclass(frozen=True)
 class Moves:
-    """What the moves of a search depend on besides the structure: its limits, and its choice among structures.
+    """What the moves of a search depend on besides the structure: its limits, and its choice among
+    structures.
 
     Attributes
     ----------
@@ -40,9 +42,11 @@ def _orphans(dag: Dag) -> list[int]:
 
 
 def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more arc to an orphan, a feature without feature parents (TAN-HC).
+    """Return the structures with one more arc to an orphan, a feature without feature parents
+    (TAN-HC).
 
-    The two arcs between two orphans are equivalent; only the arc from the later to the earlier one is added.
+    The two arcs between two orphans are equivalent; only the arc from the later to the earlier one
+    is added.
     """
     orphans = _orphans(dag)
     if len(orphans) < 2:
@@ -53,15 +57,17 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
             ancestors = dag.ancestors(f)
             out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]  # no cycle
     by_position = sorted(orphans)  # whatever their order in the model
-    out += [dag.with_parents({i: (j,)}) for a, i in enumerate(by_position) for j in by_position[a + 1 :]]
+    out += [
+        dag.with_parents({i: (j,)}) for a, i in enumerate(by_position) for j in by_position[a + 1 :]
+    ]
     return out
 
 
 def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
     """Return the structures with one arc from the best super-parent to an orphan (TAN-HCSP).
 
-    An orphan has no feature parents. The best super-parent is the feature whose structure with arcs to all orphans
-    that are not its ancestors scores best.
+    An orphan has no feature parents. The best super-parent is the feature whose structure with arcs
+    to all orphans that are not its ancestors scores best.
     """
     orphans = _orphans(dag)
     children = {}  # orphans by possible super-parent
@@ -73,12 +79,16 @@ def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
     if not children:
         return []
     super_parents = list(children)
-    best = super_parents[moves.choose([dag.with_parents({o: (f,) for o in children[f]}) for f in super_parents], dag)]
+    best = super_parents[
+        moves.choose([dag.with_parents({o: (f,) for o in children[f]}) for f in super_parents], dag)
+    ]
     return [dag.with_parents({o: (best,)}) for o in children[best]]
 
 
 def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more feature, alone or with a connected component as its parents (FSSJ)."""
+    """Return the structures with one more feature, alone or with a connected component as its
+    parents (FSSJ).
+    """
     out = []
     for g in range(moves.m):
         if g not in dag.parents:  # not in the model
@@ -88,7 +98,9 @@ def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
 
 
 def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one feature less, or with two connected components joined completely (BSEJ)."""
+    """Return the structures with one feature less, or with two connected components joined
+    completely (BSEJ).
+    """
     out = [dag.without(i) for i in dag.features]
     components = dag.components
     for a, first in enumerate(components):
@@ -98,7 +110,9 @@ def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
 
 
 def _add_arc(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one more arc, f to o, in which no feature has over `kdbk` feature parents (kDB)."""
+    """Return the structures with one more arc, f to o, in which no feature has over `kdbk` feature
+    parents (kDB).
+    """
     ancestors = {i: dag.ancestors(i) for i in dag.features}
     return [
         dag.with_parents({o: (f,)})

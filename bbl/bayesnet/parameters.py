@@ -1,10 +1,11 @@
 """Estimates of the tables of networks from rows, plain or averaged or weighted.
 
-MANB averages naive Bayes over all subsets of features. WANBIA weights features by conditional likelihood, AWNB by
-trees. A `Network` holds its structure `dag`, the class probabilities `prior` (K,), the layout `families` of its tables,
-and their probabilities `theta` (cells, K): a cell is a level of a feature with one combination of its parents' levels.
-`sum_over_levels` replaces each cell by the sum over the levels of its feature; `cell_widths` (cells,) is their number.
-An `Averaged` has several networks, its `members`.
+MANB averages naive Bayes over all subsets of features. WANBIA weights features by conditional
+likelihood, AWNB by trees. A `Network` holds its structure `dag`, the class probabilities `prior`
+(K,), the layout `families` of its tables, and their probabilities `theta` (cells, K): a cell is a
+level of a feature with one combination of its parents' levels. `sum_over_levels` replaces each cell
+by the sum over the levels of its feature; `cell_widths` (cells,) is their number. An `Averaged` has
+several networks, its `members`.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ class Recipe:
     smooth : float
         Prior count of every cell.
     manb_prior : float or None
-        Prior probability of each arc from the class: naive Bayes is averaged over all subsets of features (MANB).
+        Prior probability of each arc from the class: naive Bayes is averaged over all subsets of
+        features (MANB).
     wanbia : bool or tuple of float
-        Whether features are weighted by conditional likelihood (WANBIA); a tuple holds the weights by position.
+        Whether features are weighted by conditional likelihood (WANBIA); a tuple holds the weights
+        by position.
     awnb : (int, float) or None
-        Number of trees and share of the rows that each tree gets: features are weighted by trees (AWNB).
+        Number of trees and share of the rows that each tree gets: features are weighted by trees
+        (AWNB).
     """
 
     smooth: float = 0.0
@@ -49,7 +53,9 @@ class Recipe:
 
     @property
     def rows(self) -> str:
-        """Name of the argument for which all rows have to be in memory; empty if counts are enough."""
+        """Name of the argument for which all rows have to be in memory; empty if counts are
+        enough.
+        """
         return "awnb_trees" if self.awnb is not None else "wanbia" if self.wanbia is True else ""
 
     @property
@@ -85,9 +91,11 @@ def fit(
     rng: np.random.Generator,
     averaged: bool = False,
 ) -> Fitted:
-    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures, which are then averaged.
+    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures, which are then
+    averaged.
 
-    `n_levels` (m,) holds the levels of the features, `K` is the number of classes; `rng` draws the rows of trees.
+    `n_levels` (m,) holds the levels of the features, `K` is the number of classes; `rng` draws the
+    rows of trees.
     """
     if averaged:
         return Fitted(average(tuple(dags), sample, n_levels, K, recipe.smooth))
@@ -100,7 +108,8 @@ def fit(
         return Fitted(network)
     rows = cast(Sample, sample)  # in memory: see `Recipe.rows`
     if recipe.awnb is not None:
-        weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))  # awnb: trees, share of rows
+        # awnb: trees, share of rows
+        weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))
     elif recipe.wanbia is True:
         weights = conditional_weights(rows, n_levels, K)
     else:
@@ -110,29 +119,38 @@ def fit(
 
 
 def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the standard deviations of the Dirichlet posteriors of all tables (cells, K) and of the classes (K,).
+    """Return the standard deviations of the Dirichlet posteriors of all tables (cells, K) and of
+    the classes (K,).
 
-    ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is zero. N_ij is the weight
-    of the rows in the cell's parent configuration, r_i the number of levels of its feature. The classes are one such
-    configuration with K levels.
+    ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is
+    zero. N_ij is the weight of the rows in the cell's parent configuration, r_i the number of
+    levels of its feature. The classes are one such configuration with K levels.
     """
     families, p = network.families, network.prior
     # (cells, K): N_ij + r_i a of each cell's parent configuration
-    concentration = families.sum_over_levels(families.count(sample)) + families.cell_widths[:, None] * smooth
+    concentration = (
+        families.sum_over_levels(families.count(sample)) + families.cell_widths[:, None] * smooth
+    )
     class_total = float(class_counts(sample, len(p)).sum()) + len(p) * smooth
     theta = network.theta
-    errors = np.where(concentration > 0, np.sqrt(theta * (1.0 - theta) / (concentration + 1.0)), np.nan)
-    return errors, np.sqrt(p * (1.0 - p) / (class_total + 1.0)) if class_total > 0 else np.full(len(p), np.nan)
+    errors = np.where(
+        concentration > 0, np.sqrt(theta * (1.0 - theta) / (concentration + 1.0)), np.nan
+    )
+    return errors, np.sqrt(p * (1.0 - p) / (class_total + 1.0)) if class_total > 0 else np.full(
+        len(p), np.nan
+    )
 
 
 def draw_tables(
     network: Network | Averaged, sample: Sample, smooth: float, rng: np.random.Generator
 ) -> Network | Averaged:
-    """Return the network, or average, with tables and class probabilities drawn from their Dirichlet posteriors.
+    """Return the network, or average, with tables and class probabilities drawn from their
+    Dirichlet posteriors.
 
-    Rows get gamma weights, with their weights as shapes, and every cell a gamma prior count of shape `smooth`: each
-    table is then drawn from the Dirichlet distribution of its counts plus `smooth`, and the networks of an average,
-    whose tables come from the same rows, are drawn together (Rubin 1981).
+    Rows get gamma weights, with their weights as shapes, and every cell a gamma prior count of
+    shape `smooth`: each table is then drawn from the Dirichlet distribution of its counts plus
+    `smooth`, and the networks of an average, whose tables come from the same rows, are drawn
+    together (Rubin 1981).
     """
     rows = sample.weighted(rng.gamma(sample.weights))
     prior = class_counts(rows, len(network.prior)) + rng.gamma(smooth, size=len(network.prior))

@@ -1,12 +1,14 @@
-"""Exact log joint probabilities of the class and the known features of a row; missing features are summed out.
+"""Exact log joint probabilities of the class and the known features of a row; missing features are
+summed out.
 
-A family is a feature and its feature parents; a cell of its table is a combination of their levels. `Families` is the
-layout of tables (cells, K) one after the other: table f starts at cell ``start[f]``, and `cells` counts all cells.
-`widths` are the levels of the feature of each parent configuration, `cell_widths` those of each cell; `sum_over_levels`
-replaces each cell by the sum over the levels of its feature. If it has a `context` (column of the codes, number of
-values), the tables are repeated for each value, and a row uses those of its value. A `Factor` is a tuple of variables
-and a log table (n K, their levels...) for n rows and K classes; `log_sum` returns the log (n K,) of the product of
-factors, summed over the variables of `order` one after the other.
+A family is a feature and its feature parents; a cell of its table is a combination of their levels.
+`Families` is the layout of tables (cells, K) one after the other: table f starts at cell
+``start[f]``, and `cells` counts all cells. `widths` are the levels of the feature of each parent
+configuration, `cell_widths` those of each cell; `sum_over_levels` replaces each cell by the sum
+over the levels of its feature. If it has a `context` (column of the codes, number of values), the
+tables are repeated for each value, and a row uses those of its value. A `Factor` is a tuple of
+variables and a log table (n K, their levels...) for n rows and K classes; `log_sum` returns the log
+(n K,) of the product of factors, summed over the variables of `order` one after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Network", "add_features", "class_scores", "estimate", "log_table", "sum_at_class"]
 
-ELIMINATION_CELLS = 2**21  # cells of all rows and classes that one elimination holds at a time: 16 MiB
+# cells of all rows and classes that one elimination holds at a time: 16 MiB
+ELIMINATION_CELLS = 2**21
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,12 @@ class Network:
     Examples
     --------
     >>> dag = Dag(((0, ()),))
-    >>> network = Network(dag, Families(dag.families, [2], 2), np.array([0.5, 0.5]), np.array([[0.9, 0.2], [0.1, 0.8]]))
+    >>> network = Network(
+    ...     dag,
+    ...     Families(dag.families, [2], 2),
+    ...     np.array([0.5, 0.5]),
+    ...     np.array([[0.9, 0.2], [0.1, 0.8]]),
+    ... )
     >>> np.exp(network.log_joint(np.array([[0], [1]], dtype=np.uint8))).round(2)
     array([[0.45, 0.1 ],
            [0.05, 0.4 ]])
@@ -64,7 +72,9 @@ class Network:
 
     @property
     def n_params(self) -> int:
-        """Free parameters: K - 1 of the prior, and r_i - 1 for each parent configuration and class."""
+        """Free parameters: K - 1 of the prior, and r_i - 1 for each parent configuration and
+        class.
+        """
         return self.K - 1 + self.K * int((self.families.widths - 1).sum())
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -86,7 +96,8 @@ def log_table(theta: np.ndarray) -> np.ndarray:
 
 
 def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Network:
-    """Return the network with Dirichlet estimates of its tables, `smooth` being the prior count of every cell.
+    """Return the network with Dirichlet estimates of its tables, `smooth` being the prior count of
+    every cell.
 
     Each family is estimated from the rows in which none of its variables is missing.
     """
@@ -97,7 +108,8 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
 
 
 def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
-    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a y_i is missing.
+    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a
+    y_i is missing.
 
     ``rows.response`` (n,) holds the class codes y, negative where missing.
     """
@@ -107,7 +119,8 @@ def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return `log_joint` (n, K), with zeros in the rows in which every class has probability zero (all -inf).
+    """Return `log_joint` (n, K), with zeros in the rows in which every class has probability zero
+    (all -inf).
 
     All classes are then equally probable in such a row, where a softmax of -inf would be nan.
     """
@@ -123,11 +136,13 @@ def add_features(
     missing: np.ndarray | None,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Add to `out` (n, K) the log-probability of the known features of each row given each class; return `out`.
+    """Add to `out` (n, K) the log-probability of the known features of each row given each class;
+    return `out`.
 
-    `theta` and `log_theta` (cells, K) hold the tables. A family without a gap adds its entry. The other families are
-    summed over the missing features: by messages from the leaves up if no feature has more than one feature parent,
-    else by variable elimination in each connected component.
+    `theta` and `log_theta` (cells, K) hold the tables. A family without a gap adds its entry. The
+    other families are summed over the missing features: by messages from the leaves up if no
+    feature has more than one feature parent, else by variable elimination in each connected
+    component.
     """
     families.score(log_theta, codes, missing, out)  # the families without a gap
     if missing is None or all(not parents for _, parents in families.families):
@@ -142,55 +157,89 @@ def add_features(
 def _add_forest_sums(
     families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
-    """Add to `out` (n, K) the log of the sum over missing features, where features have one feature parent at most."""
-    # arrays (m,) are by column of the codes; columns that are no features (the fold, left-out ones) are never visited
+    """Add to `out` (n, K) the log of the sum over missing features, where features have one feature
+    parent at most.
+    """
+    # arrays (m,) are by column of the codes; columns that are no features (the fold, left-out ones)
+    # are never visited
     m, K = codes.shape[1], families.K
     levels, parent = np.ones(m, dtype=np.intp), np.full(m, -1, dtype=np.intp)
-    # the cell of a feature's table is start + stride * its code + parent_stride * the code of its parent
+    # the cell of a feature's table is start + stride * its code + parent_stride * the code of its
+    # parent
     stride, parent_stride, start = (np.zeros(m, dtype=np.intp) for _ in range(3))
     for f, (i, parents) in enumerate(families.families):
         levels[i], stride[i], start[i] = families.n_levels[i], 1, families.start[f]
         if parents:
             parent[i], parent_stride[i] = parents[0], families.n_levels[i]
-    message_start = np.cumsum(levels) - levels  # of each feature's message in `scratch`, for one class
-    scratch = np.empty(2 * K * int(levels.sum()))  # of the kernel: received messages, and the one that is being sent
+    # of each feature's message in `scratch`, for one class
+    message_start = np.cumsum(levels) - levels
+    # of the kernel: received messages, and the one that is being sent
+    scratch = np.empty(2 * K * int(levels.sum()))
     first_cell = np.zeros(len(codes), dtype=np.intp)  # in the tables of each row's context
     if families.context is not None:
         first_cell = codes[:, families.context[0]].astype(np.intp) * families.cells
     # `layers`: features whose parents are in earlier layers
-    children_first = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
+    children_first = np.array(
+        [i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp
+    )
     has_message = np.zeros(m, dtype=np.uint8)  # scratch of the kernel
-    forest = (children_first, parent, levels, stride, parent_stride, start, first_cell, message_start * K)
+    forest = (
+        children_first,
+        parent,
+        levels,
+        stride,
+        parent_stride,
+        start,
+        first_cell,
+        message_start * K,
+    )
     kernel.add_forest_sums(codes, gaps(missing, codes), theta, *forest, scratch, has_message, out)
 
 
 def _add_component_sums(
-    families: Families, log_theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
+    families: Families,
+    log_theta: np.ndarray,
+    codes: np.ndarray,
+    missing: np.ndarray,
+    out: np.ndarray,
 ) -> None:
-    """Add to `out` (n, K) the log of the sum over missing features, by component and by set of missing features."""
+    """Add to `out` (n, K) the log of the sum over missing features, by component and by set of
+    missing features.
+    """
     family_number = {family: number for number, family in enumerate(families.families)}
     dag = Dag(families.families)
-    topological_rank = {i: position for position, i in enumerate(i for layer in dag.layers for i in layer)}
+    topological_rank = {
+        i: position for position, i in enumerate(i for layer in dag.layers for i in layer)
+    }
     for component in dag.components:  # tuples of features that arcs connect
-        parents_first = sorted(((i, dag.parents[i]) for i in component), key=lambda family: topological_rank[family[0]])
+        parents_first = sorted(
+            ((i, dag.parents[i]) for i in component), key=lambda family: topological_rank[family[0]]
+        )
         component_missing = missing[:, component]
         rows = np.flatnonzero(component_missing.any(axis=1))
         if not len(rows) or len(component) == 1:  # a missing feature without arcs sums to one
             continue
         patterns, pattern_of_row = np.unique(component_missing[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
-            unknown = frozenset(i for i, is_missing in zip(component, pattern, strict=True) if is_missing)
+            unknown = frozenset(
+                i for i, is_missing in zip(component, pattern, strict=True) if is_missing
+            )
             # in the order of the tables
-            summed = sorted(_find_summed_families(parents_first, unknown), key=family_number.__getitem__)
+            summed = sorted(
+                _find_summed_families(parents_first, unknown), key=family_number.__getitem__
+            )
             if summed:
-                pattern_rows = rows[pattern_of_row.ravel() == p]  # ravel: NumPy 2.0 returns the shape (rows, 1)
+                # ravel: NumPy 2.0 returns the shape (rows, 1)
+                pattern_rows = rows[pattern_of_row.ravel() == p]
                 scopes = [unknown.intersection((i, *parents)) for i, parents in summed]
                 order, cells = _plan_elimination(scopes, families.n_levels, families.K)
                 batch_size = max(1, int(ELIMINATION_CELLS // (cells * families.K)))
                 for first in range(0, len(pattern_rows), batch_size):
                     batch = pattern_rows[first : first + batch_size]
                     factors = [
-                        _condition_family(families, log_theta, family_number[family], codes[batch], unknown)
+                        _condition_family(
+                            families, log_theta, family_number[family], codes[batch], unknown
+                        )
                         for family in summed
                     ]
                     out[batch] += log_sum(factors, order).reshape(len(batch), families.K)
@@ -199,15 +248,15 @@ def _add_component_sums(
 def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) -> list[Family]:
     """Return the families of a component whose product has to be summed over its unknown features.
 
-    These are the families of known features with an unknown parent, and of unknown features with a known descendant:
-    the family of an unknown feature without a known descendant sums to one. `parents_first` holds the families of the
-    component, each after those of its parents.
+    These are the families of known features with an unknown parent, and of unknown features with a
+    known descendant: the family of an unknown feature without a known descendant sums to one.
+    `parents_first` holds the families of the component, each after those of its parents.
     """
     summed: list[Family] = []
     parents_of_summed: set[int] = set()
     for i, parents in reversed(parents_first):
-        # an unknown feature counts if it is a parent of a summed family: it has a known descendant; a known feature
-        # counts if it has an unknown parent
+        # an unknown feature counts if it is a parent of a summed family: it has a known descendant;
+        # a known feature counts if it has an unknown parent
         is_summed = i in parents_of_summed if i in unknown else not unknown.isdisjoint(parents)
         if is_summed:
             summed.append((i, parents))
@@ -215,8 +264,11 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
     return summed
 
 
-def _plan_elimination(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[list[int], float]:
-    """Return the order in which unknown features are summed out, and the cells of the tables for one row and class.
+def _plan_elimination(
+    scopes: list[frozenset[int]], n_levels: list[int], K: int
+) -> tuple[list[int], float]:
+    """Return the order in which unknown features are summed out, and the cells of the tables for
+    one row and class.
 
     `scopes` holds the unknown features of each family.
     """
@@ -228,12 +280,17 @@ def _plan_elimination(scopes: list[frozenset[int]], n_levels: list[int], K: int)
         are_neighbours[np.ix_(positions, positions)] = True
     np.fill_diagonal(are_neighbours, False)
     # (order, cells), by positions in `features`
-    elimination = elimination_order(np.array([n_levels[v] for v in features]), are_neighbours, np.inf)
+    elimination = elimination_order(
+        np.array([n_levels[v] for v in features]), are_neighbours, np.inf
+    )
     assert elimination is not None  # noqa: S101  # there is no limit
     order, cells = elimination
     check_memory(  # log weights, their differences from the largest, and exponentials, 8 bytes each
         24.0 * cells * K,
-        f"Summing {len(features)} missing features out of a row, with {cells:,.0f} cells for each of {K} classes,",
+        (
+            f"Summing {len(features)} missing features out of a row, with {cells:,.0f} cells for "
+            f"each of {K} classes,"
+        ),
         "Use fewer feature parents, or leave out rows with so many missing values.",
     )
     return [features[index] for index in order], cells
@@ -242,10 +299,11 @@ def _plan_elimination(scopes: list[frozenset[int]], n_levels: list[int], K: int)
 def _condition_family(
     families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]
 ) -> Factor:
-    """Return family `f` as a factor of its unknown variables: these, and its log table at the known features of rows.
+    """Return family `f` as a factor of its unknown variables: these, and its log table at the known
+    features of rows.
 
-    The table has shape (n * K, levels of the unknown variables...), with the classes of a row side by side, for n rows
-    `codes`; `unknown` holds the unknown features of the component.
+    The table has shape (n * K, levels of the unknown variables...), with the classes of a row side
+    by side, for n rows `codes`; `unknown` holds the unknown features of the component.
     """
     i, parents = families.families[f]
     table, scope = families.table(log_theta, f), [*parents, i]
@@ -255,6 +313,9 @@ def _condition_family(
     unknown_axes = [a for a, v in enumerate(scope) if v in unknown]
     # the classes, the last axis of the table, come between known and unknown variables
     table = table.transpose([*known_axes, len(scope), *unknown_axes])
-    table = table[tuple(codes[:, scope[a]] for a in known_axes)]  # (n, K, unknown...), or (K, unknown...)
-    table = np.broadcast_to(table, (len(codes), families.K, *table.shape[table.ndim - len(unknown_axes) :]))
+    # (n, K, unknown...), or (K, unknown...)
+    table = table[tuple(codes[:, scope[a]] for a in known_axes)]
+    table = np.broadcast_to(
+        table, (len(codes), families.K, *table.shape[table.ndim - len(unknown_axes) :])
+    )
     return tuple(scope[a] for a in unknown_axes), table.reshape(-1, *table.shape[2:])

@@ -1,7 +1,8 @@
 """Random rows from a network: the class is drawn first and every feature after its parents.
 
-A `Network` has a structure `dag`, and tables of probabilities: their layout `families`, with the numbers of levels
-`n_levels` (m,), and `theta` (cells, K). An `Averaged` has several networks, its `members`.
+A `Network` has a structure `dag`, and tables of probabilities: their layout `families`, with the
+numbers of levels `n_levels` (m,), and `theta` (cells, K). An `Averaged` has several networks, its
+`members`.
 """
 
 from __future__ import annotations
@@ -18,21 +19,28 @@ __all__ = ["draw"]
 def draw(
     network: Network | Averaged, shares: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows from the joint distribution of class and features: classes (n,), intp, and levels (n, m).
+    """Draw rows from the joint distribution of class and features: classes (n,), intp, and levels
+    (n, m).
 
-    `shares` (K,) are the probabilities of the classes. For an average of networks, a member is drawn for each row.
+    `shares` (K,) are the probabilities of the classes. For an average of networks, a member is
+    drawn for each row.
     """
     members = network.members if isinstance(network, Averaged) else (network,)
-    member_of_row = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
+    member_of_row = (
+        rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
+    )
     n_levels = members[0].families.n_levels
     y = _draw_levels(np.broadcast_to(shares, (n, len(shares))), rng)
-    codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))  # 2: there may be no features
+    # 2: there may be no features
+    codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
     for k, member in enumerate(members):
         rows = np.flatnonzero(member_of_row == k)
-        family_of = {i: f for f, i in enumerate(member.dag.features)}  # position of each feature's table
+        # position of each feature's table
+        family_of = {i: f for f, i in enumerate(member.dag.features)}
         for layer in member.dag.layers:  # sets of features whose parents are in earlier layers
             for i in layer:
-                # `theta` holds the probabilities of all tables; (levels of the parents..., K, levels of the feature)
+                # `theta` holds the probabilities of all tables; (levels of the parents..., K,
+                # levels of the feature)
                 table = np.moveaxis(member.families.table(member.theta, family_of[i]), -2, -1)
                 parent_codes = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
                 # (rows, levels of the feature): its distribution given each row's parents and class

@@ -1,10 +1,12 @@
-"""Greedy search over network structures by cross-validated accuracy (m features, K classes, k folds).
+"""Greedy search over network structures by cross-validated accuracy (m features, K classes, k
+folds).
 
-A cell of a table is a level of a feature with one combination of its parents' levels. `Families` lay out tables, with
-`cells` cells in all; `cell_widths` (cells,) are the levels of the cell's feature, and `sum_over_levels` replaces each
-cell by the sum over these levels. A `Dag` holds `families`, tuples (feature, its feature parents), `parents` by
-feature, and `components`, tuples of features that arcs connect. ``sample.response`` (n,) are class codes, negative if
-unknown. TIE is the relative difference below which sums are equal up to rounding.
+A cell of a table is a level of a feature with one combination of its parents' levels. `Families`
+lay out tables, with `cells` cells in all; `cell_widths` (cells,) are the levels of the cell's
+feature, and `sum_over_levels` replaces each cell by the sum over these levels. A `Dag` holds
+`families`, tuples (feature, its feature parents), `parents` by feature, and `components`, tuples of
+features that arcs connect. ``sample.response`` (n,) are class codes, negative if unknown. TIE is
+the relative difference below which sums are equal up to rounding.
 """
 
 from __future__ import annotations
@@ -26,18 +28,21 @@ __all__ = ["Validation", "climb"]
 EQUAL = 1.5e-8  # accuracies closer than this are ties: the square root of the rounding unit
 MAX_CACHED_BYTES = 2**28  # contributions of units are cached up to this size
 
-Unit = tuple[Family, ...]  # families whose joint contribution to the log joint is computed and cached at once
+# families whose joint contribution to the log joint is computed and cached at once
+Unit = tuple[Family, ...]
 
 
 class Validation:
     """Cross-validated accuracy of structures; each family is fitted once, for all folds together.
 
-    The N validated rows are the rows of all folds; the fold is one more variable of every table. The log joint of a
-    row is a sum over units. A unit is a family or, where values are missing, a connected component of the features.
+    The N validated rows are the rows of all folds; the fold is one more variable of every table.
+    The log joint of a row is a sum over units. A unit is a family or, where values are missing, a
+    connected component of the features.
 
-    `fold_weights` (k, n) holds the weights of the rows that each fold validates, else 0. Rows of unknown class
-    (``y < 0``) are neither trained on nor validated. `smooth` is the prior count of every cell. `n_levels` (m,) holds
-    the levels of the features; the attribute, a list, has the number of folds k behind them.
+    `fold_weights` (k, n) holds the weights of the rows that each fold validates, else 0. Rows of
+    unknown class (``y < 0``) are neither trained on nor validated. `smooth` is the prior count of
+    every cell. `n_levels` (m,) holds the levels of the features; the attribute, a list, has the
+    number of folds k behind them.
 
     Attributes
     ----------
@@ -56,15 +61,22 @@ class Validation:
     """
 
     def __init__(
-        self, sample: Sample, n_levels: Sequence[int] | np.ndarray, K: int, fold_weights: np.ndarray, smooth: float
+        self,
+        sample: Sample,
+        n_levels: Sequence[int] | np.ndarray,
+        K: int,
+        fold_weights: np.ndarray,
+        smooth: float,
     ):
         fold_weights = np.where(sample.response >= 0, fold_weights, 0.0)
         fold_weights = fold_weights[fold_weights.any(axis=1)]  # without folds that validate no row
-        fold, row = np.nonzero(fold_weights)  # (N,) each: a row of the sample counts in every fold that validates it
+        # (N,) each: a row of the sample counts in every fold that validates it
+        fold, row = np.nonzero(fold_weights)
         m, k = sample.codes.shape[1], len(fold_weights)
         self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
         self.n_levels, self.context = [*map(int, n_levels), k], (m, k)
-        codes = np.empty((len(row), m + 1), dtype=code_dtype(self.n_levels))  # the last code is the fold, of k levels
+        # the last code is the fold, of k levels
+        codes = np.empty((len(row), m + 1), dtype=code_dtype(self.n_levels))
         codes[:, :m], codes[:, m] = sample.codes[row], fold
         missing = None
         if sample.missing is not None:
@@ -75,9 +87,12 @@ class Validation:
         self.fold_totals = np.bincount(fold, self.sample.weights, k)
         fold_counts = np.zeros((k, K))
         np.add.at(fold_counts, (fold, self.sample.response), self.sample.weights)
-        # (K, k): weights of the classes in each fold's training rows, as a table of one feature with K levels
+        # (K, k): weights of the classes in each fold's training rows, as a table of one feature
+        # with K levels
         counts = (fold_counts.sum(axis=0) - fold_counts).T
-        share = dirichlet(counts, np.broadcast_to(counts.sum(axis=0), counts.shape), np.full(K, K), smooth)
+        share = dirichlet(
+            counts, np.broadcast_to(counts.sum(axis=0), counts.shape), np.full(K, K), smooth
+        )
         self.log_prior = np.ascontiguousarray(log_table(share).T[fold])
         self.cache: dict[Unit, np.ndarray] = {}
         self.cached_bytes = 0
@@ -86,7 +101,9 @@ class Validation:
         """Return the units whose contributions add up to the log joint of a structure."""
         if self.sample.missing is None:
             return frozenset((family,) for family in dag.families)
-        return frozenset(tuple(sorted((i, dag.parents[i]) for i in component)) for component in dag.components)
+        return frozenset(
+            tuple(sorted((i, dag.parents[i]) for i in component)) for component in dag.components
+        )
 
     def contribution(self, unit: Unit) -> np.ndarray:
         """Return the contribution (N, K) of a unit to the log joint of the validated rows."""
@@ -99,9 +116,11 @@ class Validation:
         return log_joint
 
     def _compute_contribution(self, unit: Unit) -> np.ndarray:
-        """Return a unit's contribution (N, K) to the log joint, for each row by tables of the rows outside its fold.
+        """Return a unit's contribution (N, K) to the log joint, for each row by tables of the rows
+        outside its fold.
 
-        The fold is one more column of the codes, after the features; `context` is its position and number of levels.
+        The fold is one more column of the codes, after the features; `context` is its position and
+        number of levels.
         """
         n_folds = self.context[1]
         families = Families(unit, self.n_levels, self.K, self.context)
@@ -109,20 +128,31 @@ class Validation:
         fold_counts = counts.reshape(n_folds, families.cells, self.K)
         training_counts = (fold_counts.sum(axis=0) - fold_counts).reshape(counts.shape)
         cell_widths = np.tile(families.cell_widths, n_folds)
-        theta = dirichlet(training_counts, families.sum_over_levels(training_counts), cell_widths, self.smooth)
+        theta = dirichlet(
+            training_counts, families.sum_over_levels(training_counts), cell_widths, self.smooth
+        )
         out = np.zeros((self.sample.n, self.K))
-        return add_features(families, theta, log_table(theta), self.sample.codes, self.sample.missing, out)
+        return add_features(
+            families, theta, log_table(theta), self.sample.codes, self.sample.missing, out
+        )
 
-    def scores(self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None) -> np.ndarray:
-        """Return each candidate's accuracy, the mean over folds; only units that are not in `base` are fitted."""
+    def scores(
+        self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None
+    ) -> np.ndarray:
+        """Return each candidate's accuracy, the mean over folds; only units that are not in `base`
+        are fitted.
+        """
         base_units = self.units(base)
-        unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}  # by the units of `base` that a candidate lacks
+        # by the units of `base` that a candidate lacks
+        unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}
         out = np.empty(len(candidates))
         for position, dag in enumerate(candidates):
             units = self.units(dag)
             removed_units = base_units - units
             if removed_units not in unchanged_sums:
-                unchanged_sums[removed_units] = self._add_contributions(self.log_prior, base_units & units)
+                unchanged_sums[removed_units] = self._add_contributions(
+                    self.log_prior, base_units & units
+                )
             new_units = sorted(units - base_units)
             unchanged = unchanged_sums[removed_units]
             changed = (
@@ -130,19 +160,29 @@ class Validation:
                 if len(new_units) == 1
                 else self._add_contributions(np.zeros_like(self.log_prior), new_units)
             )
-            weight_right = np.zeros(len(self.fold_totals))  # (k,): the kernel adds the weight of right predictions
+            # (k,): the kernel adds the weight of right predictions
+            weight_right = np.zeros(len(self.fold_totals))
             kernel.add_correct(
-                unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, weight_right
+                unchanged,
+                changed,
+                self.sample.response,
+                self.sample.weights,
+                self.fold,
+                TIE,
+                weight_right,
             )
             out[position] = (weight_right / self.fold_totals).mean()
             if progress is not None:
                 progress()
         return out
 
-    def _add_contributions(self, initial: np.ndarray, units: Sequence[Unit] | frozenset[Unit]) -> np.ndarray:
+    def _add_contributions(
+        self, initial: np.ndarray, units: Sequence[Unit] | frozenset[Unit]
+    ) -> np.ndarray:
         """Return `initial` (N, K) plus the contributions of the units."""
         total = initial.copy()
-        for unit in sorted(units):  # a set has no fixed order, on which the rounding of the sum depends
+        # a set has no fixed order, on which the rounding of the sum depends
+        for unit in sorted(units):
             total += self.contribution(unit)
         return total
 
@@ -160,23 +200,34 @@ def climb(
     kdbk: int = 2,
     progress: Callable | None = None,
 ) -> tuple[Dag, list[float]]:
-    """Search greedily; return the last structure and the scores (accuracies) of the structures on the way to it.
+    """Search greedily; return the last structure and the scores (accuracies) of the structures on
+    the way to it.
 
-    `learner` names the `MOVES` (``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or ``"kdb"``). `fold_weights`
-    (k, n) holds the weights of the rows that each of k folds validates, else 0. A step is taken for a gain in accuracy
-    of at least `epsilon`; with 0 for an equal score, too. `smooth` is the prior count of every cell, `kdbk` the largest
-    number of feature parents for ``"kdb"``. `rng` decides among ties; `progress` is called for each scored structure.
+    `learner` names the `MOVES` (``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or ``"kdb"``).
+    `fold_weights` (k, n) holds the weights of the rows that each of k folds validates, else 0. A
+    step is taken for a gain in accuracy of at least `epsilon`; with 0 for an equal score, too.
+    `smooth` is the prior count of every cell, `kdbk` the largest number of feature parents for
+    ``"kdb"``. `rng` decides among ties; `progress` is called for each scored structure.
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)
     # [0]: the position of the best candidate
-    moves = Moves(m, kdbk, lambda candidates, base: _choose_best(validation.scores(candidates, base, progress), rng)[0])
-    dag = naive(()) if learner == "fssj" else naive(range(m))  # "fssj" includes features one after another
+    moves = Moves(
+        m,
+        kdbk,
+        lambda candidates, base: _choose_best(validation.scores(candidates, base, progress), rng)[
+            0
+        ],
+    )
+    # "fssj" includes features one after another
+    dag = naive(()) if learner == "fssj" else naive(range(m))
     score_log: list[float] = []
     candidates = [dag]  # the start itself is scored first
-    while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):  # an accuracy of 1 cannot rise
+    # an accuracy of 1 cannot rise
+    while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):
         best, score = _choose_best(validation.scores(candidates, dag, progress), rng)
-        # a gain below `epsilon` by more than rounding; EQUAL, which is larger, is for ties among candidates
+        # a gain below `epsilon` by more than rounding; EQUAL, which is larger, is for ties among
+        # candidates
         if score_log and score - epsilon < score_log[-1] - TIE:
             break
         dag = candidates[best]

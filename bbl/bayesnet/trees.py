@@ -1,7 +1,9 @@
-"""Classification trees on categorical features (m features, K classes): the depth at which each first splits.
+"""Classification trees on categorical features (m features, K classes): the depth at which each
+first splits.
 
-``sample.response`` (n,) holds class codes, negative if unknown. `Families` here are the tables (r, K) of counts of each
-feature, one after the other in an array (cells, K); `n_levels` is the list of their r.
+``sample.response`` (n,) holds class codes, negative if unknown. `Families` here are the tables (r,
+K) of counts of each feature, one after the other in an array (cells, K); `n_levels` is the list of
+their r.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from bbl.rows.sample import Sample
 
 __all__ = ["split_depths"]
 
-MAX_DEPTH = 30  # nodes deeper than this are not split; the default of R's rpart, by which bnclassify grows trees
-MAX_LEVELS_FOR_SUBSETS = 12  # of more levels r, only the r - 1 divisions of ordered levels are tried, not all subsets
-MIN_GAIN_SHARE = 1e-10  # a split has to gain more than this share of the largest gain so far: less is rounding
+# nodes deeper than this are not split; the default of R's rpart, by which bnclassify grows trees
+MAX_DEPTH = 30
+# of more levels r, only the r - 1 divisions of ordered levels are tried, not all subsets
+MAX_LEVELS_FOR_SUBSETS = 12
+# a split has to gain more than this share of the largest gain so far: less is rounding
+MIN_GAIN_SHARE = 1e-10
 
 
 @dataclass
@@ -33,11 +38,13 @@ class _Node:
 
 
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
-    """Grow a tree on the rows with indices `drawn` and return the least depth (m,) at which it splits by each feature.
+    """Grow a tree on the rows with indices `drawn` and return the least depth (m,) at which it
+    splits by each feature.
 
-    The root's split has depth 1; features without a split have inf. Each split sends a subset of a feature's levels to
-    the left; the one of largest decrease in entropy is taken. Rows in which the feature is missing go to neither child.
-    A split whose leaves misclassify no fewer rows is undone.
+    The root's split has depth 1; features without a split have inf. Each split sends a subset of a
+    feature's levels to the left; the one of largest decrease in entropy is taken. Rows in which the
+    feature is missing go to neither child. A split whose leaves misclassify no fewer rows is
+    undone.
     """
     # rows of known class with a known feature
     rows = drawn[sample.response[drawn] >= 0]
@@ -62,7 +69,9 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
 
 
 def _grow(sample: Sample, families: Families) -> _Node:
-    """Return the root of the unpruned tree; `families` holds the table (r, K) of each feature, without parents."""
+    """Return the root of the unpruned tree; `families` holds the table (r, K) of each feature,
+    without parents.
+    """
     root = _Node(np.arange(sample.n), 0)
     todo, largest_gain = [root], 0.0
     while todo:
@@ -80,13 +89,17 @@ def _grow(sample: Sample, families: Families) -> _Node:
         goes_left = left_levels[node_sample.codes[:, feature]]
         missing = node_sample.missing
         is_known = np.ones(node_sample.n, dtype=bool) if missing is None else ~missing[:, feature]
-        node.children = [_Node(node.rows[is_known & side], node.depth + 1) for side in (goes_left, ~goes_left)]
+        node.children = [
+            _Node(node.rows[is_known & side], node.depth + 1) for side in (goes_left, ~goes_left)
+        ]
         todo.extend(node.children[::-1])  # the left one is the next
     return root
 
 
 def _prune(root: _Node) -> None:
-    """Undo in place, from the leaves up, each split whose leaves misclassify no fewer rows than its node would."""
+    """Undo in place, from the leaves up, each split whose leaves misclassify no fewer rows than its
+    node would.
+    """
     nodes = [root]
     for node in nodes:  # parents come before their children
         nodes.extend(node.children)
@@ -100,17 +113,23 @@ def _prune(root: _Node) -> None:
 
 @cache
 def _list_subsets(r: int) -> np.ndarray:
-    """Return all divisions of `r` levels in two, shape (2 ** (r - 1) - 1, r): 1 for levels that go left, else 0.
+    """Return all divisions of `r` levels in two, shape (2 ** (r - 1) - 1, r): 1 for levels that go
+    left, else 0.
 
     The last level always goes right: a division and its mirror image are the same split.
     """
-    return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1  # bit a of a division's number: level a
+    # bit a of a division's number: level a
+    return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1
 
 
-def _find_best_split(families: Families, counts: np.ndarray) -> tuple[float, int, np.ndarray | None]:
-    """Return the gain (rows times decrease in entropy), feature and left levels (r,) of the best split of a node.
+def _find_best_split(
+    families: Families, counts: np.ndarray
+) -> tuple[float, int, np.ndarray | None]:
+    """Return the gain (rows times decrease in entropy), feature and left levels (r,) of the best
+    split of a node.
 
-    `counts` (cells, K) holds the tables of `families`. Without a split the answer is ``(0.0, -1, None)``.
+    `counts` (cells, K) holds the tables of `families`. Without a split the answer is ``(0.0, -1,
+    None)``.
     """
     n_levels = np.array(families.n_levels)
     best_gain = np.full(len(n_levels), -np.inf)
@@ -131,36 +150,51 @@ def _find_best_split(families: Families, counts: np.ndarray) -> tuple[float, int
             # one set of divisions for each feature, or one for all
             left_levels[int(i)] = divisions[k % len(divisions), best[k]].astype(bool)
     feature = int(best_gain.argmax()) if len(best_gain) else -1
-    return (float(best_gain[feature]), feature, left_levels.get(feature)) if left_levels else (0.0, -1, None)
+    return (
+        (float(best_gain[feature]), feature, left_levels.get(feature))
+        if left_levels
+        else (0.0, -1, None)
+    )
 
 
 def _list_divisions(tables: np.ndarray) -> np.ndarray:
-    """Return the divisions to try for F features of r levels with counts `tables` (F, r, K): 1 for levels that go left.
+    """Return the divisions to try for F features of r levels with counts `tables` (F, r, K): 1 for
+    levels that go left.
 
-    The shape is (F, divisions, r), or (1, divisions, r) if all features have the same divisions. With two classes the
-    division of largest gain is one of the r - 1 divisions of the levels in the order of their share of a class (Breiman
-    et al. 1984, theorem 4.5), so that other subsets need not be tried.
+    The shape is (F, divisions, r), or (1, divisions, r) if all features have the same divisions.
+    With two classes the division of largest gain is one of the r - 1 divisions of the levels in the
+    order of their share of a class (Breiman et al. 1984, theorem 4.5), so that other subsets need
+    not be tried.
     """
     _, r, K = tables.shape
     if K > 2 and r <= MAX_LEVELS_FOR_SUBSETS:
         return _list_subsets(r)[None].astype(float)
     level_totals = tables.sum(axis=2)
     class_shares = tables / np.where(level_totals > 0, level_totals, 1.0)[:, :, None]
-    if K > 2:  # order levels by the first principal component of their class shares (Coppersmith, Hong & Hosking 1999)
-        centred = (class_shares - class_shares.mean(axis=1, keepdims=True)) * np.sqrt(level_totals)[:, :, None]
+    # order levels by the first principal component of their class shares (Coppersmith, Hong &
+    # Hosking 1999)
+    if K > 2:
+        centred = (class_shares - class_shares.mean(axis=1, keepdims=True)) * np.sqrt(level_totals)[
+            :, :, None
+        ]
         # (F, K): the first right singular vector of each feature
         component = np.linalg.svd(centred, full_matrices=False)[2][:, 0]
         level_key = (class_shares @ component[:, :, None])[:, :, 0]
     else:
         level_key = class_shares[:, :, 0]
-    # argsort gives the levels in order, argsort of that the rank of each level; levels without rows come last
-    rank = np.argsort(np.argsort(np.where(level_totals > 0, level_key, np.inf), axis=1, kind="stable"), axis=1)
+    # argsort gives the levels in order, argsort of that the rank of each level; levels without rows
+    # come last
+    rank = np.argsort(
+        np.argsort(np.where(level_totals > 0, level_key, np.inf), axis=1, kind="stable"), axis=1
+    )
     # division t sends the t levels of lowest rank left
     return (rank[:, None, :] < np.arange(1, r)[None, :, None]).astype(float)
 
 
 def _total_entropy(counts: np.ndarray) -> np.ndarray:
-    """Return the number of rows times the entropy of their classes, (...), for class counts (..., K)."""
+    """Return the number of rows times the entropy of their classes, (...), for class counts (...,
+    K).
+    """
     # in this form the ties of small nodes are rounded as R's are
     total = counts.sum(axis=-1, keepdims=True)
     p = counts / np.where(total > 0, total, 1.0)

@@ -1,9 +1,11 @@
-"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, by likelihood or by trees.
+"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, by likelihood or
+by trees.
 
-A `Network` holds class probabilities `prior` (K,), the layout `families` of its tables, and their probabilities `theta`
-(cells, K): a cell is a level of a feature with one combination of its parents' levels. Of `Families`, `count` returns
-the weights of the rows in each cell, `spread` sums of other values over them, and `sum_over_levels` replaces each cell
-by the sum over the levels of its feature. ``sample.response`` (n,) are class codes, negative if unknown.
+A `Network` holds class probabilities `prior` (K,), the layout `families` of its tables, and their
+probabilities `theta` (cells, K): a cell is a level of a feature with one combination of its
+parents' levels. Of `Families`, `count` returns the weights of the rows in each cell, `spread` sums
+of other values over them, and `sum_over_levels` replaces each cell by the sum over the levels of
+its feature. ``sample.response`` (n,) are class codes, negative if unknown.
 """
 
 from __future__ import annotations
@@ -27,25 +29,30 @@ __all__ = ["ConditionalLikelihood", "bootstrap", "conditional_weights", "tree_we
 def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return ``theta ** w`` (cells, K), renormalised in each parent configuration; ``0 ** 0 = 1``.
 
-    `theta` (cells, K) holds the tables, `weights` (m,) the w of each feature, in the order of the tables.
+    `theta` (cells, K) holds the tables, `weights` (m,) the w of each feature, in the order of the
+    tables.
     """
-    powered = theta ** weights[families.cell_family][:, None]  # `cell_family` (cells,): the feature of each cell
+    # `cell_family` (cells,): the feature of each cell
+    powered = theta ** weights[families.cell_family][:, None]
     return powered / families.sum_over_levels(powered)
 
 
 def weighted(network: Network, weights: np.ndarray) -> Network:
-    """Return the network with each feature's table raised to its weight; `weights` (m,) in the order of the model."""
+    """Return the network with each feature's table raised to its weight; `weights` (m,) in the
+    order of the model.
+    """
     return replace(network, theta=_raise_to_weights(network.families, network.theta, weights))
 
 
 class ConditionalLikelihood:
     """The negative conditional log-likelihood of weighted naive Bayes, and its gradient.
 
-    The objective is ``-sum_i v_i ln P(y_i | x_i)`` with the weights v_i of the rows, and ``P(y, x)`` the product of
-    P(y) and of the weighted tables' entries for the known features. The unweighted tables are those of naive Bayes with
-    ``smooth=1``, from the rows of known class. Weighted tables are renormalised; the gradient therefore has
-    log-probabilities centred at their means under the weighted tables. The features have `n_levels` (m,) levels, and
-    there are `K` classes.
+    The objective is ``-sum_i v_i ln P(y_i | x_i)`` with the weights v_i of the rows, and ``P(y,
+    x)`` the product of P(y) and of the weighted tables' entries for the known features. The
+    unweighted tables are those of naive Bayes with ``smooth=1``, from the rows of known class.
+    Weighted tables are renormalised; the gradient therefore has log-probabilities centred at their
+    means under the weighted tables. The features have `n_levels` (m,) levels, and there are `K`
+    classes.
 
     Attributes
     ----------
@@ -73,7 +80,9 @@ class ConditionalLikelihood:
         log_p = log_probabilities(log_joint)  # of the classes, (n, K)
         value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
         # expected counts of the cells, if classes are drawn from their probabilities in each row
-        expected = families.spread(sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None])
+        expected = families.spread(
+            sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None]
+        )
         centred = self.log_theta - families.sum_over_levels(theta * self.log_theta)
         # derivative by the weight of a feature: the sum of this over the cells of its table
         cell_gradient = ((expected - self.counts) * centred).sum(axis=1)
@@ -81,7 +90,8 @@ class ConditionalLikelihood:
 
 
 def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
-    """Return the weights (m,) in [0, 1] of largest conditional likelihood (WANBIA), starting from ones.
+    """Return the weights (m,) in [0, 1] of largest conditional likelihood (WANBIA), starting from
+    ones.
 
     References
     ----------
@@ -101,12 +111,22 @@ def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndar
         return value / total_weight, gradient / total_weight
 
     limits = {"maxiter": 1000, "maxfun": 10_000, "ftol": 1e-15, "gtol": 1e-10}
-    optimum = minimize(mean_objective, np.ones(m), jac=True, method="L-BFGS-B", bounds=Bounds(0.0, 1.0), options=limits)
+    optimum = minimize(
+        mean_objective,
+        np.ones(m),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(0.0, 1.0),
+        options=limits,
+    )
     return np.clip(optimum.x, 0.0, 1.0)
 
 
-def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return the indices of the rows of each tree: ``trunc(share * total weight)`` draws with replacement.
+def bootstrap(
+    sample: Sample, trees: int, share: float, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return the indices of the rows of each tree: ``trunc(share * total weight)`` draws with
+    replacement.
 
     Rows are drawn in proportion to their weights, which are whole numbers.
     """
@@ -118,16 +138,20 @@ def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator
         "Give fewer trees (awnb_trees), or a smaller share of the rows (awnb_bootstrap).",
     )
     return [
-        np.searchsorted(cumulated_weights, rng.integers(0, int(cumulated_weights[-1]), size), side="right")
+        np.searchsorted(
+            cumulated_weights, rng.integers(0, int(cumulated_weights[-1]), size), side="right"
+        )
         for _ in range(trees)
     ]
 
 
-def tree_weights(sample: Sample, n_levels: np.ndarray, K: int, rows_of_trees: list[np.ndarray]) -> np.ndarray:
+def tree_weights(
+    sample: Sample, n_levels: np.ndarray, K: int, rows_of_trees: list[np.ndarray]
+) -> np.ndarray:
     """Return the weight (m,) of each feature: the mean over trees of ``1 / sqrt(d)`` (AWNB).
 
-    d is the least depth at which a tree splits by the feature, 1 at the root and inf without such a split.
-    `rows_of_trees` holds the row indices of each tree.
+    d is the least depth at which a tree splits by the feature, 1 at the root and inf without such a
+    split. `rows_of_trees` holds the row indices of each tree.
 
     References
     ----------
@@ -136,8 +160,9 @@ def tree_weights(sample: Sample, n_levels: np.ndarray, K: int, rows_of_trees: li
     depths = np.array([split_depths(sample, n_levels, K, drawn) for drawn in rows_of_trees])
     if not np.isfinite(depths).any():
         raise DataError(
-            "AWNB cannot weight the features: no tree has a split, so none of them tells the classes apart. Leave "
-            "awnb_trees and awnb_bootstrap out, or draw more rows (awnb_bootstrap).",
+            "AWNB cannot weight the features: no tree has a split, so none of them tells the "
+            "classes apart. Leave awnb_trees and awnb_bootstrap out, or draw more rows "
+            "(awnb_bootstrap).",
             argument="awnb_bootstrap",
         )
     return (1.0 / np.sqrt(depths)).mean(axis=0)

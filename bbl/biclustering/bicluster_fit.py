@@ -1,4 +1,6 @@
-"""Result of a method of two-way clustering (a groups of I rows, b groups of J columns), and shared helpers."""
+"""Result of a method of two-way clustering (a groups of I rows, b groups of J columns), and shared
+helpers.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,13 @@ class BiclusterFit(NamedTuple):
     criterion : float
         Value by which partitions are compared; less is better.
     history : ndarray
-        Objective of the best start, step by step; for `Mcmc` the log posterior of all draws, chain by chain.
+        Objective of the best start, step by step; for `Mcmc` the log posterior of all draws, chain
+        by chain.
     n_iter : int
         Iterations, generations or sweeps.
     converged : bool
-        Whether no move of a row or column lowers the objective; for `Genetic` whether the result was refined, for
-        `Mcmc` whether the chains have mixed.
+        Whether no move of a row or column lowers the objective; for `Genetic` whether the result
+        was refined, for `Mcmc` whether the chains have mixed.
     selection : list of (a, b, objective, criterion), or None
         One entry for each pair of numbers of groups that was tried; None if they were given.
     evolved : Evolved or None
@@ -38,7 +41,8 @@ class BiclusterFit(NamedTuple):
     draws : Draws or None
         Draws of `Mcmc`; the first axis of all arrays is the chain.
     share : (ndarray, ndarray) or None
-        Shares of draws of `Mcmc` in which two rows, or two columns, are in one group: (I, I) and (J, J).
+        Shares of draws of `Mcmc` in which two rows, or two columns, are in one group: (I, I) and
+        (J, J).
     """
 
     rows: np.ndarray
@@ -65,10 +69,12 @@ def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:
 
 
 def refuse_groups(groups: tuple[int, int] | None, method: str, chooser: str) -> None:
-    """Raise an OptionError if `groups` are given to a method whose `chooser`, named in the error, finds them."""
+    """Raise an OptionError if `groups` are given to a method whose `chooser`, named in the error,
+    finds them.
+    """
     if groups is not None:
         raise OptionError(
-            f"method={method!r} takes no groups=: {chooser} chooses their number. Leave groups out, or use "
-            "method='prototype'.",
+            f"method={method!r} takes no groups=: {chooser} chooses their number. Leave groups "
+            "out, or use method='prototype'.",
             argument="groups",
         )

@@ -1,9 +1,10 @@
-"""Blocks of a two-way table, and groups for new rows. A block is a group of rows by a group of columns.
-
-A table has I rows in a groups and J columns in b groups; a pair is a row and a column. The cells of a categorical table
-have one of L levels. `Cells` are n observed cells sorted by row, with `row`, `column`, `value` and `weight`, (n,) each;
-`averaged` has one cell for each pair. Its `sums` adds up weights, and weights times values, of each row by group of
+"""Blocks of a two-way table, and groups for new rows. A block is a group of rows by a group of
 columns.
+
+A table has I rows in a groups and J columns in b groups; a pair is a row and a column. The cells of
+a categorical table have one of L levels. `Cells` are n observed cells sorted by row, with `row`,
+`column`, `value` and `weight`, (n,) each; `averaged` has one cell for each pair. Its `sums` adds up
+weights, and weights times values, of each row by group of columns.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from bbl.stats.ties import first_largest
 __all__ = ["best_groups", "ordered"]
 
 
-def block_sums(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool) -> np.ndarray:
-    """Return the sums of each block: weights of the L levels (a, b, L), or weight and weighted sum of values (a, b, 2).
+def block_sums(
+    cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
+) -> np.ndarray:
+    """Return the sums of each block: weights of the L levels (a, b, L), or weight and weighted sum
+    of values (a, b, 2).
 
-    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a cell says that the row
-    rated the column, and a pair without a cell is an observed zero; the weight of a block is then its number of pairs.
+    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a
+    cell says that the row rated the column, and a pair without a cell is an observed zero; the
+    weight of a block is then its number of pairs.
     """
     a, b = int(rows.max()) + 1, int(columns.max()) + 1
     block = rows[cells.row].astype(np.int64) * b + columns[cells.column]
@@ -39,11 +44,14 @@ def block_sums(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: in
 def ordered(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Renumber groups by rising mean, in categorical tables by falling size; arguments as of `block_sums`.
+    """Renumber groups by rising mean, in categorical tables by falling size; arguments as of
+    `block_sums`.
 
-    Returns the row labels, the column labels, the block sums and the within-block sum of squares (nan with levels).
+    Returns the row labels, the column labels, the block sums and the within-block sum of squares
+    (nan with levels).
     """
-    labels = [canonical(rows), canonical(columns)]  # by first appearance, which decides among equal sort keys
+    # by first appearance, which decides among equal sort keys
+    labels = [canonical(rows), canonical(columns)]
     sums = block_sums(cells, labels[0], labels[1], n_levels, rated)
     for axis in (0, 1):
         group_sums = sums.sum(axis=1 - axis)
@@ -56,21 +64,32 @@ def ordered(
     sums = block_sums(cells, rows, columns, n_levels, rated)
     if n_levels:
         return rows, columns, sums, float("nan")
-    mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))  # (a, b); 0 in a block without cells
+    # (a, b); 0 in a block without cells
+    mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))
     if rated:  # zeros and ones of mean p: n p (1 - p)
         return rows, columns, sums, float((sums[..., 0] * mean * (1.0 - mean)).sum())
     # `averaged`: one cell for each pair, the mean of its values
-    return rows, columns, sums, kernel.residual_squares(*cells.averaged().arrays, rows, columns, mean)
+    return (
+        rows,
+        columns,
+        sums,
+        kernel.residual_squares(*cells.averaged().arrays, rows, columns, mean),
+    )
 
 
 def best_groups(
-    cells: Cells, columns: np.ndarray, means: np.ndarray, log_shares: np.ndarray | None = None, rated: bool = False
+    cells: Cells,
+    columns: np.ndarray,
+    means: np.ndarray,
+    log_shares: np.ndarray | None = None,
+    rated: bool = False,
 ) -> np.ndarray:
     """Return the label of the row group that fits each new row best, int32 of shape (new rows,).
 
-    `cells` are those of the new rows, `columns` the labels of the columns, `means` (a, b) those of the blocks. With
-    `log_shares` (a, b, L), the log shares of levels in each block, values are codes of levels and are compared with
-    these instead. If `rated`, means are shares of rated pairs, and a pair without a cell is unrated.
+    `cells` are those of the new rows, `columns` the labels of the columns, `means` (a, b) those of
+    the blocks. With `log_shares` (a, b, L), the log shares of levels in each block, values are
+    codes of levels and are compared with these instead. If `rated`, means are shares of rated
+    pairs, and a pair without a cell is unrated.
     """
     b = means.shape[1]
     if rated:
@@ -82,19 +101,26 @@ def best_groups(
     elif log_shares is not None:
         costs = _level_costs(cells, columns, b, log_shares)
     else:
-        counts, sums = cells.averaged().sums(columns, b)  # weights, and weighted values, by group of columns
-        costs = counts @ (means * means).T - 2.0 * sums @ means.T  # squared distances, less a constant of each row
+        # weights, and weighted values, by group of columns
+        counts, sums = cells.averaged().sums(columns, b)
+        # squared distances, less a constant of each row
+        costs = counts @ (means * means).T - 2.0 * sums @ means.T
     return first_largest(-costs).astype(np.int32)  # the group of least cost, the first of tied ones
 
 
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:
     """Return minus the log-likelihood of each row in each row group, shape (rows, a).
 
-    `columns` (J,) are the labels of the columns, `log_shares` (a, b, L) the log shares of levels in each block.
+    `columns` (J,) are the labels of the columns, `log_shares` (a, b, L) the log shares of levels in
+    each block.
     """
     L = log_shares.shape[2]
     # cells of a table whose b L columns are the pairs of a column group and a level
-    group_level = (columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)).astype(np.int32)
-    by_group_level = Cells((cells.shape[0], b * L), cells.start, group_level, cells.value, cells.weight)
+    group_level = (
+        columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)
+    ).astype(np.int32)
+    by_group_level = Cells(
+        (cells.shape[0], b * L), cells.start, group_level, cells.value, cells.weight
+    )
     counts, _ = by_group_level.sums(np.arange(b * L, dtype=np.int32), b * L)
     return -counts @ log_shares.reshape(len(log_shares), -1).T

@@ -1,4 +1,6 @@
-"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column; n counts the cells."""
+"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column; n
+counts the cells.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ __all__ = ["Cells"]
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Observed cells of an I x J table, sorted by row, column and value; a pair may have several values.
+    """Observed cells of an I x J table, sorted by row, column and value; a pair may have several
+    values.
 
     Attributes
     ----------
@@ -38,9 +41,13 @@ class Cells:
 
     @classmethod
     def from_entries(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Sort entries (arrays of equal length), and merge those of equal row, column and value, adding weights."""
+        """Sort entries (arrays of equal length), and merge those of equal row, column and value,
+        adding weights.
+        """
         order = np.lexsort((value, column, row))
-        row, column, value, weight = (np.asarray(entries)[order] for entries in (row, column, value, weight))
+        row, column, value, weight = (
+            np.asarray(entries)[order] for entries in (row, column, value, weight)
+        )
         is_new = np.ones(len(row), dtype=bool)  # whether an entry differs from the one before
         is_new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
         first = np.flatnonzero(is_new)
@@ -49,14 +56,22 @@ class Cells:
 
     @classmethod
     def _sorted(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return the cells with rows `row`, columns, values and weights, (n,) each, that are sorted by row."""
-        start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(np.intp)
-        value, weight = (np.ascontiguousarray(entries, dtype=np.float64) for entries in (value, weight))
+        """Return the cells with rows `row`, columns, values and weights, (n,) each, that are sorted
+        by row.
+        """
+        start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(
+            np.intp
+        )
+        value, weight = (
+            np.ascontiguousarray(entries, dtype=np.float64) for entries in (value, weight)
+        )
         return cls(shape, start, np.ascontiguousarray(column, dtype=np.int32), value, weight)
 
     @classmethod
     def stored(cls, start, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return cells from arrays of checked dtypes and ranges; a ValueError if `start` does not fit the others."""
+        """Return cells from arrays of checked dtypes and ranges; a ValueError if `start` does not
+        fit the others.
+        """
         n = len(value)
         if n == 0 or start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any():
             raise ValueError("the cells are not as saved")
@@ -77,7 +92,9 @@ class Cells:
     def T(self) -> Cells:
         """Cells of the transposed table."""
         order = np.argsort(self.column, kind="stable")
-        row, column, value, weight = (entries[order] for entries in (self.column, self.row, self.value, self.weight))
+        row, column, value, weight = (
+            entries[order] for entries in (self.column, self.row, self.value, self.weight)
+        )
         return self._sorted(row, column, value, weight, self.shape[::-1])
 
     @property
@@ -86,21 +103,26 @@ class Cells:
         return self.start, self.column, self.value, self.weight
 
     def averaged(self) -> Cells:
-        """Return the table with one cell for each observed pair: the weighted mean of its values."""
+        """Return the table with one cell for each observed pair: the weighted mean of its
+        values.
+        """
         is_first = np.ones(self.n, dtype=bool)  # whether a cell is the first of its pair
         is_first[1:] = self.column[1:] != self.column[:-1]
-        is_first[self.start[:-1][self.start[:-1] < self.n]] = True  # first cells of rows; the last rows may be empty
+        # first cells of rows; the last rows may be empty
+        is_first[self.start[:-1][self.start[:-1] < self.n]] = True
         if is_first.all():
             return self
         first = np.flatnonzero(is_first)
         weight = np.add.reduceat(self.weight, first)
         weighted_sum = np.add.reduceat(self.weight * self.value, first)
-        is_single = np.diff(np.append(first, self.n)) == 1  # then the value x stays: w x / w may differ by rounding
+        # then the value x stays: w x / w may differ by rounding
+        is_single = np.diff(np.append(first, self.n)) == 1
         mean = np.where(is_single, self.value[first], weighted_sum / weight)
         return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
 
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights and weighted values of each row summed by group of columns, two arrays (I, groups).
+        """Return the weights and weighted values of each row summed by group of columns, two arrays
+        (I, groups).
 
         `group` (J,) holds the labels of the columns, `groups` is the number of groups.
         """

@@ -1,7 +1,9 @@
-"""Genetic algorithm for two-way clustering of ordinal ratings (section 1.3 of the thesis of Li 2014).
+"""Genetic algorithm for two-way clustering of ordinal ratings (section 1.3 of the thesis of Li
+2014).
 
-An individual is a partition of the items and one of the users: a row of labels, items first. Less fitness is better.
-`Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,) each, of a table of `shape`.
+An individual is a partition of the items and one of the users: a row of labels, items first. Less
+fitness is better. `Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,)
+each, of a table of `shape`.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ CHUNK = 2  # generations between two checks of the stop flag
 class Ratings(NamedTuple):
     """Ratings and the model of a block, in the order of the kernel's arguments.
 
-    A rating r in a block of mean m has the probability of (r - .5, r + .5) under a normal distribution with mean m and
-    standard deviation `sigma`, truncated to the scale. The fitness is minus twice the log-likelihood plus `penalty` for
-    each block.
+    A rating r in a block of mean m has the probability of (r - .5, r + .5) under a normal
+    distribution with mean m and standard deviation `sigma`, truncated to the scale. The fitness is
+    minus twice the log-likelihood plus `penalty` for each block.
 
     Attributes
     ----------
@@ -55,18 +57,33 @@ class Ratings(NamedTuple):
     mle: bool
 
     @classmethod
-    def from_cells(cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool) -> Ratings:
-        """Return ratings from cells with whole numbers in low..high; rows are items and columns users.
+    def from_cells(
+        cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool
+    ) -> Ratings:
+        """Return ratings from cells with whole numbers in low..high; rows are items and columns
+        users.
 
         The penalty of a block is `penalty` times the logarithm of the number of ratings.
         """
         rating = np.rint(cells.value - low).astype(np.int32)
         block_penalty = penalty * float(np.log(cells.weight.sum()))
         levels = high - low + 1
-        return cls(cells.row, cells.column, rating, cells.weight, *cells.shape, levels, sigma, block_penalty, mle)
+        return cls(
+            cells.row,
+            cells.column,
+            rating,
+            cells.weight,
+            *cells.shape,
+            levels,
+            sigma,
+            block_penalty,
+            mle,
+        )
 
     def fitness(self, population: np.ndarray) -> np.ndarray:
-        """Return the fitness (n,) of individuals (n, items + users); their labels are made canonical in place."""
+        """Return the fitness (n,) of individuals (n, items + users); their labels are made
+        canonical in place.
+        """
         out = np.empty(len(population))
         kernel.fitness_of(*self, population, out)
         return out
@@ -97,11 +114,12 @@ class Evolved(NamedTuple):
 
 
 def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) -> np.ndarray:
-    """Return the first population, shape (n_individuals, items + users); the generator state `stream` (4,) is advanced.
+    """Return the first population, shape (n_individuals, items + users); the generator state
+    `stream` (4,) is advanced.
 
-    The first member has groups of one. Each other member results from it by steps of the Du process (a random item or
-    user goes to another group or to a new one), as many as there are items, or users. Crossover never adds groups, so
-    the search starts from as many groups as possible.
+    The first member has groups of one. Each other member results from it by steps of the Du process
+    (a random item or user goes to another group or to a new one), as many as there are items, or
+    users. Crossover never adds groups, so the search starts from as many groups as possible.
     """
     items, users = ratings.items, ratings.users
     population = np.empty((n_individuals, items + users), dtype=np.int32)
@@ -113,13 +131,15 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
 
 
 def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
-    """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to ``refine``.
+    """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to
+    ``refine``.
 
-    Its ``population`` is the number of individuals, and ``crossover``, ``mutation`` and ``elitism`` go to the kernel as
-    they are. With ``refine`` the best individual is improved at the end.
+    Its ``population`` is the number of individuals, and ``crossover``, ``mutation`` and ``elitism``
+    go to the kernel as they are. With ``refine`` the best individual is improved at the end.
     """
     items, users, n_individuals = ratings.items, ratings.users, options["population"]
-    # counts of ratings and a deviance for each of items x users blocks, 8 bytes each; the population and its children
+    # counts of ratings and a deviance for each of items x users blocks, 8 bytes each; the
+    # population and its children
     check_memory(
         8.0 * items * users * (ratings.levels + 1) + 8.0 * n_individuals * (items + users),
         f"The genetic algorithm on {items} x {users} ratings",
@@ -129,13 +149,17 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     population = _first_population(ratings, n_individuals, stream)
     fitness = ratings.fitness(population)
     history, stop = [np.array([fitness.min()])], stop_flag()
-    best, best_fitness = population[fitness.argmin()].copy(), fitness.min(keepdims=True)  # the kernel updates both
+    # the kernel updates both
+    best, best_fitness = population[fitness.argmin()].copy(), fitness.min(keepdims=True)
     n_generations = 0
     breeding = (options["crossover"], options["mutation"], options["elitism"])
     while n_generations < options["generations"] and not stop[0]:
-        least_fitness = np.empty(min(CHUNK, options["generations"] - n_generations))  # of each generation
+        # of each generation
+        least_fitness = np.empty(min(CHUNK, options["generations"] - n_generations))
         # also replaces the population and its fitness
-        kernel.evolve(*ratings, population, fitness, *breeding, stream, least_fitness, best, best_fitness)
+        kernel.evolve(
+            *ratings, population, fitness, *breeding, stream, least_fitness, best, best_fitness
+        )
         history.append(least_fitness)
         n_generations += len(least_fitness)
     final_fitness = float(best_fitness[0])
@@ -143,11 +167,19 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
         best, final_fitness = refine(ratings, best)
     order = np.argsort(fitness, kind="stable")
     return Evolved(
-        best[:items], best[items:], final_fitness, np.concatenate(history), population[order], fitness[order]
+        best[:items],
+        best[items:],
+        final_fitness,
+        np.concatenate(history),
+        population[order],
+        fitness[order],
     )
 
 
 def refine(ratings: Ratings, best: np.ndarray) -> tuple[np.ndarray, float]:
-    """Move single items and users while that lowers the fitness; return the labels (items + users,) and the fitness."""
+    """Move single items and users while that lowers the fitness; return the labels (items + users,)
+    and the fitness.
+    """
     labels = best.copy()
-    return labels, kernel.refine(*ratings, labels, stop_flag())  # moves labels in place, and returns the fitness
+    # moves labels in place, and returns the fitness
+    return labels, kernel.refine(*ratings, labels, stop_flag())

@@ -1,7 +1,9 @@
-"""Criteria that choose the number of groups, on the scale of minus twice a log-likelihood; less is better.
+"""Criteria that choose the number of groups, on the scale of minus twice a log-likelihood; less is
+better.
 
-A table has a groups of rows and b groups of columns; a pair is a row and a column. Cells have numbers or L levels.
-`Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,) each.
+A table has a groups of rows and b groups of columns; a pair is a row and a column. Cells have
+numbers or L levels. `Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,)
+each.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ __all__ = ["Noise", "block_criterion", "integrated_completed", "levels_deviance"
 
 
 def normal_deviance(squares: float, total: float, resolution: float) -> float:
-    """Return minus twice the log-likelihood of normal cells with one variance, at its maximum-likelihood estimate.
+    """Return minus twice the log-likelihood of normal cells with one variance, at its
+    maximum-likelihood estimate.
 
-    `squares` is the sum of squared differences from the block means over `total` observations. The variance is at least
-    that of rounding to `resolution`, the smallest gap between distinct values: ``resolution**2 / 12``. Without this
-    bound the likelihood of a table without noise would be infinite.
+    `squares` is the sum of squared differences from the block means over `total` observations. The
+    variance is at least that of rounding to `resolution`, the smallest gap between distinct values:
+    ``resolution**2 / 12``. Without this bound the likelihood of a table without noise would be
+    infinite.
     """
     variance = max(squares / total, resolution**2 / 12.0, np.finfo(float).tiny)
     return float(total * np.log(2.0 * np.pi * variance) + squares / variance)
@@ -37,11 +41,14 @@ def levels_deviance(counts: np.ndarray) -> float:
     return float(-2.0 * (counts * log_share).sum())
 
 
-def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float) -> float:
-    """Return minus twice the log integrated completed likelihood, in its large-sample form (Keribin et al. 2015).
+def integrated_completed(
+    deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float
+) -> float:
+    """Return minus twice the log integrated completed likelihood, in its large-sample form (Keribin
+    et al. 2015).
 
-    It is ``deviance + parameters ln total``, plus ``-2 sum_g n_g ln(n_g / n) + (k - 1) ln n`` for the rows and for the
-    columns: n rows in k groups of n_g.
+    It is ``deviance + parameters ln total``, plus ``-2 sum_g n_g ln(n_g / n) + (k - 1) ln n`` for
+    the rows and for the columns: n rows in k groups of n_g.
 
     Parameters
     ----------
@@ -56,8 +63,8 @@ def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], 
 
     References
     ----------
-    Keribin C, Brault V, Celeux G, Govaert G (2015). Estimation and selection for the latent block model on
-    categorical data. Statistics and Computing 25, 1201-1216.
+    Keribin C, Brault V, Celeux G, Govaert G (2015). Estimation and selection for the latent block
+    model on categorical data. Statistics and Computing 25, 1201-1216.
     """
     criterion = deviance + parameters * np.log(total)
     for size in sizes:
@@ -88,8 +95,11 @@ class Noise(NamedTuple):
         """Return the noise of the cells of a table."""
         means, total = cells.averaged(), float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))
-        center = float(np.average(means.value, weights=means.weight))  # subtracted, as squares then lose fewer digits
-        within = float(cells.weight @ (cells.value - center) ** 2 - means.weight @ (means.value - center) ** 2)
+        # subtracted, as squares then lose fewer digits
+        center = float(np.average(means.value, weights=means.weight))
+        within = float(
+            cells.weight @ (cells.value - center) ** 2 - means.weight @ (means.value - center) ** 2
+        )
         # `averaged` returns the cells themselves if no pair is repeated
         return cls(total, max(within, 0.0) if means is not cells else 0.0, float(gaps.min()))
 
@@ -99,14 +109,20 @@ def block_criterion(
 ) -> float:
     """Return minus twice the log integrated completed likelihood of two partitions of a table.
 
-    `cells` holds all observations, also repeated ones of a pair; `rows` and `columns` are labels; `squares` is the sum
-    of squared differences of the pairs' means from the block means, not used with levels; `n_levels` is 1 for numbers.
+    `cells` holds all observations, also repeated ones of a pair; `rows` and `columns` are labels;
+    `squares` is the sum of squared differences of the pairs' means from the block means, not used
+    with levels; `n_levels` is 1 for numbers.
     """
     sizes = np.bincount(rows), np.bincount(columns)
     a, b = len(sizes[0]), len(sizes[1])
     if n_levels > 1:
         counts = np.zeros((a, b, n_levels))
-        np.add.at(counts, (rows[cells.row], columns[cells.column], cells.value.astype(int)), cells.weight)
-        return integrated_completed(levels_deviance(counts), sizes, a * b * (n_levels - 1), noise.total)
+        np.add.at(
+            counts, (rows[cells.row], columns[cells.column], cells.value.astype(int)), cells.weight
+        )
+        return integrated_completed(
+            levels_deviance(counts), sizes, a * b * (n_levels - 1), noise.total
+        )
     deviance = normal_deviance(squares + noise.within, noise.total, noise.resolution)
-    return integrated_completed(deviance, sizes, a * b + 1, noise.total)  # the means, and one variance
+    # the means, and one variance
+    return integrated_completed(deviance, sizes, a * b + 1, noise.total)

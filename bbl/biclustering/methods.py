@@ -1,7 +1,9 @@
-"""The methods of two-way clustering: METHODS maps the name given as ``method=`` to its class of options.
+"""The methods of two-way clustering: METHODS maps the name given as ``method=`` to its class of
+options.
 
-`Cells` are n observed cells of a table of `shape`, sorted by row, with `value` and `weight`, (n,) each; `start` (rows +
-1,) is the first cell of each row. All methods have a `name`, the kind `response` of cells that they need, and `fit`.
+`Cells` are n observed cells of a table of `shape`, sorted by row, with `value` and `weight`, (n,)
+each; `start` (rows + 1,) is the first cell of each row. All methods have a `name`, the kind
+`response` of cells that they need, and `fit`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from bbl.stats.diagnostics import split_rhat
 
 __all__ = ["METHODS", "Genetic", "Mcmc", "Prototype", "make_method"]
 
-PENALTIES = {"bic": 1.0, "thesis": 0.5}  # factor of ln N, the log of the number of ratings, for each block
+# factor of ln N, the log of the number of ratings, for each block
+PENALTIES = {"bic": 1.0, "thesis": 0.5}
 
 
 @dataclass(frozen=True)
@@ -74,17 +77,22 @@ class Genetic:
 
     def __post_init__(self):
         if not isinstance(self.scale, tuple | list) or len(self.scale) != 2:
-            raise BBLTypeError(f"scale must be (lowest, highest) rating; got {self.scale!r}.", argument="scale")
+            raise BBLTypeError(
+                f"scale must be (lowest, highest) rating; got {self.scale!r}.", argument="scale"
+            )
         low = integer("scale", self.scale[0])
         if isinstance(self.penalty, str):
             choice("penalty", self.penalty, tuple(PENALTIES))
         choice("mean", self.mean, ("block", "mle"))
         set_options(
             self,
-            # at most 1,000 ratings: the kernel counts each in every block, and a block is an item by a user at first
+            # at most 1,000 ratings: the kernel counts each in every block, and a block is an item
+            # by a user at first
             scale=(low, integer("scale", self.scale[1], low + 1, low + 999)),
             sigma=real("sigma", self.sigma, 0.0, open_low=True),
-            penalty=self.penalty if isinstance(self.penalty, str) else real("penalty", self.penalty, 0.0),
+            penalty=self.penalty
+            if isinstance(self.penalty, str)
+            else real("penalty", self.penalty, 0.0),
             population=integer("population", self.population, 2),
             generations=integer("generations", self.generations, 1),
             crossover=real("crossover", self.crossover, 0.0, 1.0),
@@ -94,33 +102,49 @@ class Genetic:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: `n_init` populations, whatever the other arguments."""
+        """Return the number of tasks that progress counts: `n_init` populations, whatever the other
+        arguments.
+        """
         return n_init
 
     def ratings(self, cells: Cells) -> Ratings:
-        """Return the ratings with the model of a block; raise a DataError for values off the scale."""
+        """Return the ratings with the model of a block; raise a DataError for values off the
+        scale.
+        """
         low, high = self.scale
-        off_scale = (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
+        off_scale = (
+            (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
+        )
         if off_scale.any():
             raise DataError(
-                f"method='genetic' is for whole ratings in {low}..{high}; there is {cells.value[off_scale][0]:g}. Give "
-                "scale=(lowest, highest), or use method='prototype'."
+                f"method='genetic' is for whole ratings in {low}..{high}; there is "
+                f"{cells.value[off_scale][0]:g}. Give scale=(lowest, highest), or use "
+                "method='prototype'."
             )
         factor = PENALTIES[self.penalty] if isinstance(self.penalty, str) else self.penalty
         return Ratings.from_cells(cells, low, high, self.sigma, factor, self.mean == "mle")
 
     def log_shares(self, means: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each rating in blocks with means (a, b), shape (a, b, levels)."""
+        """Return the log-probability of each rating in blocks with means (a, b), shape (a, b,
+        levels).
+        """
         from scipy.special import ndtr
 
         low, high = self.scale
-        edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma  # of the intervals that are rounded
-        lower, upper = ndtr(edges), ndtr(-edges)  # tails; differences of the smaller ones lose fewer digits
-        shares = np.where(edges[..., :-1] > 0.0, upper[..., :-1] - upper[..., 1:], lower[..., 1:] - lower[..., :-1])
+        # of the intervals that are rounded
+        edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
+        # tails; differences of the smaller ones lose fewer digits
+        lower, upper = ndtr(edges), ndtr(-edges)
+        shares = np.where(
+            edges[..., :-1] > 0.0,
+            upper[..., :-1] - upper[..., 1:],
+            lower[..., 1:] - lower[..., :-1],
+        )
         return np.log(np.maximum(shares, 1e-300) / shares.sum(axis=-1, keepdims=True))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run the algorithm from `n_init` populations and return the best individual; `groups` must be None.
+        """Run the algorithm from `n_init` populations and return the best individual; `groups` must
+        be None.
 
         `n_levels` is not used: the arguments are those of all methods.
         """
@@ -161,7 +185,8 @@ class Mcmc:
     step : float, default 1.0
         Standard deviation of the proposals for the logit of lambda.
     popularity : array_like of shape (columns,), optional
-        Fixed weights of the items, in the order of the columns; by default their posterior is sampled.
+        Fixed weights of the items, in the order of the columns; by default their posterior is
+        sampled.
     loss : {"vi", "binder"}, default "vi"
         Loss whose posterior expectation the reported partition minimises.
 
@@ -195,11 +220,15 @@ class Mcmc:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: `n_init` chains, whatever the other arguments."""
+        """Return the number of tasks that progress counts: `n_init` chains, whatever the other
+        arguments.
+        """
         return n_init
 
     def _popularity(self, n: int) -> np.ndarray | None:
-        """Return the checked weights of the `n` items, of sum 1, or None if they are to be sampled."""
+        """Return the checked weights of the `n` items, of sum 1, or None if they are to be
+        sampled.
+        """
         if self.popularity is None:
             return None
         try:
@@ -208,22 +237,27 @@ class Mcmc:
             raise BBLTypeError("popularity must hold numbers.", argument="popularity") from None
         if w.shape != (n,) or not (np.isfinite(w) & (w > 0.0)).all():
             raise OptionError(
-                f"popularity must hold one positive number for each of the {n} columns.", argument="popularity"
+                f"popularity must hold one positive number for each of the {n} columns.",
+                argument="popularity",
             )
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains and return the partitions of least expected loss; `groups` must be None.
+        """Run `n_init` chains and return the partitions of least expected loss; `groups` must be
+        None.
 
         `n_levels` is not used: the arguments are those of all methods.
         """
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape  # raters and items
         most_rated = int(np.diff(cells.start).max())  # items of one rater
-        # labels of all draws (int32); in each chain two ranks (int32) of the m items in each of at most n groups of
-        # raters, and two arrays of log symmetric polynomials (n, most_rated); similarities and a temporary of that size
+        # labels of all draws (int32); in each chain two ranks (int32) of the m items in each of at
+        # most n groups of raters, and two arrays of log symmetric polynomials (n, most_rated);
+        # similarities and a temporary of that size
         check_memory(
-            4.0 * n_init * self.draws * (n + m) + workers * 8.0 * n * (m + 2.0 * most_rated) + 16.0 * (n**2 + m**2),
+            4.0 * n_init * self.draws * (n + m)
+            + workers * 8.0 * n * (m + 2.0 * most_rated)
+            + 16.0 * (n**2 + m**2),
             f"Keeping {n_init} x {self.draws} draws of the groups of {n} raters and {m} items",
             "Raise thin, or use fewer draws or chains (n_init).",
         )
@@ -231,10 +265,15 @@ class Mcmc:
         options = {name: getattr(self, name) for name in names}
         popularity = self._popularity(m)
         chains = run_tasks(
-            sample, [(cells, seed, options, popularity) for seed in draw_seeds(rng, n_init)], workers, progress
+            sample,
+            [(cells, seed, options, popularity) for seed in draw_seeds(rng, n_init)],
+            workers,
+            progress,
         )
-        draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))  # each array of all chains
-        labels, share, loss = [], [], 0.0  # of raters, then of items; the sum of both expected losses
+        # each array of all chains
+        draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
+        # of raters, then of items; the sum of both expected losses
+        labels, share, loss = [], [], 0.0
         for arrays in (draws.rows, draws.columns):
             pooled = arrays.reshape(-1, arrays.shape[-1])  # the draws of all chains
             share.append(similarity(pooled))
@@ -244,7 +283,16 @@ class Mcmc:
         sweeps = self.warmup + self.draws * self.thin
         # nan, of a trace that never changes, counts as mixed
         mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
-        return BiclusterFit(labels[0], labels[1], loss, history, sweeps, mixed, draws=draws, share=(share[0], share[1]))
+        return BiclusterFit(
+            labels[0],
+            labels[1],
+            loss,
+            history,
+            sweeps,
+            mixed,
+            draws=draws,
+            share=(share[0], share[1]),
+        )
 
 
 METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype, Genetic, Mcmc)}
@@ -253,16 +301,17 @@ METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype
 def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
     """Return the method of that name, an instance of a class of `METHODS` with the given options.
 
-    The error for an unknown option suggests the nearest of the method's options and of the names `beside` of the
-    caller's other arguments.
+    The error for an unknown option suggests the nearest of the method's options and of the names
+    `beside` of the caller's other arguments.
     """
     method_class = METHODS[choice("method", method, list(METHODS))]
     option_names = [f.name for f in dataclasses.fields(method_class)]  # type: ignore[arg-type]
     for name in options:
         if name not in option_names:
             raise BBLTypeError(
-                f"{name!r} is not an option of method={method!r}{near_match(name, [*option_names, *beside]) or '.'} "
-                f"Its options: {', '.join(option_names)}.",
+                f"{name!r} is not an option of "
+                f"method={method!r}{near_match(name, [*option_names, *beside]) or '.'} Its "
+                f"options: {', '.join(option_names)}.",
                 argument=name,
             )
     return method_class(**options)

@@ -1,16 +1,28 @@
-"""Partitions of I items, as labels (I,): comparison of two, and the point estimate from draws of a posterior."""
+"""Partitions of I items, as labels (I,): comparison of two, and the point estimate from draws of a
+posterior.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["LOSSES", "canonical", "contingency", "expected_loss", "point_partition", "rand_index", "similarity"]
+__all__ = [
+    "LOSSES",
+    "canonical",
+    "contingency",
+    "expected_loss",
+    "point_partition",
+    "rand_index",
+    "similarity",
+]
 
-CANDIDATES = 1000  # most frequent partitions among which the search for a point estimate takes its start
+# most frequent partitions among which the search for a point estimate takes its start
+CANDIDATES = 1000
 
 
 def canonical(labels: np.ndarray) -> np.ndarray:
-    """Return labels 0, 1, ... in order of first appearance, which are the same for equal partitions.
+    """Return labels 0, 1, ... in order of first appearance, which are the same for equal
+    partitions.
 
     Examples
     --------
@@ -35,7 +47,8 @@ def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the Rand index (Rand 1971) and the adjusted one (Hubert & Arabie 1985) of two partitions, labels (n,).
+    """Return the Rand index (Rand 1971) and the adjusted one (Hubert & Arabie 1985) of two
+    partitions, labels (n,).
 
     Examples
     --------
@@ -53,14 +66,19 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     if total == 0.0:  # a single item: the partitions are equal
         return 1.0, 1.0
     # pairs of items that are in one group in both partitions, in the first, in the second
-    in_both, in_one, in_other = n_pairs(counts), n_pairs(counts.sum(axis=1)), n_pairs(counts.sum(axis=0))
+    in_both, in_one, in_other = (
+        n_pairs(counts),
+        n_pairs(counts.sum(axis=1)),
+        n_pairs(counts.sum(axis=0)),
+    )
     expected, largest = in_one * in_other / total, (in_one + in_other) / 2.0
     adjusted = 1.0 if largest == expected else (in_both - expected) / (largest - expected)
     return (total + 2.0 * in_both - in_one - in_other) / total, adjusted
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
-    """Return the share of draws in which two items are in one group, shape (I, I), from labels `draws` (n, I).
+    """Return the share of draws in which two items are in one group, shape (I, I), from labels
+    `draws` (n, I).
 
     Examples
     --------
@@ -74,7 +92,8 @@ def similarity(draws: np.ndarray) -> np.ndarray:
 
 
 def _binder(share: np.ndarray) -> float:
-    """Return a group's term of the expected Binder loss, the sum of ``1 - 2 share`` over pairs of its k members.
+    """Return a group's term of the expected Binder loss, the sum of ``1 - 2 share`` over pairs of
+    its k members.
 
     `share` (k, k) holds the similarities of the members.
     """
@@ -82,7 +101,8 @@ def _binder(share: np.ndarray) -> float:
 
 
 def _information(share: np.ndarray) -> float:
-    """Return a group's term of the expected variation of information, ``sum_i (ln k - 2 ln sum_j share_ij)``.
+    """Return a group's term of the expected variation of information, ``sum_i (ln k - 2 ln sum_j
+    share_ij)``.
 
     `share` (k, k) holds the similarities of its k members.
     """
@@ -96,9 +116,10 @@ LOSSES = {"vi": _information, "binder": _binder}
 def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> float:
     """Return the posterior expected loss of a partition, from the similarity matrix `share` (I, I).
 
-    ``"binder"``: the number of pairs of items that only one of partition and draw puts together. ``"vi"``: the
-    variation of information in nats, with the logarithm of a mean in place of the mean of logarithms (Wade & Ghahramani
-    2018, eq. 13): exact for a single draw, else a lower bound of the part that depends on the partition.
+    ``"binder"``: the number of pairs of items that only one of partition and draw puts together.
+    ``"vi"``: the variation of information in nats, with the logarithm of a mean in place of the
+    mean of logarithms (Wade & Ghahramani 2018, eq. 13): exact for a single draw, else a lower bound
+    of the part that depends on the partition.
     """
     groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
     total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)
@@ -109,18 +130,23 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
 
 
 def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> np.ndarray:
-    """Return the partition of least expected loss, int32 (I,): the best draw, improved by moves of single items.
+    """Return the partition of least expected loss, int32 (I,): the best draw, improved by moves of
+    single items.
 
-    `draws` (n, I) holds canonical labels, `share` (I, I) their `similarity`; `loss` is one of `LOSSES`.
+    `draws` (n, I) holds canonical labels, `share` (I, I) their `similarity`; `loss` is one of
+    `LOSSES`.
 
     References
     ----------
-    Wade S, Ghahramani Z (2018). Bayesian cluster analysis: point estimation and credible balls. Bayesian Analysis 13,
-    559-626. Binder DA (1978). Bayesian cluster analysis. Biometrika 65, 31-38.
+    Wade S, Ghahramani Z (2018). Bayesian cluster analysis: point estimation and credible balls.
+    Bayesian Analysis 13, 559-626. Binder DA (1978). Bayesian cluster analysis. Biometrika 65,
+    31-38.
     """
     partitions, counts = np.unique(draws, axis=0, return_counts=True)
     partitions = partitions[np.argsort(-counts, kind="stable")[:CANDIDATES]]
-    labels = partitions[np.argmin([expected_loss(partition, share, loss) for partition in partitions])].astype(np.int64)
+    labels = partitions[
+        np.argmin([expected_loss(partition, share, loss) for partition in partitions])
+    ].astype(np.int64)
     cost, has_moved = LOSSES[loss], True
     while has_moved:
         has_moved = False
@@ -130,7 +156,9 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
             group_without_i[i] = False
             # what item i adds to the cost of its group, then of every other group and of a new one
             cost_in_group = cost(share[np.ix_(same_group, same_group)]) - (
-                cost(share[np.ix_(group_without_i, group_without_i)]) if group_without_i.any() else 0.0
+                cost(share[np.ix_(group_without_i, group_without_i)])
+                if group_without_i.any()
+                else 0.0
             )
             # another group has to cost less by more than rounding
             least_cost, target = cost_in_group - 1e-9 * max(1.0, abs(cost_in_group)), labels[i]

@@ -1,7 +1,9 @@
-"""Two-way clustering by prototypes of blocks from many starts, and the choice of the numbers of groups.
+"""Two-way clustering by prototypes of blocks from many starts, and the choice of the numbers of
+groups.
 
-A block is a group of rows by a group of columns; its prototype is its mean, or the log shares of its levels.
-`Cells` are n observed cells of a table of `shape`, with `value` and `weight`, (n,) each.
+A block is a group of rows by a group of columns; its prototype is its mean, or the log shares of
+its levels. `Cells` are n observed cells of a table of `shape`, with `value` and `weight`, (n,)
+each.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from bbl.parallel import run_tasks
 
 __all__ = ["Prototype"]
 
-TIED = 1e-9  # fits tie if their objectives differ by less than this share of the largest objective at a start
+# fits tie if their objectives differ by less than this share of the largest objective at a start
+TIED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,11 @@ class Prototype:
     Parameters
     ----------
     metric : {"squared", "levels", "pearson"}, default "squared"
-        Sum of squares; the deviance of each block's own distribution of levels; or ``1 - r`` of a row and a prototype.
+        Sum of squares; the deviance of each block's own distribution of levels; or ``1 - r`` of a
+        row and a prototype.
     move : {"all", "one"}, default "all"
-        Whether all rows move at once, or one after the other, which takes longer and ends lower ("squared" only).
+        Whether all rows move at once, or one after the other, which takes longer and ends lower
+        ("squared" only).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group takes the row that fits worst, or is left out.
     fill : float, optional
@@ -65,7 +70,9 @@ class Prototype:
     def __post_init__(self):
         choice("metric", self.metric, METRICS)
         if choice("move", self.move, ("all", "one")) == "one" and self.metric != "squared":
-            raise OptionError(f"move='one' needs metric='squared', not {self.metric!r}.", argument="move")
+            raise OptionError(
+                f"move='one' needs metric='squared', not {self.metric!r}.", argument="move"
+            )
         choice("empty", self.empty, ("reseed", "drop"))
         set_options(
             self,
@@ -84,20 +91,27 @@ class Prototype:
         """Return the number of tasks that progress counts: starts, over all numbers of groups."""
         return n_init * len(self._grid(groups, shape))
 
-    def _grid(self, groups: tuple[int, int] | None, shape: tuple[int, int]) -> list[tuple[int, int]]:
-        """Return the numbers of row and column groups to try: the given ones, or all up to `max_groups`."""
+    def _grid(
+        self, groups: tuple[int, int] | None, shape: tuple[int, int]
+    ) -> list[tuple[int, int]]:
+        """Return the numbers of row and column groups to try: the given ones, or all up to
+        `max_groups`.
+        """
         if groups is not None:
             return [groups]
         if self.metric == "pearson":
             raise OptionError(
-                "metric='pearson' has no likelihood to choose the number of groups by. Give groups=(rows, columns).",
+                "metric='pearson' has no likelihood to choose the number of groups by. Give "
+                "groups=(rows, columns).",
                 argument="groups",
             )
         largest = [min(n, self.max_groups) for n in shape]
         return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
 
     def empty_block_mean(self, cells: Cells) -> float:
-        """Return the mean that stands for a block without cells: the option `fill`, or its default for these cells."""
+        """Return the mean that stands for a block without cells: the option `fill`, or its default
+        for these cells.
+        """
         if self.fill is not None:
             return self.fill
         value = cells.value
@@ -105,16 +119,19 @@ class Prototype:
         return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` random starts for each pair of numbers of groups; return the fit of least criterion.
+        """Fit from `n_init` random starts for each pair of numbers of groups; return the fit of
+        least criterion.
 
-        `groups` is (rows, columns), or None to try all up to `max_groups`; `n_levels` is 1 for numeric cells.
+        `groups` is (rows, columns), or None to try all up to `max_groups`; `n_levels` is 1 for
+        numeric cells.
         """
         grid = self._grid(groups, cells.shape)
         largest = max(a for a, _ in grid), max(b for _, b in grid)  # numbers of groups
-        # four numbers for each line (row or column) and group in each worker; for each cell the table, the cells of the
-        # starts, and the transposes of both
+        # four numbers for each line (row or column) and group in each worker; for each cell the
+        # table, the cells of the starts, and the transposes of both
         check_memory(
-            32.0 * workers * n_levels * sum(cells.shape) * sum(largest) + 100.0 * n_levels * cells.n,
+            32.0 * workers * n_levels * sum(cells.shape) * sum(largest)
+            + 100.0 * n_levels * cells.n,
             f"Clustering a table of {cells.shape[0]} x {cells.shape[1]} with {cells.n} cells",
             "Use fewer groups or fewer threads (n_jobs).",
         )
@@ -122,23 +139,37 @@ class Prototype:
         table, start_cells = make_tables(cells, self.metric, n_levels, fill)
         start_cells.T, table.cells.T  # noqa: B018  transposes are cached here once, for all threads
         options = {"max_iter": self.max_iter, "move": self.move, "empty": self.empty}
-        tasks = [(table, start_cells, size, seed, options) for size in grid for seed in draw_seeds(rng, n_init)]
+        tasks = [
+            (table, start_cells, size, seed, options)
+            for size in grid
+            for seed in draw_seeds(rng, n_init)
+        ]
         fits = run_tasks(fit_once, tasks, workers, progress)
         best_fits, noise = ([], Noise.from_cells(cells))  # best_fits: (fit, groups, criterion)
         for k, size in enumerate(grid):  # size: numbers (a, b) of groups
             best = _choose_fit(fits[k * n_init : (k + 1) * n_init])
             criterion = best.value  # kept with "pearson", which has a single size
             if self.metric != "pearson":
-                criterion = block_criterion(cells, best.rows, best.columns, best.value, n_levels, noise)
+                criterion = block_criterion(
+                    cells, best.rows, best.columns, best.value, n_levels, noise
+                )
             best_fits.append((best, size, criterion))
         best, size, criterion = min(best_fits, key=lambda candidate: candidate[2])
         if groups is None:
             self._warn_border(best, cells.shape)
-        selection = None if groups is not None else [(*size, fit.value, score) for fit, size, score in best_fits]
-        return BiclusterFit(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
+        selection = (
+            None
+            if groups is not None
+            else [(*size, fit.value, score) for fit, size, score in best_fits]
+        )
+        return BiclusterFit(
+            best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection
+        )
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
-        """Warn if a chosen number of groups is the largest that was tried, though more were possible."""
+        """Warn if a chosen number of groups is the largest that was tried, though more were
+        possible.
+        """
         chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1
         if any(k == self.max_groups < n for k, n in zip(chosen, shape, strict=True)):
             warnings.warn(
@@ -152,5 +183,6 @@ class Prototype:
 def _choose_fit(fits: list[PrototypeFit]) -> PrototypeFit:
     """Return the fit of least objective, the first of tied ones: rounding must not decide."""
     least = min(fit.value for fit in fits)
-    tolerance = TIED * max(abs(fit.history[0]) for fit in fits)  # history[0]: the objective of the start
+    # history[0]: the objective of the start
+    tolerance = TIED * max(abs(fit.history[0]) for fit in fits)
     return next(fit for fit in fits if fit.value <= least + tolerance)

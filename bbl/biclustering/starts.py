@@ -1,10 +1,10 @@
 """Starts of two-way clustering: k-means of the I rows over observed cells.
 
-Centres are arrays (J, centres), with a value for each of the J columns; `is_observed`, of the same shape, is 1 where a
-centre has a value and 0 elsewhere. `Cells` are n observed cells sorted by row, then column, with `row`, `column`,
-`value` and `weight`, (n,) each; `start` (I + 1,) is the first cell of each row, `arrays` (start, column, value,
-weight), `T` the cells of the transposed table. Its `sums` adds up weights, and weights times values, of each row by
-group of columns.
+Centres are arrays (J, centres), with a value for each of the J columns; `is_observed`, of the same
+shape, is 1 where a centre has a value and 0 elsewhere. `Cells` are n observed cells sorted by row,
+then column, with `row`, `column`, `value` and `weight`, (n,) each; `start` (I + 1,) is the first
+cell of each row, `arrays` (start, column, value, weight), `T` the cells of the transposed table.
+Its `sums` adds up weights, and weights times values, of each row by group of columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ STEPS = 5  # steps of Lloyd's algorithm: a start need not be an optimum
 
 
 class _Distances:
-    """Squared distances of rows from centres: the mean over jointly observed columns times the row's weight.
+    """Squared distances of rows from centres: the mean over jointly observed columns times the
+    row's weight.
 
     Attributes
     ----------
@@ -54,21 +55,31 @@ class _Distances:
             self.wxx = (self.wx * x).sum(axis=1)[:, None]
 
     def __call__(self, centres: np.ndarray, is_observed: np.ndarray) -> np.ndarray:
-        """Return the distances (I, centres) from centres (J, centres), of which some values may be unobserved."""
-        if self.is_complete and is_observed.all():  # w (x - c)^2 = w x^2 - 2 w x c + w c^2, by matrix products
+        """Return the distances (I, centres) from centres (J, centres), of which some values may be
+        unobserved.
+        """
+        # w (x - c)^2 = w x^2 - 2 w x c + w c^2, by matrix products
+        if self.is_complete and is_observed.all():
             cost = self.wx @ (-2.0 * centres)
-            cost += (centres * centres).sum(axis=0) if self.w is None else self.w @ (centres * centres)
+            cost += (
+                (centres * centres).sum(axis=0) if self.w is None else self.w @ (centres * centres)
+            )
             cost += self.wxx
             return np.maximum(cost, 0.0, out=cost)
-        # the kernel fills (I, centres): weighted sums of squares over jointly observed columns, and sums of weights
+        # the kernel fills (I, centres): weighted sums of squares over jointly observed columns, and
+        # sums of weights
         cost, joint_weight = np.empty((2, self.cells.shape[0], centres.shape[1]))
         kernel.centre_costs(*self.cells.arrays, centres, is_observed, cost, joint_weight)
         # without a jointly observed column the distance is the variance of all cells
-        return self.total * np.where(joint_weight > 0.0, cost / np.maximum(joint_weight, 1e-300), self.variance)
+        return self.total * np.where(
+            joint_weight > 0.0, cost / np.maximum(joint_weight, 1e-300), self.variance
+        )
 
 
 def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows numbered `rows` as centres: values and `is_observed`, both of shape (J, len(rows))."""
+    """Return the rows numbered `rows` as centres: values and `is_observed`, both of shape (J,
+    len(rows)).
+    """
     centres, is_observed = np.zeros((2, cells.shape[1], len(rows)))
     for k, i in enumerate(rows):
         row_cells = slice(cells.start[i], cells.start[i + 1])
@@ -78,21 +89,25 @@ def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Cluster the rows by greedy k-means++ (Arthur & Vassilvitskii 2007) and a few steps of Lloyd's algorithm.
+    """Cluster the rows by greedy k-means++ (Arthur & Vassilvitskii 2007) and a few steps of Lloyd's
+    algorithm.
 
-    `cells` holds one cell for each observed pair of row and column; `groups` is at most I. Returns labels, int32 of
-    shape (I,), in which each of 0..groups-1 occurs.
+    `cells` holds one cell for each observed pair of row and column; `groups` is at most I. Returns
+    labels, int32 of shape (I,), in which each of 0..groups-1 occurs.
     """
     distances, n, stop = _Distances(cells), cells.shape[0], stop_flag()
     seeds = [int(rng.integers(n))]
-    nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]  # distance of each row from its nearest seed
+    # distance of each row from its nearest seed
+    nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]
     n_candidates = 2 + int(np.log(groups))  # for the next seed
     while len(seeds) < groups:
         if stop[0]:  # set by an interrupt: the labels are not used
             return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
         candidates = (
-            rng.choice(n, n_candidates, p=nearest / total) if total > 0.0 else rng.integers(n, size=n_candidates)
+            rng.choice(n, n_candidates, p=nearest / total)
+            if total > 0.0
+            else rng.integers(n, size=n_candidates)
         )
         # distance of each row from its nearest seed if the candidate (an axis) becomes one
         nearest_with = np.minimum(distances(*_rows_as_centres(cells, candidates)), nearest[:, None])
@@ -103,15 +118,22 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     for step in range(STEPS + 1):
         cost = distances(centres, is_observed)
         labels = cost.argmin(axis=1).astype(np.int32)
-        labels = refill_empty_groups(labels, groups, cost.min(axis=1), least=-1.0)  # -1: every empty group is refilled
+        # -1: every empty group is refilled
+        labels = refill_empty_groups(labels, groups, cost.min(axis=1), least=-1.0)
         if step < STEPS:  # the last pass only assigns rows
             weight_sums, value_sums = cells.T.sums(labels, groups)  # (J, groups), of each column
-            centres, is_observed = value_sums / np.maximum(weight_sums, 1e-300), (weight_sums > 0.0).astype(float)
+            centres, is_observed = (
+                value_sums / np.maximum(weight_sums, 1e-300),
+                (weight_sums > 0.0).astype(float),
+            )
     return labels
 
 
-def refill_empty_groups(labels: np.ndarray, groups: int, misfit: np.ndarray, least: float) -> np.ndarray:
-    """Return `labels` (I,) in which each empty group got the row of largest `misfit` (I,), if that exceeds `least`.
+def refill_empty_groups(
+    labels: np.ndarray, groups: int, misfit: np.ndarray, least: float
+) -> np.ndarray:
+    """Return `labels` (I,) in which each empty group got the row of largest `misfit` (I,), if that
+    exceeds `least`.
 
     A row that is alone in its group stays there.
     """

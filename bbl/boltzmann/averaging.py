@@ -1,9 +1,11 @@
-"""`method="auto"`: members, tuned on the same folds, and the weights with which their probabilities are averaged.
+"""`method="auto"`: members, tuned on the same folds, and the weights with which their probabilities
+are averaged.
 
-A *member* is a tuned engine, fitted to all rows. K is the number of groups, M of members, N of validated rows, n of
-rows, m of predictors. A `Scored` holds for the validated rows their group `y`, `weights` and `fold`, each (N,), and
-out-of-fold class scores `scores` (settings, N, K). ``engine.joint`` is None for methods that model the predictors;
-other methods need complete rows. ``engine.tuned.grid`` lists the settings of the tuned option.
+A *member* is a tuned engine, fitted to all rows. K is the number of groups, M of members, N of
+validated rows, n of rows, m of predictors. A `Scored` holds for the validated rows their group `y`,
+`weights` and `fold`, each (N,), and out-of-fold class scores `scores` (settings, N, K).
+``engine.joint`` is None for methods that model the predictors; other methods need complete rows.
+``engine.tuned.grid`` lists the settings of the tuned option.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.crossval import Classifier, Scored, calibrated
-from bbl.engines import Boosting, Conditional, Engine, MarkovBlanket, MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines import (
+    Boosting,
+    Conditional,
+    Engine,
+    MarkovBlanket,
+    MeanField,
+    NaiveBayes,
+    PseudoLikelihood,
+)
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
@@ -35,10 +45,13 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["PREPARED_AS", "Averaged", "Member", "average_members", "fit_average", "out_of_fold"]
 
-SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
-TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
+# distinct rows; with more, one fifth is held out once instead of five folds
+SINGLE_HOLDOUT_ABOVE = 5000
+# training and held-out rows on which settings of many rows are compared first
+TUNING_ROWS = (5000, 2000)
 RELEVANCE = 0.05  # significance level at which predictors are chosen
-SUPPLEMENT = 0.01  # `equality` of members that can predict badly alone, in rows; that of others is one row
+# `equality` of members that can predict badly alone, in rows; that of others is one row
+SUPPLEMENT = 0.01
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
 
@@ -64,7 +77,8 @@ class Candidate:
     fields_only : bool, default False
         Whether the interactions of the formula are left out.
     equality : float, default 1.0
-        Strength, in rows, of the term that draws the member's weight up from zero; `a` of `convex_weights`.
+        Strength, in rows, of the term that draws the member's weight up from zero; `a` of
+        `convex_weights`.
     has_twin : bool, default False
         Whether another candidate has the same engines for all predictors.
     tolerance : float, optional
@@ -89,17 +103,24 @@ class Candidate:
     def narrow_task(self, task: Task) -> Task:
         """Return the task with the terms and the choice of predictors of this candidate."""
         layout = task.layout
-        if self.fields_only:  # no terms; n_ordered: how many levels of each predictor are declared to be in order
-            layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered)
+        # no terms; n_ordered: how many levels of each predictor are declared to be in order
+        if self.fields_only:
+            layout = Layout(
+                layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered
+            )
         return replace(task, layout=layout, relevance=self.relevance)
 
     def takes_part(self, task: Task, has_others: bool) -> bool:
-        """Return whether the engines can be fitted to the rows of a task, and would differ from other candidates.
+        """Return whether the engines can be fitted to the rows of a task, and would differ from
+        other candidates.
 
-        `has_others` says whether the choice of predictors leaves out any: if not, a candidate with a twin equals it.
+        `has_others` says whether the choice of predictors leaves out any: if not, a candidate with
+        a twin equals it.
         """
         # order 1: the formula has no interactions that `fields_only` could leave out
-        is_distinct = not (self.fields_only and task.layout.order == 1) and (has_others or not self.has_twin)
+        is_distinct = not (self.fields_only and task.layout.order == 1) and (
+            has_others or not self.has_twin
+        )
         if self.largest is not None and task.sample.n * task.layout.m * task.K > self.largest:
             return False
         return is_distinct and (task.sample.complete or not self.variants[0].joint)
@@ -107,9 +128,13 @@ class Candidate:
 
 # a prior count of 1 biases groups of 10 rows
 PSEUDO = tuple(PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in (1.0, 0.1))
-SCALES = (0.5, 0.1, 2.0)  # prior scales of couplings relative to fields: `scale` of conditional likelihood
-# the coding of levels that are declared to be in order was decided on beps, contraceptive, german, car and mammographic
-CONDITIONAL = tuple(Conditional(scale=scale, early_stopping=True, ordered="cumulative") for scale in SCALES)
+# prior scales of couplings relative to fields: `scale` of conditional likelihood
+SCALES = (0.5, 0.1, 2.0)
+# the coding of levels that are declared to be in order was decided on beps, contraceptive, german,
+# car and mammographic
+CONDITIONAL = tuple(
+    Conditional(scale=scale, early_stopping=True, ordered="cumulative") for scale in SCALES
+)
 RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
 CANDIDATES = (
     Candidate((MeanField(),), MeanField.tuned.grid),
@@ -117,7 +142,13 @@ CANDIDATES = (
     Candidate(CONDITIONAL, RIDGES, on_a_line=True),
     Candidate((replace(CONDITIONAL[0], scale=1.0),), RIDGES, fields_only=True, equality=SUPPLEMENT),
     Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT),
-    Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
+    Candidate(
+        PSEUDO[:1],
+        PseudoLikelihood.tuned.grid,
+        relevance=RELEVANCE,
+        equality=SUPPLEMENT,
+        has_twin=True,
+    ),
     Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate((MarkovBlanket(),), MarkovBlanket.tuned.grid, equality=SUPPLEMENT),
     Candidate((Boosting(),), equality=SUPPLEMENT),
@@ -126,8 +157,11 @@ CANDIDATES = (
 FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
 CANDIDATES_OF_MANY_ROWS = (
     Candidate((MeanField(),)),
-    Candidate((FAST_PSEUDO,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
-    Candidate((FAST_PSEUDO,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5),
+    # rounding in single precision allows no less
+    Candidate((FAST_PSEUDO,), tolerance=1e-5, refined=True),
+    Candidate(
+        (FAST_PSEUDO,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5
+    ),
     Candidate((Boosting(),), equality=SUPPLEMENT, largest=5e6),  # within a minute
 )
 
@@ -153,7 +187,9 @@ class Member:
 
     @property
     def has_no_predictors(self) -> bool:
-        """Whether the member chooses its predictors, and chose none: it then predicts the shares of the groups."""
+        """Whether the member chooses its predictors, and chose none: it then predicts the shares of
+        the groups.
+        """
         relevance = self.estimate.relevance
         return relevance is not None and not len(relevance.chosen)
 
@@ -161,7 +197,9 @@ class Member:
         """Return the member with a calibration that leaves class scores as they are."""
         none = Calibration(1.0, np.zeros(len(self.estimate.class_prior)))
         return replace(
-            self, estimate=replace(self.estimate, calibration=none), tuning=replace(self.tuning, calibration=none)
+            self,
+            estimate=replace(self.estimate, calibration=none),
+            tuning=replace(self.tuning, calibration=none),
         )
 
 
@@ -185,7 +223,9 @@ class Averaged:
     log_loss: LossRecord | None
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m); see `average_members`."""
+        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m); see
+        `average_members`.
+        """
         estimates = [member.estimate for member in self.members]
         needed = [estimate.needed for estimate in estimates]
         return average_members(estimates, needed, self.weights, codes, missing)
@@ -198,10 +238,11 @@ def average_members(
     codes: np.ndarray,
     missing: np.ndarray | None,
 ) -> np.ndarray:
-    """Return the logarithms (n, K) of the weighted average of the models' probabilities of encoded rows (n, m).
+    """Return the logarithms (n, K) of the weighted average of the models' probabilities of encoded
+    rows (n, m).
 
-    A model is *silent*, and the others share its weight, in rows that lack a predictor that it needs; `needed` holds
-    these predictors of each model, None if it needs none.
+    A model is *silent*, and the others share its weight, in rows that lack a predictor that it
+    needs; `needed` holds these predictors of each model, None if it needs none.
     """
     scores, silent_masks = [], []
     for model, predictors in zip(models, needed, strict=True):
@@ -209,7 +250,8 @@ def average_members(
         if missing is not None and predictors is not None:
             # every model scores a row without known predictors, by the shares of the groups
             silent = np.asarray(missing[:, predictors].any(axis=1) & ~missing.all(axis=1))
-        # so it can be called for its silent rows too with all cells missing; these scores are not used
+        # so it can be called for its silent rows too with all cells missing; these scores are not
+        # used
         hidden = missing if missing is None or silent is None else missing | silent[:, None]
         scores.append(model.class_scores(codes, hidden))
         silent_masks.append(silent)
@@ -219,8 +261,8 @@ def average_members(
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     """Return the log-probability (N,) of the observed group of each validated row.
 
-    `scored` has the scores of one setting, the chosen one. Those of a fold are calibrated on the other folds, by the
-    calibration `calibrate`.
+    `scored` has the scores of one setting, the chosen one. Those of a fold are calibrated on the
+    other folds, by the calibration `calibrate`.
     """
     scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
@@ -228,19 +270,26 @@ def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
 
 def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run: Run) -> Member:
     """Return a tuned engine with its fit to all rows, calibrated as in `tuning`."""
-    fitted = estimate(task, engine, run.reporting(None))  # None: without progress, which tuning reports
-    return Member(engine, replace(fitted, calibration=tuning.calibration), replace(tuning, engine=engine), equality)
+    # None: without progress, which tuning reports
+    fitted = estimate(task, engine, run.reporting(None))
+    return Member(
+        engine,
+        replace(fitted, calibration=tuning.calibration),
+        replace(tuning, engine=engine),
+        equality,
+    )
 
 
 def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
     """Return the candidates of a `table` that take part.
 
-    Candidates that choose predictors take part where the choice can use all rows, or the largest number in
-    `SELECTION_ROWS`. Candidates that have a twin with all predictors take part only if the choice leaves predictors
-    out.
+    Candidates that choose predictors take part where the choice can use all rows, or the largest
+    number in `SELECTION_ROWS`. Candidates that have a twin with all predictors take part only if
+    the choice leaves predictors out.
     """
     sample, layout = cast(Sample, task.sample), task.layout
-    # number of rows that the choice can use, against all rows or the upper end of (least, largest) numbers
+    # number of rows that the choice can use, against all rows or the upper end of (least, largest)
+    # numbers
     if selection_rows(sample.n, layout, task.K) < min(sample.n, SELECTION_ROWS[1]):
         return [
             candidate
@@ -268,48 +317,74 @@ def _tune_members(task: Task, folds: Folds, run: Run) -> list[Member]:
             among=search_space,
             on_a_line=candidate.on_a_line,
         )
-        # `tuning.engine` is the variant at the chosen setting; None only in a tuning from a model file
-        members.append(_fit_member(member_task, tuning.engine or first_variant, tuning, candidate.equality, run))
+        # `tuning.engine` is the variant at the chosen setting; None only in a tuning from a model
+        # file
+        members.append(
+            _fit_member(
+                member_task, tuning.engine or first_variant, tuning, candidate.equality, run
+            )
+        )
     return members
 
 
 def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Member]:
-    """Return the members for many rows: tuned on a sample of the first fold, then on that fold, and fitted to all rows.
+    """Return the members for many rows: tuned on a sample of the first fold, then on that fold, and
+    fitted to all rows.
 
     Conditional likelihood and boosting only take part if no value is missing.
     """
-    first_fold = Folds(folds.train[:1], folds.held[:1])  # weights (1, n) in training and in validation
+    # weights (1, n) in training and in validation
+    first_fold = Folds(folds.train[:1], folds.held[:1])
     sample_folds = Folds(
         *(
             _sample_weights(fold_rows, n_rows, run.rng)
-            for fold_rows, n_rows in zip((first_fold.train, first_fold.held), TUNING_ROWS, strict=True)
+            for fold_rows, n_rows in zip(
+                (first_fold.train, first_fold.held), TUNING_ROWS, strict=True
+            )
         )
     )
     members, candidates = [], _select_candidates(task, CANDIDATES_OF_MANY_ROWS)
     is_refined_flags = [candidate.refined and task.sample.complete for candidate in candidates]
-    member_run = run.reporting(scaled_progress(run.progress, 1.0 / (len(candidates) + sum(is_refined_flags))))
+    member_run = run.reporting(
+        scaled_progress(run.progress, 1.0 / (len(candidates) + sum(is_refined_flags)))
+    )
     for candidate, is_refined in zip(candidates, is_refined_flags, strict=True):
         member_task = candidate.narrow_task(task)
-        # at the best penalty; at the weakest that was tried; solutions of the first fold at the weakest
+        # at the best penalty; at the weakest that was tried; solutions of the first fold at the
+        # weakest
         tuning, weakest_tuning, warm_starts = tune_many(
-            member_task, candidate.variants[0], first_fold, sample_folds, CALIBRATION_OF_MANY_ROWS, member_run
+            member_task,
+            candidate.variants[0],
+            first_fold,
+            sample_folds,
+            CALIBRATION_OF_MANY_ROWS,
+            member_run,
         )
         engine = cast(Engine, tuning.engine)  # None only in a tuning from a model file
         if candidate.tolerance is not None:
-            engine = replace(engine, **{"tolerance": candidate.tolerance})  # an option of pseudo-likelihood
+            # an option of pseudo-likelihood
+            engine = replace(engine, **{"tolerance": candidate.tolerance})
         members.append(_fit_member(member_task, engine, tuning, candidate.equality, run))
         if is_refined:
-            refined_fit, tuning = refine(member_task, folds, weakest_tuning, warm_starts, run.reporting(None))
+            refined_fit, tuning = refine(
+                member_task, folds, weakest_tuning, warm_starts, run.reporting(None)
+            )
             calibrated_fit = replace(refined_fit, calibration=tuning.calibration)
             members.append(Member(cast(Engine, tuning.engine), calibrated_fit, tuning))
             if member_run.progress is not None:
-                member_run.progress(float(NFOLD))  # a member counts as many steps as a tuning on NFOLD folds
+                # a member counts as many steps as a tuning on NFOLD folds
+                member_run.progress(float(NFOLD))
     return members
 
 
 def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Keep the weights (1, n) of at most `n_rows` rows, drawn at random, and set all others to zero."""
-    sampled_weights, rows = np.zeros_like(weights), rng.permutation(np.flatnonzero(weights[0]))[:n_rows]
+    """Keep the weights (1, n) of at most `n_rows` rows, drawn at random, and set all others to
+    zero.
+    """
+    sampled_weights, rows = (
+        np.zeros_like(weights),
+        rng.permutation(np.flatnonzero(weights[0]))[:n_rows],
+    )
     sampled_weights[0, rows] = weights[0, rows]
     return sampled_weights
 
@@ -317,27 +392,37 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
 def fit_average(task: Task, run: Run) -> Averaged:
     """Tune, fit and calibrate the members, and weigh them.
 
-    The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With more than
-    `SINGLE_HOLDOUT_ABOVE` distinct rows they are those of `CANDIDATES_OF_MANY_ROWS`: one fold is held out, and settings
-    are compared on a sample of rows first. If no predictor is relevant, and the average is not clearly better than the
-    shares of the groups on the validated rows, the only member is one without predictors, which predicts the shares.
-    The result depends neither on the order of rows nor on whether rows are repeated or weighted.
+    The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With
+    more than `SINGLE_HOLDOUT_ABOVE` distinct rows they are those of `CANDIDATES_OF_MANY_ROWS`: one
+    fold is held out, and settings are compared on a sample of rows first. If no predictor is
+    relevant, and the average is not clearly better than the shares of the groups on the validated
+    rows, the only member is one without predictors, which predicts the shares. The result depends
+    neither on the order of rows nor on whether rows are repeated or weighted.
     """
     # one row for each state and group, in a fixed order
     sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
-    task, folds = replace(task.with_sample(sample), selections={}), shuffled_folds(sample, NFOLD, run.rng)
+    task, folds = (
+        replace(task.with_sample(sample), selections={}),
+        shuffled_folds(sample, NFOLD, run.rng),
+    )
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
     members = (_tune_members_of_many_rows if has_many_rows else _tune_members)(task, folds, run)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION
-    scored = [cast(Scored, member.tuning.scored) for member in members]  # the same validated rows in all members
+    # the same validated rows in all members
+    scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, task.K)
-    equality = limited_equality(np.array([member.equality for member in members]), log_p, scored[0].weights)
+    equality = limited_equality(
+        np.array([member.equality for member in members]), log_p, scored[0].weights
+    )
     weights, losses, record = weigh(log_p, scored[0], totals, equality=equality)
     without_predictors = next((member for member in members if member.has_no_predictors), None)
     # (N,) log share, in the training rows of its fold, of the group of each validated row
     shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]
-    if without_predictors is not None and not beats_shares(log_p, weights, scored[0].weights, shares_log_p):
-        members = [without_predictors.without_calibration()]  # its weight is 1, its log-loss that of the shares
+    if without_predictors is not None and not beats_shares(
+        log_p, weights, scored[0].weights, shares_log_p
+    ):
+        # its weight is 1, its log-loss that of the shares
+        members = [without_predictors.without_calibration()]
         weights, losses, record = weigh(shares_log_p[None], scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)

@@ -1,8 +1,8 @@
 """One warning for all fits of groups and predictors that did not converge.
 
-An `EngineFit` lists its problems as `notes`, and in `unbounded` parameters that grow without end: tuples of a predictor
-and a level code, then a predictor and a level code for each further predictor of a coupling. `remedy` is the text of
-the option that makes these finite.
+An `EngineFit` lists its problems as `notes`, and in `unbounded` parameters that grow without end:
+tuples of a predictor and a level code, then a predictor and a level code for each further predictor
+of a coupling. `remedy` is the text of the option that makes these finite.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ SHOWN = 5  # problems of a kind that a warning lists
 
 
 def group_text(labels: Labels, g: int) -> str:
-    """Return the name of fit number `g`: that of a group, or of the pooled fit, which comes after the groups."""
+    """Return the name of fit number `g`: that of a group, or of the pooled fit, which comes after
+    the groups.
+    """
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
@@ -59,12 +61,17 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
     problems = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
-            # -1: no single predictor, or level; text and detail are `Problem.what` and `Problem.detail`
-            # Note(*note): a plain tuple without the detail, "" by default, serves too
+            # -1: no single predictor, or level; text and detail are `Problem.what` and
+            # `Problem.detail` Note(*note): a plain tuple without the detail, "" by default, serves
+            # too
             predictor, level_code, text, detail = Note(*note)
-            level_text = f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
+            level_text = (
+                f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
+            )
             predictor_text = f"predictor {labels.names[predictor]!r}" if predictor >= 0 else ""
-            problems.append(Problem(group_text(labels, g), predictor_text, level_text, text, detail))
+            problems.append(
+                Problem(group_text(labels, g), predictor_text, level_text, text, detail)
+            )
         for predictor, level_code, *partners in fit.unbounded:
             level_text = f"level {labels.levels[predictor][level_code]!r}"
             if partners:
@@ -73,42 +80,60 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
                     for partner, partner_code in zip(partners[::2], partners[1::2], strict=True)
                 ]
                 level_text += f" with {' and '.join(partner_levels)}"
-            text = f"no finite optimum without a penalty; give {fit.remedy} or leave one of the predictors out"
+            text = (
+                f"no finite optimum without a penalty; give {fit.remedy} or leave one of the "
+                "predictors out"
+            )
             problems.append(
-                Problem(group_text(labels, g), f"predictor {labels.names[predictor]!r}", "", text, level_text)
+                Problem(
+                    group_text(labels, g),
+                    f"predictor {labels.names[predictor]!r}",
+                    "",
+                    text,
+                    level_text,
+                )
             )
     return problems
 
 
 def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
-    """Give one ConvergenceWarning with a line for each kind of problem: how many there are, and the first few."""
+    """Give one ConvergenceWarning with a line for each kind of problem: how many there are, and the
+    first few.
+    """
     kinds: dict[tuple[bool, str], list[Problem]] = {}
     for problem in dict.fromkeys(problems):
         kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
     if kinds:
-        lines = [_kind_text(text, is_of_level, same_kind) for (is_of_level, text), same_kind in kinds.items()]
+        lines = [
+            _kind_text(text, is_of_level, same_kind)
+            for (is_of_level, text), same_kind in kinds.items()
+        ]
         warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
 
 
 def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
     """Return a line about the problems `same_kind`, which have the same text `what`.
 
-    Of more than `SHOWN` problems, those of as many groups as possible are listed. `is_of_level` says whether the
-    problems are of single levels.
+    Of more than `SHOWN` problems, those of as many groups as possible are listed. `is_of_level`
+    says whether the problems are of single levels.
     """
     if len(same_kind) == 1:
         (problem,) = same_kind
         place = ", ".join(name for name in (problem.group, problem.predictor) if name)
-        return (
-            f"{place}: {problem.level + ' ' if is_of_level else ''}{what}"
-            f"{f' ({problem.detail})' if problem.detail else ''}"
-        )
+        level = problem.level + " " if is_of_level else ""
+        detail = f" ({problem.detail})" if problem.detail else ""
+        return f"{place}: {level}{what}{detail}"
     n_in_group: Counter[str] = Counter()
-    rank_in_group = []  # of each problem among those of its group: the first ones of all groups are listed first
+    # of each problem among those of its group: the first ones of all groups are listed first
+    rank_in_group = []
     for problem in same_kind:
         rank_in_group.append(n_in_group[problem.group])
         n_in_group[problem.group] += 1
     listed = [same_kind[k] for k in np.argsort(rank_in_group, kind="stable")[:SHOWN]]
-    places = "; ".join(f"{problem.where}{f' ({problem.detail})' if problem.detail else ''}" for problem in listed)
+    places = "; ".join(
+        f"{problem.where}{f' ({problem.detail})' if problem.detail else ''}" for problem in listed
+    )
     remainder = f"; and {len(same_kind) - SHOWN} more" if len(same_kind) > SHOWN else ""
-    return f"{len(same_kind)} places: {'a level ' if is_of_level else ''}{what}: {places}{remainder}"
+    return (
+        f"{len(same_kind)} places: {'a level ' if is_of_level else ''}{what}: {places}{remainder}"
+    )

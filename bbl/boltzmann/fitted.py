@@ -1,9 +1,10 @@
-"""Estimate: a fitted model of all groups as plain arrays. Relevance: which predictors it uses to tell groups apart.
+"""Estimate: a fitted model of all groups as plain arrays. Relevance: which predictors it uses to
+tell groups apart.
 
-K is the number of groups, m of predictors, n of rows, q of chosen predictors. An *energy* is the exponent of
-P(row | group), ln P(row | group) + ln Z with the normalising constant Z of the group's model; x stands for a row, y
-for a group. ``parameters.theta`` (K, size) are the fitted parameters of all groups, at the positions of
-``parameters.layout``.
+K is the number of groups, m of predictors, n of rows, q of chosen predictors. An *energy* is the
+exponent of P(row | group), ln P(row | group) + ln Z with the normalising constant Z of the group's
+model; x stands for a row, y for a group. ``parameters.theta`` (K, size) are the fitted parameters
+of all groups, at the positions of ``parameters.layout``.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class Estimate:
     log_z : ndarray, shape (K,)
         ln Z of each group.
     log_z_kind : str
-        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; "none" if P(x|y) is not modelled: then
-        `log_z` holds the constants that are subtracted from class scores.
+        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; "none" if P(x|y) is not
+        modelled: then `log_z` holds the constants that are subtracted from class scores.
     class_prior : ndarray, shape (K,)
         Weighted share of each group.
     lkh : float
@@ -86,7 +87,9 @@ class Estimate:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """Intercepts ``ln share - ln Z`` and parameters of all groups, (K, 1 + size); 0 in place of the log of 0."""
+        """Intercepts ``ln share - ln Z`` and parameters of all groups, (K, 1 + size); 0 in place of
+        the log of 0.
+        """
         log_share = np.log(np.where(self.class_prior > 0.0, self.class_prior, 1.0))
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
@@ -94,17 +97,22 @@ class Estimate:
     def needed(self) -> np.ndarray | None:
         """The predictors that a row must have to be scored, rising; None if all can be summed out.
 
-        A method that does not model the predictors needs those with parameters that differ between groups.
+        A method that does not model the predictors needs those with parameters that differ between
+        groups.
         """
         if self.log_z_kind != "none":
             return None
-        theta = self.parameters.theta[self.class_prior > 0.0]  # a group without rows has no parameters
-        return np.flatnonzero(self.parameters.layout.predictors_of((theta != theta[:1]).any(axis=0)))
+        # a group without rows has no parameters
+        theta = self.parameters.theta[self.class_prior > 0.0]
+        return np.flatnonzero(
+            self.parameters.layout.predictors_of((theta != theta[:1]).any(axis=0))
+        )
 
     def energy(self) -> Callable:
         """Return a function of codes (n, m) and missing values (n, m) to energies (n, K).
 
-        With posterior draws, the function averages probabilities over them; see `Predictive.energy`.
+        With posterior draws, the function averages probabilities over them; see
+        `Predictive.energy`.
         """
         if self.predictive is not None:
             return self.predictive.energy(self.log_z)
@@ -117,21 +125,28 @@ class Estimate:
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out, or left out if the model does not use them. The scores of a row without
-            known predictors are the logarithms of the groups' shares.
+            Predictors that are summed out, or left out if the model does not use them. The scores
+            of a row without known predictors are the logarithms of the groups' shares.
         """
         return self.scores_by(self.energy(), codes, missing)
 
-    def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return `class_scores` from a function that `energy` returned, which can serve many calls."""
+    def scores_by(
+        self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return `class_scores` from a function that `energy` returned, which can serve many
+        calls.
+        """
         # of rows without known predictors nothing is summed out: their scores are set below
-        is_all_missing = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
+        is_all_missing = (
+            np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
+        )
         summed_out = None if missing is None else missing & ~is_all_missing[:, None]
         if summed_out is not None and self.needed is not None:
             if summed_out[:, self.needed].any():
                 raise OptionError(
-                    "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed "
-                    "out. Give complete rows of known levels, or fit method='pseudo'.",
+                    "This model does not model the predictors, P(x|y), so missing or unseen "
+                    "values cannot be summed out. Give complete rows of known levels, or fit "
+                    "method='pseudo'.",
                     argument="newdata",
                 )
             # the other predictors add the same to the scores of all groups at any level
@@ -143,8 +158,12 @@ class Estimate:
             scores[is_all_missing] = np.log(self.class_prior)
         return scores
 
-    def log_density(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), without calibration; see `scores_by`."""
+    def log_density(
+        self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), without calibration; see
+        `scores_by`.
+        """
         scores = replace(self, calibration=None).scores_by(energy, codes, missing)
         return np.logaddexp.reduce(scores, axis=1)
 
@@ -158,10 +177,14 @@ class Estimate:
             ]
         )
 
-    def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
-        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models.
+    def pnll(
+        self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray
+    ) -> float:
+        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own
+        groups' models.
 
-        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), all of them known, and `weights` (n,).
+        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), all of them known, and
+        `weights` (n,).
         """
         layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
         for g, group_theta in enumerate(theta):
@@ -175,12 +198,19 @@ class Estimate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters, summed over groups: of each those that it chose and that its rows determine."""
+        """Number of parameters, summed over groups: of each those that it chose and that its rows
+        determine.
+        """
         K, size = self.parameters.theta.shape
-        # `free` (size,): parameters of terms that the group chose; `rank`: number of those determined, None for all
-        n_free = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
+        # `free` (size,): parameters of terms that the group chose; `rank`: number of those
+        # determined, None for all
+        n_free = [
+            int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]
+        ]
         # not strict: the pooled fit, which does not count, may follow those of the groups
-        return sum(n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False))
+        return sum(
+            n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False)
+        )
 
     @property
     def converged(self) -> bool:

@@ -1,4 +1,6 @@
-"""Searches of grids of settings by their losses: steps to better neighbours, and walks until the loss has risen."""
+"""Searches of grids of settings by their losses: steps to better neighbours, and walks until the
+loss has risen.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,27 @@ import numpy as np
 
 __all__ = ["NEIGHBOUR_RATIO", "descend", "has_risen_far", "walk_variants"]
 
-NEIGHBOUR_RATIO = 1.03  # settings whose loss is at most this multiple of the least are near the best
+# settings whose loss is at most this multiple of the least are near the best
+NEIGHBOUR_RATIO = 1.03
 FAR_RATIO = 1.08  # a loss that exceeds this multiple of the least, and `FAR`, has risen far
-BEHIND_RATIO = 1.04  # a loss that exceeds this multiple of another variant's at the same setting, and `FAR`, is behind
+# a loss that exceeds this multiple of another variant's at the same setting, and `FAR`, is behind
+BEHIND_RATIO = 1.04
 FAR = 0.005  # difference of losses that is added to both, as ratios of losses near 0 mean nothing
 CLEAR = 0.005  # difference of losses by which a variant is clearly better
 
 
 def has_risen_far(loss: float, least: float) -> bool:
-    """Return whether a loss lies far above the `least` one, so that settings beyond are of no interest."""
+    """Return whether a loss lies far above the `least` one, so that settings beyond are of no
+    interest.
+    """
     return loss > FAR_RATIO * least + FAR
 
 
 def descend(
     sizes: tuple[int, ...], position: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]
 ) -> tuple[int, ...]:
-    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours from `position` on.
+    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours
+    from `position` on.
 
     Examples
     --------
@@ -55,19 +62,26 @@ def walk_variants(
     report: Callable | None,
     on_a_line: bool = False,
 ) -> None:
-    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from `last` (strongest) to 0.
+    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from
+    `last` (strongest) to 0.
 
-    Unless it is `exhaustive`, the walk leaves a variant when two losses in a row exceed its least loss so far (one is
-    enough from the best setting of the variants before on), one has risen far above it, or two in a row are behind
-    those of another variant at the same settings. With `on_a_line` the first variant lies between the second and the
-    third, which is left out if the second is better than the first by over `CLEAR`. ``report()`` is called after each
-    variant.
+    Unless it is `exhaustive`, the walk leaves a variant when two losses in a row exceed its least
+    loss so far (one is enough from the best setting of the variants before on), one has risen far
+    above it, or two in a row are behind those of another variant at the same settings. With
+    `on_a_line` the first variant lies between the second and the third, which is left out if the
+    second is better than the first by over `CLEAR`. ``report()`` is called after each variant.
     """
     least_by_setting, least_by_variant = np.full(last + 1, np.inf), np.full(n_variants, np.inf)
     for v in range(n_variants):
         n_risen, n_behind, least_loss = 0, 0, np.inf
-        is_left_out = on_a_line and not exhaustive and v == 2 and least_by_variant[1] + CLEAR < least_by_variant[0]
-        best = int(least_by_setting.argmin()) if v else -1  # the best setting of the variants before
+        is_left_out = (
+            on_a_line
+            and not exhaustive
+            and v == 2
+            and least_by_variant[1] + CLEAR < least_by_variant[0]
+        )
+        # the best setting of the variants before
+        best = int(least_by_setting.argmin()) if v else -1
         for k in () if is_left_out else range(last, -1, -1):
             loss = fit(v, k)
             n_risen = n_risen + 1 if loss > least_loss else 0

@@ -1,11 +1,13 @@
-"""Fits of all K groups at once to P(group | row), which can start from a *generative* fit, of P(row | group) by groups.
+"""Fits of all K groups at once to P(group | row), which can start from a *generative* fit, of P(row
+| group) by groups.
 
-The class score of group g is ``temperature (ln share_g - ln Z_g + start energy_g) + energy_g + constant_g``: the score
-of the generative fit, the start, times a fitted temperature, plus energy and constant of the joint fit. K is the number
-of groups, m of predictors. A `JointFit` holds `theta` (K, size), `constant` (K,) and `temperature` of a fit, its
-`loss`, the largest component `gradient` of the gradient, the number `evaluations` of evaluations of the objective, and
-`limits`: for each group, what the rows determine; None for most fits with a penalty. ``engine.joint`` holds the
-functions (`JointTraits`) that fit all groups together.
+The class score of group g is ``temperature (ln share_g - ln Z_g + start energy_g) + energy_g +
+constant_g``: the score of the generative fit, the start, times a fitted temperature, plus energy
+and constant of the joint fit. K is the number of groups, m of predictors. A `JointFit` holds
+`theta` (K, size), `constant` (K,) and `temperature` of a fit, its `loss`, the largest component
+`gradient` of the gradient, the number `evaluations` of evaluations of the objective, and `limits`:
+for each group, what the rows determine; None for most fits with a penalty. ``engine.joint`` holds
+the functions (`JointTraits`) that fit all groups together.
 """
 
 from __future__ import annotations
@@ -63,35 +65,45 @@ def joint_path(
     Parameters
     ----------
     fit_start : callable
-        ``fit_start(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
+        ``fit_start(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate`
+        for each value.
     start : (OutOfFoldScores, Estimate), optional
-        Out-of-fold scores of the start and its fit to all rows, if they are known already; the scores name rows by
-        their positions in `sample`, which then keeps its order.
+        Out-of-fold scores of the start and its fit to all rows, if they are known already; the
+        scores name rows by their positions in `sample`, which then keeps its order.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
-        Of a fit to other weights, at which the iteration of a fit without a penalty begins; not those of `start`.
+        Of a fit to other weights, at which the iteration of a fit without a penalty begins; not
+        those of `start`.
     """
     engine.check_missing(sample)
     if K < 2:
         engine.path(sample, layout)  # raises an OptionError: joint engines fit no single group
     oof_scores, start_theta, start_constant = None, np.zeros((K, layout.size)), np.zeros(K)
-    if start is None:  # merged and sorted rows, so that neither their order nor their repetition matters
+    # merged and sorted rows, so that neither their order nor their repetition matters
+    if start is None:
         sample = sample.by_state(layout.n_levels, K)
     traits = cast(JointTraits, engine.joint)
-    start_arguments = traits.start(engine)  # (engine of the start, its settings to try); None without a start
+    # (engine of the start, its settings to try); None without a start
+    start_arguments = traits.start(engine)
     if start_arguments is not None:
         oof_scores, start_fit = start or _tune_start(sample, *start_arguments, fit_start, rng)
         start_theta = start_fit.parameters.theta
         # (K,) ln share - ln Z of the start; 0 in place of the log of 0
-        start_constant = np.log(np.where(start_fit.class_prior > 0.0, start_fit.class_prior, 1.0)) - start_fit.log_z
+        start_constant = (
+            np.log(np.where(start_fit.class_prior > 0.0, start_fit.class_prior, 1.0))
+            - start_fit.log_z
+        )
     results = []
-    for joint_fit in traits.fit_groups(engine, sample, layout, K, values, oof_scores, rng, coefficients):
+    for joint_fit in traits.fit_groups(
+        engine, sample, layout, K, values, oof_scores, rng, coefficients
+    ):
         added_theta, temperature = joint_fit.theta, joint_fit.temperature
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):
             detail = f"largest gradient {joint_fit.gradient:.2g} in scaled parameters"
             # -1: of no single predictor or level
             notes = (Note(-1, -1, "the joint fit did not converge; raise ridge", detail),)
-        group_fit = EngineFit(  # each predictor gets the figures of the joint fit; theta is replaced below
+        # each predictor gets the figures of the joint fit; theta is replaced below
+        group_fit = EngineFit(
             np.zeros(0),
             -joint_fit.loss,
             grad_norm=np.full(layout.m, joint_fit.gradient),
@@ -100,33 +112,57 @@ def joint_path(
             notes=notes,
         )
         fits = [
-            replace(group_fit, theta=temperature * start_theta[g] + added_theta[g], notes=notes * (g == 0))  # once
+            # once
+            replace(
+                group_fit,
+                theta=temperature * start_theta[g] + added_theta[g],
+                notes=notes * (g == 0),
+            )
             for g in range(K)
         ]
         if joint_fit.limits is not None:
-            fits = [_with_limit(fit, limit) for fit, limit in zip(fits, joint_fit.limits, strict=True)]
+            fits = [
+                _with_limit(fit, limit) for fit, limit in zip(fits, joint_fit.limits, strict=True)
+            ]
         results.append(
-            Joint(np.array([fit.theta for fit in fits]), temperature * start_constant + joint_fit.constant, tuple(fits))
+            Joint(
+                np.array([fit.theta for fit in fits]),
+                temperature * start_constant + joint_fit.constant,
+                tuple(fits),
+            )
         )
     return results
 
 
 def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
-    """Return the fit of a group with the `limit` of what rows determine; unbounded predictors have not converged."""
+    """Return the fit of a group with the `limit` of what rows determine; unbounded predictors have
+    not converged.
+    """
     converged = fit.converged.copy()
-    converged[[i for i, *_ in limit.unbounded]] = False  # the first number of a parameter is a predictor
+    # the first number of a parameter is a predictor
+    converged[[i for i, *_ in limit.unbounded]] = False
     return replace(
-        fit, converged=converged, notes=(*fit.notes, *limit.notes), unbounded=limit.unbounded, rank=limit.rank,
+        fit,
+        converged=converged,
+        notes=(*fit.notes, *limit.notes),
+        unbounded=limit.unbounded,
+        rank=limit.rank,
         remedy="ridge='cv'",
-    )  # fmt: skip
+    )
 
 
 def _tune_start(
-    sample: Sample, engine: Engine, values: Sequence[float] | None, fit_start: Callable, rng: np.random.Generator
+    sample: Sample,
+    engine: Engine,
+    values: Sequence[float] | None,
+    fit_start: Callable,
+    rng: np.random.Generator,
 ) -> tuple[OutOfFoldScores, Any]:
-    """Return out-of-fold class scores of the start at the setting of least log-loss, and its fit to all rows.
+    """Return out-of-fold class scores of the start at the setting of least log-loss, and its fit to
+    all rows.
 
-    `values` are the settings that are compared, None for the engine's own. `fit_start` is as in `joint_path`.
+    `values` are the settings that are compared, None for the engine's own. `fit_start` is as in
+    `joint_path`.
     """
     folds = shuffled_folds(sample, NFOLD, rng)
 
@@ -141,4 +177,6 @@ def _tune_start(
     if values is not None:
         engine = engine.at(float(values[best]))
     # scored.scores (settings, N, K)
-    return OutOfFoldScores(scored.rows, scored.weights, scored.scores[best]), fit_start(sample, engine, None, rng)[0]
+    return OutOfFoldScores(scored.rows, scored.weights, scored.scores[best]), fit_start(
+        sample, engine, None, rng
+    )[0]

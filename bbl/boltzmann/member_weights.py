@@ -1,7 +1,8 @@
-"""Weights with which the members of an average count, and which log-losses are clearly lower than others.
+"""Weights with which the members of an average count, and which log-losses are clearly lower than
+others.
 
-M is the number of members, K of groups, N of validated rows. A `Scored` holds for the validated rows their group `y`,
-`weights` and `fold`, each (N,).
+M is the number of members, K of groups, N of validated rows. A `Scored` holds for the validated
+rows their group `y`, `weights` and `fold`, each (N,).
 """
 
 from __future__ import annotations
@@ -14,49 +15,72 @@ from bbl.stats.loss_record import HELD_OUT, LossRecord
 
 __all__ = ["CLEARLY_WORSE", "MIN_ERRORS", "beats_shares", "limited_equality", "weigh"]
 
-MIN_ERRORS = 3.0  # standard errors by which a log-loss must be below another one to be clearly lower
-CLEARLY_WORSE = 0.2  # largest `equality` of members that are clearly worse than the best one, in rows
+# standard errors by which a log-loss must be below another one to be clearly lower
+MIN_ERRORS = 3.0
+# largest `equality` of members that are clearly worse than the best one, in rows
+CLEARLY_WORSE = 0.2
 
 
-def limited_equality(equality: np.ndarray, log_p: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
-    """Return the `equality` (M,) of members, at most `CLEARLY_WORSE` where they are clearly worse than the best one.
+def limited_equality(
+    equality: np.ndarray, log_p: np.ndarray, row_weights: np.ndarray
+) -> np.ndarray:
+    """Return the `equality` (M,) of members, at most `CLEARLY_WORSE` where they are clearly worse
+    than the best one.
 
-    `log_p` (M, N) are log-probabilities of the observed groups of the validated rows, of weights `row_weights` (N,).
+    `log_p` (M, N) are log-probabilities of the observed groups of the validated rows, of weights
+    `row_weights` (N,).
     """
-    is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
+    # False where a fold has no training row of the row's group
+    is_scored = np.isfinite(log_p).all(axis=0)
     log_p, row_weights = log_p[:, is_scored], row_weights[is_scored]
     best = log_p[(log_p @ row_weights).argmax()]
-    is_worse = [_standard_errors(best - member_log_p, row_weights) > MIN_ERRORS for member_log_p in log_p]
+    is_worse = [
+        _standard_errors(best - member_log_p, row_weights) > MIN_ERRORS for member_log_p in log_p
+    ]
     return np.where(is_worse, np.minimum(equality, CLEARLY_WORSE), equality)
 
 
 def beats_shares(
     log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
 ) -> bool:
-    """Return whether the average of members has a clearly lower loss than the shares of the groups in training rows.
+    """Return whether the average of members has a clearly lower loss than the shares of the groups
+    in training rows.
 
-    `log_p` (M, N) and `shares_log_p` (N,) are log-probabilities of the observed groups of the validated rows, by each
-    of M members and by the shares. `member_weights` is (M,), and `row_weights` (N,).
+    `log_p` (M, N) and `shares_log_p` (N,) are log-probabilities of the observed groups of the
+    validated rows, by each of M members and by the shares. `member_weights` is (M,), and
+    `row_weights` (N,).
     """
-    is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
+    # False where a fold has no training row of the row's group
+    is_scored = np.isfinite(log_p).all(axis=0)
     # ln sum_k weight_k P_k over members k, less the log share
-    gain = np.logaddexp.reduce(log_p[:, is_scored] + np.log(member_weights)[:, None], axis=0) - shares_log_p[is_scored]
+    gain = (
+        np.logaddexp.reduce(log_p[:, is_scored] + np.log(member_weights)[:, None], axis=0)
+        - shares_log_p[is_scored]
+    )
     return _standard_errors(gain, row_weights[is_scored]) > MIN_ERRORS
 
 
 def _standard_errors(gain: np.ndarray, row_weights: np.ndarray) -> float:
-    """Return the mean of gains (N,) of rows divided by its standard error; a row of weight w counts as w equal rows."""
+    """Return the mean of gains (N,) of rows divided by its standard error; a row of weight w counts
+    as w equal rows.
+    """
     total, summed = float(row_weights.sum()), float(row_weights @ gain)
-    error = float(np.sqrt(row_weights @ (gain - summed / total) ** 2)) if total else 0.0  # of the sum
+    # of the sum
+    error = float(np.sqrt(row_weights @ (gain - summed / total) ** 2)) if total else 0.0
     if not error:
         return np.inf if summed > 0.0 else 0.0
     return summed / error
 
 
 def weigh(
-    log_p: np.ndarray, scored: Scored, totals: np.ndarray, advice: str = "", equality: float | np.ndarray = 1.0
+    log_p: np.ndarray,
+    scored: Scored,
+    totals: np.ndarray,
+    advice: str = "",
+    equality: float | np.ndarray = 1.0,
 ) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
-    """Return the weights of members (M,), the log-loss of each (M,), and the log-loss of their average.
+    """Return the weights of members (M,), the log-loss of each (M,), and the log-loss of their
+    average.
 
     Parameters
     ----------
@@ -69,15 +93,18 @@ def weigh(
     advice : str
         Advice for a log-loss above that of predicting the groups' shares.
     equality : float or ndarray, shape (M,), default 1.0
-        Strength with which weights are drawn towards equality: `a` of `convex_weights`, which maximises
-        ``sum_rows v ln sum_k w_k P_k + sum_k a_k ln w_k`` over the weights w of members k; v is the weight of a row.
+        Strength with which weights are drawn towards equality: `a` of `convex_weights`, which
+        maximises ``sum_rows v ln sum_k w_k P_k + sum_k a_k ln w_k`` over the weights w of members
+        k; v is the weight of a row.
     """
     # `convex_weights` leaves out rows to which every member gives the log-probability -inf
     row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)
-    is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
+    # False where a fold has no training row of the row's group
+    is_scored = np.isfinite(log_p).all(axis=0)
     if not is_scored.any():
         return weights, np.full(len(log_p), np.nan), None
-    baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]  # of (F, K) log shares in training rows
+    # of (F, K) log shares in training rows
+    baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]
     # (N,) ln sum_k weight_k P_k over members k
     average_log_p = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
     # mean of -ln P over the rows with a score: (M,), then two numbers

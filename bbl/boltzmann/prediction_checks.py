@@ -1,11 +1,14 @@
-"""Warnings about predictions: a log-loss above that of the groups' shares or of naive Bayes, and folds of ordered rows.
+"""Warnings about predictions: a log-loss above that of the groups' shares or of naive Bayes, and
+folds of ordered rows.
 
-The *shares* are the relative frequencies of the groups: what a model without predictors predicts. n is the number of
-rows that are scored, N of validated rows, K of groups, F of folds; predictor i has L_i levels. A *record* holds a
-log-loss and the loss of a baseline that it is compared with. A `Scored` holds for the N validated rows their group `y`,
-`weights`, `fold`, and position `rows` in the sample, each (N,), and the name `judge` of the method that scored them.
-``result.predictive.theta`` (K, T, size) are T posterior draws; `predictive` is None for methods without draws. Rows of
-a file or of a cluster (`remote`) are read for each use; ``sample.draw(size, rng)`` returns random ones in memory.
+The *shares* are the relative frequencies of the groups: what a model without predictors predicts. n
+is the number of rows that are scored, N of validated rows, K of groups, F of folds; predictor i has
+L_i levels. A *record* holds a log-loss and the loss of a baseline that it is compared with. A
+`Scored` holds for the N validated rows their group `y`, `weights`, `fold`, and position `rows` in
+the sample, each (N,), and the name `judge` of the method that scored them.
+``result.predictive.theta`` (K, T, size) are T posterior draws; `predictive` is None for methods
+without draws. Rows of a file or of a cluster (`remote`) are read for each use; ``sample.draw(size,
+rng)`` returns random ones in memory.
 """
 
 from __future__ import annotations
@@ -46,12 +49,14 @@ __all__ = [
 ]
 
 MAX_LOOKUPS = 2e7  # lookups of parameters up to which all training rows are scored
-MAX_LOOKUPS_OF_SAMPLE = 2e8  # lookups of parameters that a sample of training rows takes at most, if not very small
+# lookups of parameters that a sample of training rows takes at most, if not very small
+MAX_LOOKUPS_OF_SAMPLE = 2e8
 MAX_SAMPLE_ROWS = 2000
 MIN_SAMPLE_ROWS = 100
 MAX_SUMMED_CELLS = 4096  # joint levels of a row's missing predictors; rows with more are not scored
 MAX_LEVELS = 8192  # non-reference levels; a matrix of couplings of more would take over half a GiB
-MIN_ERRORS = 3.0  # standard errors by which a log-loss has to exceed that of naive Bayes for a warning
+# standard errors by which a log-loss has to exceed that of naive Bayes for a warning
+MIN_ERRORS = 3.0
 MIN_EXCESS = 0.05  # share by which a log-loss has to exceed that of naive Bayes for a warning
 MAX_FALSE_ALARMS = 0.01  # significance level of the test for ordered rows
 AUTO = ", or method='auto'"  # part of an advice
@@ -59,7 +64,8 @@ TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to
 
 
 def remedy(calibrate: str, auto: bool) -> str:
-    """Return advice for a log-loss above that of the shares; empty where the calibration prevents it already.
+    """Return advice for a log-loss above that of the shares; empty where the calibration prevents
+    it already.
 
     `auto` says whether ``method="auto"`` can fit these rows.
     """
@@ -68,12 +74,17 @@ def remedy(calibrate: str, auto: bool) -> str:
     return f"Give calibrate='temperature'{AUTO if auto else ''}."
 
 
-def held_out_record(scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str) -> LossRecord:
-    """Return the log-loss of class scores (N, K) of validated rows, with that of the folds' log shares as baseline.
+def held_out_record(
+    scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str
+) -> LossRecord:
+    """Return the log-loss of class scores (N, K) of validated rows, with that of the folds' log
+    shares as baseline.
 
     `log_shares` (F, K) are those of the training rows of each fold.
     """
-    return LossRecord(scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice)
+    return LossRecord(
+        scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice
+    )
 
 
 def check_training(
@@ -85,26 +96,36 @@ def check_training(
     held_out: LossRecord | None = None,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the log-loss of a fit: the `held_out` one if there is one, else that of its training rows.
+    """Return the log-loss of a fit: the `held_out` one if there is one, else that of its training
+    rows.
 
-    Warns if the held-out or the training log-loss is above that of the groups' shares, or if the training log-loss is
-    clearly above that of naive Bayes. Returns None for a single group, or if training rows take too long to score.
-    `advice` is a sentence on how to lower the loss.
+    Warns if the held-out or the training log-loss is above that of the groups' shares, or if the
+    training log-loss is clearly above that of naive Bayes. Returns None for a single group, or if
+    training rows take too long to score. `advice` is a sentence on how to lower the loss.
     """
     layout, K = result.parameters.layout, len(labels.groups)
     # parameters that are looked up to score a row: one for each table, group and draw
-    cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
+    cost = (
+        K
+        * (1.0 + layout.n_terms)
+        * (1 if result.predictive is None else result.predictive.theta.shape[1])
+    )
     # kind "none": the engine does not model the predictors, so missing ones cannot be summed out
-    rows, is_complete = training_rows(sample, layout.n_levels, K, cost, no_missing=result.log_z_kind == "none")
+    rows, is_complete = training_rows(
+        sample, layout.n_levels, K, cost, no_missing=result.log_z_kind == "none"
+    )
     if not rows.n or layout.D > MAX_LEVELS:
         return held_out
     scores = _class_scores(result, rows)
-    training = None if K == 1 else training_record(rows, is_complete, scores, result.class_prior, advice)
+    training = (
+        None if K == 1 else training_record(rows, is_complete, scores, result.class_prior, advice)
+    )
     record = held_out or training
     # both may exist; the held-out one comes first
     worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
     if worse is not None:
-        warn_record(worse, stacklevel + 1)  # 1: the frame of this function; `_warn_of_losses` adds it itself
+        # 1: the frame of this function; `_warn_of_losses` adds it itself
+        warn_record(worse, stacklevel + 1)
     elif layout.order > 1:
         counts = level_counts(sample, layout.n_levels, K)
         naive = naive_scores(counts, log_share(result.class_prior), rows, _used_predictors(result))
@@ -121,17 +142,23 @@ def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Return both log-losses in words if that of `scores` (N, K) is clearly above that of `naive` (N, K); else "".
+    """Return both log-losses in words if that of `scores` (N, K) is clearly above that of `naive`
+    (N, K); else "".
 
-    Clearly means by over 5 %, and by over three standard errors of the mean difference; one more row with a squared
-    difference of 1 counts in the standard error. With a single group (K = 1) scores are log-probabilities of rows.
+    Clearly means by over 5 %, and by over three standard errors of the mean difference; one more
+    row with a squared difference of 1 counts in the standard error. With a single group (K = 1)
+    scores are log-probabilities of rows.
     """
     is_one_group, weights = scores.shape[1] == 1, rows.weights
     y = rows.response if isinstance(rows, Sample) else rows.y  # groups of the rows
-    loss, naive_loss = (-s[:, 0] if is_one_group else row_loss(log_probabilities(s), y) for s in (scores, naive))
+    loss, naive_loss = (
+        -s[:, 0] if is_one_group else row_loss(log_probabilities(s), y) for s in (scores, naive)
+    )
     excess, total = loss - naive_loss, weights.sum()
     mean, naive_mean = weights @ excess / total, weights @ naive_loss / total
-    if mean <= max(MIN_ERRORS * np.sqrt(weights @ (excess - mean) ** 2 + 1.0) / total, MIN_EXCESS * naive_mean):
+    if mean <= max(
+        MIN_ERRORS * np.sqrt(weights @ (excess - mean) ** 2 + 1.0) / total, MIN_EXCESS * naive_mean
+    ):
         return ""
     name = "independent predictors" if is_one_group else "naive Bayes"
     return f"log-loss is {weights @ loss / total:.3g}, against {naive_mean:.3g} of {name}"
@@ -142,15 +169,22 @@ def training_rows(
 ) -> tuple[Sample, bool]:
     """Return the training rows to score, and whether these are all rows.
 
-    `cost` is the number of parameters that are looked up to score one row. Too many rows are sampled systematically by
-    weight. Rows with many missing values are left out, and with `no_missing` all rows with missing values. If all rows
-    are returned, they are the distinct rows of each group in a fixed order, so that neither their order nor their
-    repetition or source matters.
+    `cost` is the number of parameters that are looked up to score one row. Too many rows are
+    sampled systematically by weight. Rows with many missing values are left out, and with
+    `no_missing` all rows with missing values. If all rows are returned, they are the distinct rows
+    of each group in a fixed order, so that neither their order nor their repetition or source
+    matters.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
-    total = max(sample.n, sample.total)  # a row of weight w counts as w rows, but weights may also be below 1
-    has_all_rows = total * cost <= MAX_LOOKUPS and (sample.complete or total <= MAX_SAMPLE_ROWS) and not sample.remote
-    rows = sample.draw(sample.n if has_all_rows else max_rows, np.random.default_rng(0))  # all rows of a `Sample`
+    # a row of weight w counts as w rows, but weights may also be below 1
+    total = max(sample.n, sample.total)
+    has_all_rows = (
+        total * cost <= MAX_LOOKUPS
+        and (sample.complete or total <= MAX_SAMPLE_ROWS)
+        and not sample.remote
+    )
+    # all rows of a `Sample`
+    rows = sample.draw(sample.n if has_all_rows else max_rows, np.random.default_rng(0))
     is_used = rows.response >= 0
     if rows.missing is not None:
         # joint levels of a row's missing predictors, over which its score is a sum
@@ -160,23 +194,31 @@ def training_rows(
         # rows of an unknown group (response -1) do not matter
         has_all_rows, is_used = has_all_rows and bool(is_scored[is_used].all()), is_used & is_scored
     rows = rows.rows(is_used)
-    return (rows.by_state(n_levels, K), True) if has_all_rows else (rows.systematic_sample(max_rows), False)
+    return (
+        (rows.by_state(n_levels, K), True)
+        if has_all_rows
+        else (rows.systematic_sample(max_rows), False)
+    )
 
 
 def training_record(
     rows: Sample, is_complete: bool, scores: np.ndarray, shares: np.ndarray, advice: str
 ) -> LossRecord | None:
-    """Return the log-loss of class scores (n, K) of `training_rows`, with that of the groups' shares (K,) as baseline.
+    """Return the log-loss of class scores (n, K) of `training_rows`, with that of the groups'
+    shares (K,) as baseline.
 
-    `is_complete` says whether these are all rows; the log-loss of a sample of rows is only returned if it is above the
-    baseline.
+    `is_complete` says whether these are all rows; the log-loss of a sample of rows is only returned
+    if it is above the baseline.
     """
     loss, baseline = (
         log_loss(log_probabilities(s), rows.response, rows.weights)
         for s in (scores, np.broadcast_to(log_share(shares), scores.shape))
     )
     record = LossRecord(
-        loss, baseline, TRAINING if is_complete else f"{rows.total:,.0f} {TRAINING} that were scored", advice
+        loss,
+        baseline,
+        TRAINING if is_complete else f"{rows.total:,.0f} {TRAINING} that were scored",
+        advice,
     )
     return record if is_complete or record.is_worse else None
 
@@ -184,7 +226,8 @@ def training_record(
 def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
     """Return class scores (n, K) of rows.
 
-    Without posterior draws, the couplings of one group at a time are laid out as a matrix, to save memory.
+    Without posterior draws, the couplings of one group at a time are laid out as a matrix, to save
+    memory.
     """
     if result.predictive is not None:
         return result.class_scores(rows.codes, rows.missing)
@@ -192,16 +235,21 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
     def marginal_energies(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
         """Return the energies (n, K) of rows, unknown cells (n, m) summed out."""
-        models = (MarginalEnergy(layout.of_group(g), group_theta[None]) for g, group_theta in enumerate(theta))
+        models = (
+            MarginalEnergy(layout.of_group(g), group_theta[None])
+            for g, group_theta in enumerate(theta)
+        )
         return np.column_stack([model(codes, unknown) for model in models])
 
     return result.scores_by(marginal_energies, rows.codes, rows.missing)
 
 
 def _used_predictors(result: Estimate) -> np.ndarray:
-    """Return the predictors whose fields differ between groups, all or those that were chosen; all of a single group.
+    """Return the predictors whose fields differ between groups, all or those that were chosen; all
+    of a single group.
 
-    On its training rows, naive Bayes of many more predictors would be a better fit, whatever it predicts.
+    On its training rows, naive Bayes of many more predictors would be a better fit, whatever it
+    predicts.
     """
     layout, theta = result.parameters.layout, result.parameters.theta
     if len(theta) == 1:
@@ -212,14 +260,17 @@ def _used_predictors(result: Estimate) -> np.ndarray:
 
 
 def naive_scores(
-    counts: Sequence[np.ndarray], log_shares: np.ndarray, rows: Sample, predictors: Iterable[int] | None = None
+    counts: Sequence[np.ndarray],
+    log_shares: np.ndarray,
+    rows: Sample,
+    predictors: Iterable[int] | None = None,
 ) -> np.ndarray:
     """Return the class scores (n, K) of `rows` under naive Bayes, as `BASELINE` fits it.
 
-    The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, with ``P(a | g) = (n_a + prior / L_i) / (n + prior)``
-    of the group's n rows, n_a of them at level a. `counts` holds the counts (K, L_i) of the levels of each predictor in
-    each group, `log_shares` (K,) are those of the groups. Missing values count nothing. The sum is over `predictors`,
-    by default all.
+    The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, with ``P(a | g) = (n_a + prior /
+    L_i) / (n + prior)`` of the group's n rows, n_a of them at level a. `counts` holds the counts
+    (K, L_i) of the levels of each predictor in each group, `log_shares` (K,) are those of the
+    groups. Missing values count nothing. The sum is over `predictors`, by default all.
     """
     scores, prior_count = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
     for i in range(len(counts)) if predictors is None else predictors:
@@ -243,20 +294,24 @@ def check_validation(
     advice: str,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or of naive Bayes.
+    """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or
+    of naive Bayes.
 
-    `scores` are those of the chosen setting, calibrated; `scored` tells which rows they are of, fold after fold.
-    `advice` is a sentence on how to lower the loss.
+    `scores` are those of the chosen setting, calibrated; `scored` tells which rows they are of,
+    fold after fold. `advice` is a sentence on how to lower the loss.
     """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
     record = None if K == 1 else held_out_record(scored, scores, log_shares, advice)
-    fitted_layout = engine.layout(cast(Sample, sample), layout)  # the terms that the engine fits of the formula's
+    # the terms that the engine fits of the formula's
+    fitted_layout = engine.layout(cast(Sample, sample), layout)
     if record is not None and record.is_worse:
         warn_record(record, stacklevel + 1)
     elif fitted_layout.order > 1:
         if K > 1 and sample.in_memory and sample.complete:
-            held_out_rows = [sample.rows(scored.rows[scored.fold == fold]) for fold in range(len(folds))]
+            held_out_rows = [
+                sample.rows(scored.rows[scored.fold == fold]) for fold in range(len(folds))
+            ]
             training_samples = [folds.one(fold).training(sample) for fold in range(len(folds))]
             by_fold = zip(training_samples, log_shares, held_out_rows, strict=True)
             naive = np.concatenate(  # fold after fold, as `scores`
@@ -265,12 +320,17 @@ def check_validation(
                     for rows, shares, validation_rows in by_fold
                 ]
             )
-        else:  # naive Bayes cannot be counted from complete rows in memory: it is fitted on the folds
+        # naive Bayes cannot be counted from complete rows in memory: it is fitted on the folds
+        else:
             task = Task(sample, layout, K, labels=labels)
-            naive = validate(task, BASELINE, values=None, folds=folds, run=Run(workers), judge=scored.judge).scores[0]
+            naive = validate(
+                task, BASELINE, values=None, folds=folds, run=Run(workers), judge=scored.judge
+            ).scores[0]
         text = _describe_excess(scores, naive, scored)
         if text:
-            _warn_of_losses(f"On the validated rows the {text}", engine, fitted_layout, K, stacklevel)
+            _warn_of_losses(
+                f"On the validated rows the {text}", engine, fitted_layout, K, stacklevel
+            )
     return record
 
 
@@ -282,38 +342,50 @@ def _warn_of_losses(finding: str, engine: Engine, layout: Layout, K: int, stackl
     remedies = ["Calibrate them (calibrate='offset' or 'temperature')"] if K > 1 else []
     if engine.tuned is not None:
         name = engine.tuned.option
-        remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
+        remedies.append(
+            f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')"
+        )
     if layout.order > 1:
         remedies.append(f"take method={BASELINE.name!r}")
     groups_clause = " and predicted groups may be" * (K > 1)
     advice = ", or ".join(remedies)
     warnings.warn(
-        f"{finding}: ln Z, the penalty or the formula does not suit these data, so that probabilities are "
-        f"off{groups_clause}. {advice[:1].upper()}{advice[1:]}.",
+        f"{finding}: ln Z, the penalty or the formula does not suit these data, so that "
+        f"probabilities are off{groups_clause}. {advice[:1].upper()}{advice[1:]}.",
         DataWarning,
         stacklevel=stacklevel + 1,
     )
 
 
 def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int = 3) -> None:
-    """Warn if levels of predictors are spread over the folds more unevenly than by chance (1 % of false alarms).
+    """Warn if levels of predictors are spread over the folds more unevenly than by chance (1 % of
+    false alarms).
 
-    Each predictor and each of its levels, missing values included, is tested within the groups, with Bonferroni's
-    correction.
+    Each predictor and each of its levels, missing values included, is tested within the groups,
+    with Bonferroni's correction.
     """
     n_levels = [len(levels_of_one) for levels_of_one in labels.levels]
-    # of each fold, then each predictor: counts (K, L_i) in its validation rows, missing values as one more level
-    held_counts = [folds.one(fold).held_counts(sample, n_levels, len(labels.groups)) for fold in range(len(folds))]
+    # of each fold, then each predictor: counts (K, L_i) in its validation rows, missing values as
+    # one more level
+    held_counts = [
+        folds.one(fold).held_counts(sample, n_levels, len(labels.groups))
+        for fold in range(len(folds))
+    ]
     # of each predictor: (K, F, L_i)
     tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held_counts, strict=True)]
     log_p = np.empty(len(n_levels))
-    for shape in {table.shape for table in tables}:  # tables of one shape together: there can be thousands
+    # tables of one shape together: there can be thousands
+    for shape in {table.shape for table in tables}:
         predictors = [i for i, table in enumerate(tables) if table.shape == shape]
-        # counts (predictors, K, folds, levels); then tables of a level against all others, levels as axis 1
+        # counts (predictors, K, folds, levels); then tables of a level against all others, levels
+        # as axis 1
         stacked = np.stack([tables[i] for i in predictors])
         by_level = np.moveaxis(stacked, -1, 1)
-        # log_p_bound: upper bound of ln p, that levels and folds are independent in each group, over the last 3 axes
-        level_log_p = log_p_bound(np.stack([by_level, stacked.sum(axis=-1)[:, None] - by_level], axis=-1))
+        # log_p_bound: upper bound of ln p, that levels and folds are independent in each group,
+        # over the last 3 axes
+        level_log_p = log_p_bound(
+            np.stack([by_level, stacked.sum(axis=-1)[:, None] - by_level], axis=-1)
+        )
         log_p[predictors] = np.minimum(log_p_bound(stacked), level_log_p.min(axis=1))
     # of each predictor, of each level, and of the missing values of each predictor
     n_tests = len(n_levels) + sum(n_levels) + (0 if sample.complete else len(n_levels))
@@ -325,11 +397,15 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
             f" and {len(ordered_by_p) - 3} more" if len(ordered_by_p) > 3 else ""
         )
         # whole weights are numbers of copies, which are dealt to folds one by one
-        copies = ", or the copies of weighted rows lie together" if sample.whole and not sample.unweighted else ""
+        copies = (
+            ", or the copies of weighted rows lie together"
+            if sample.whole and not sample.unweighted
+            else ""
+        )
         warnings.warn(
-            f"Levels of {names} are not spread over the consecutive folds as by chance (p < {MAX_FALSE_ALARMS}): the "
-            f"rows are ordered{copies}. A fold is then validated on other rows than it was trained on. Pass "
-            "shuffle=True with a seed.",
+            f"Levels of {names} are not spread over the consecutive folds as by chance (p < "
+            f"{MAX_FALSE_ALARMS}): the rows are ordered{copies}. A fold is then validated on "
+            "other rows than it was trained on. Pass shuffle=True with a seed.",
             DataWarning,
             stacklevel=stacklevel,
         )

@@ -1,9 +1,11 @@
-"""Posterior predictive: energies of rows averaged over T posterior draws of the parameters, each with its own ln Z.
+"""Posterior predictive: energies of rows averaged over T posterior draws of the parameters, each
+with its own ln Z.
 
-An *energy* is the exponent of P(row | group), ln P(row | group) + ln Z. n is the number of rows, m of predictors, K of
-groups, D of non-reference levels. A chain is a run of the sampler; ``fit.draws`` (chains, draws, size) are the draws of
-a group, None without rows. ``fit.state["hidden"]`` holds such draws of models with hidden units, which are unobserved
-two-level predictors, behind the observed ones.
+An *energy* is the exponent of P(row | group), ln P(row | group) + ln Z. n is the number of rows, m
+of predictors, K of groups, D of non-reference levels. A chain is a run of the sampler;
+``fit.draws`` (chains, draws, size) are the draws of a group, None without rows.
+``fit.state["hidden"]`` holds such draws of models with hidden units, which are unobserved two-level
+predictors, behind the observed ones.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from bbl.model.marginal import MarginalEnergy
 
 __all__ = ["AVERAGED", "Predictive", "build_predictive", "thinned"]
 
-AVERAGED = {"exact": 200, "ais": 50}  # draws that predictions average over, by how their ln Z is computed
+# draws that predictions average over, by how their ln Z is computed
+AVERAGED = {"exact": 200, "ais": 50}
 ANNEALING_STEPS = 100  # for each draw: errors of ln Z of 0.01 to 0.05, which average out over draws
 ANNEALING_CHAINS = 256  # for each draw
-MAX_COUPLINGS = 2**22  # entries of the coupling matrices (D, D) of all draws whose energies are computed together
+# entries of the coupling matrices (D, D) of all draws whose energies are computed together
+MAX_COUPLINGS = 2**22
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,11 @@ class Predictive:
     hidden: int = 0
 
     def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the mean over draws of the energies of rows, shape (n, K), hidden units summed out.
+        """Return the mean over draws of the energies of rows, shape (n, K), hidden units summed
+        out.
 
-        It stands for the energy at the mean of the draws, which models with hidden units do not have. Predictions
-        average probabilities, not energies; see `energy`.
+        It stands for the energy at the mean of the draws, which models with hidden units do not
+        have. Predictions average probabilities, not energies; see `energy`.
         """
         return np.column_stack(
             [
@@ -61,33 +66,46 @@ class Predictive:
             ]
         )
 
-    def _energies(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> Iterator[np.ndarray]:
-        """Yield energies of rows under successive draws of group g, shape (n, number of draws in this chunk)."""
+    def _energies(
+        self, g: int, codes: np.ndarray, unknown: np.ndarray | None
+    ) -> Iterator[np.ndarray]:
+        """Yield energies of rows under successive draws of group g, shape (n, number of draws in
+        this chunk).
+        """
         if self.hidden:  # hidden units are further predictors, unknown in every row
             unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
             unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
             codes = np.pad(codes, ((0, 0), (0, self.hidden)))
         chunk_size = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
         for first_draw in range(0, self.theta.shape[1], chunk_size):
-            yield MarginalEnergy(self.layout, self.theta[g, first_draw : first_draw + chunk_size])(codes, unknown)
+            yield MarginalEnergy(self.layout, self.theta[g, first_draw : first_draw + chunk_size])(
+                codes, unknown
+            )
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
         """Return a function of codes (n, m) and unknown cells (n, m), or None, to energies (n, K).
 
-        The energy is here the logarithm of the row's mean probability over the draws plus the `shift` (K,) of the
-        group, which callers subtract as if it were ln Z.
+        The energy is here the logarithm of the row's mean probability over the draws plus the
+        `shift` (K,) of the group, which callers subtract as if it were ln Z.
         """
 
         def averaged_energies(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
             """Return the shifted logarithms (n, K) of mean probabilities over the draws."""
             return np.column_stack(
-                [self._log_mean_probability(g, codes, unknown) + shift[g] for g in range(len(self.theta))]
+                [
+                    self._log_mean_probability(g, codes, unknown) + shift[g]
+                    for g in range(len(self.theta))
+                ]
             )
 
         return averaged_energies
 
-    def _log_mean_probability(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        """Return ``ln((1/T) sum_t exp(energy_t - ln Z_t))`` of rows (n,), over the T draws of group g."""
+    def _log_mean_probability(
+        self, g: int, codes: np.ndarray, unknown: np.ndarray | None
+    ) -> np.ndarray:
+        """Return ``ln((1/T) sum_t exp(energy_t - ln Z_t))`` of rows (n,), over the T draws of group
+        g.
+        """
         log_sum_p, first_draw = np.full(len(codes), -np.inf), 0
         for energies in self._energies(g, codes, unknown):
             log_z = self.log_z[g, first_draw : first_draw + energies.shape[1]]
@@ -97,11 +115,15 @@ class Predictive:
 
 
 def thinned(draws: np.ndarray, count: int) -> np.ndarray:
-    """Return at most `count` of the draws (chains, draws, size), evenly spaced in each chain, shape (count, size)."""
+    """Return at most `count` of the draws (chains, draws, size), evenly spaced in each chain, shape
+    (count, size).
+    """
     n_chains, n_draws, size = draws.shape
     n_kept = min(max(count // n_chains, 1), n_draws)
     # [:count]: there may be more chains than `count`
-    return draws[:, np.linspace(0, n_draws - 1, n_kept).round().astype(int)].reshape(-1, size)[:count]
+    return draws[:, np.linspace(0, n_draws - 1, n_kept).round().astype(int)].reshape(-1, size)[
+        :count
+    ]
 
 
 def build_predictive(
@@ -113,7 +135,8 @@ def build_predictive(
     workers: int,
     hidden: int = 0,
 ) -> Predictive | None:
-    """Return the draws of all groups with their ln Z; None if there are no draws or ln Z needs the rows.
+    """Return the draws of all groups with their ln Z; None if there are no draws or ln Z needs the
+    rows.
 
     Parameters
     ----------
@@ -131,13 +154,18 @@ def build_predictive(
     hidden : int, default 0
         Number of hidden units.
     """
-    draws_by_group = [fit.state["hidden"] if hidden and fit.draws is not None else fit.draws for fit in fits]
+    draws_by_group = [
+        fit.state["hidden"] if hidden and fit.draws is not None else fit.draws for fit in fits
+    ]
     available_draws = [draws for draws in draws_by_group if draws is not None]
     if kind not in AVERAGED or not available_draws:
         return None
-    n_draws = len(thinned(available_draws[0], AVERAGED[kind]))  # equal in all groups that have draws
+    # equal in all groups that have draws
+    n_draws = len(thinned(available_draws[0], AVERAGED[kind]))
     no_draws = np.zeros((n_draws, layout.size))
-    theta = np.array([no_draws if draws is None else thinned(draws, n_draws) for draws in draws_by_group])
+    theta = np.array(
+        [no_draws if draws is None else thinned(draws, n_draws) for draws in draws_by_group]
+    )
     if kind == "exact":
         log_z = exact_log_z(layout, theta.reshape(-1, layout.size)).reshape(theta.shape[:2])
     else:
@@ -145,7 +173,9 @@ def build_predictive(
         log_z = np.array(
             [
                 [
-                    annealed_log_z(layout, draw, np.append(start, np.zeros(hidden)), *annealing, rng, workers).log_z
+                    annealed_log_z(
+                        layout, draw, np.append(start, np.zeros(hidden)), *annealing, rng, workers
+                    ).log_z
                     for draw in group_theta
                 ]
                 for group_theta, start, rng in zip(theta, starts, rngs, strict=True)

@@ -1,7 +1,7 @@
 """Reconstruction: unknown predictors of rows filled with their probabilities given the known ones.
 
-K is the number of groups, n of rows, m of predictors, D of non-reference levels. A level a of an unknown predictor i
-has the probability ``sum_g P(g | known) P(x_i = a | known, g)`` over groups g.
+K is the number of groups, n of rows, m of predictors, D of non-reference levels. A level a of an
+unknown predictor i has the probability ``sum_g P(g | known) P(x_i = a | known, g)`` over groups g.
 """
 
 from __future__ import annotations
@@ -54,16 +54,32 @@ def reconstruct(
     ndarray, shape (n, layout.D)
     """
     # room for two arrays (n, D), 8 bytes an entry
-    check_memory(16.0 * len(codes) * layout.D, f"Reconstruction of {len(codes)} rows", "Give fewer rows at a time.")
+    check_memory(
+        16.0 * len(codes) * layout.D,
+        f"Reconstruction of {len(codes)} rows",
+        "Give fewer rows at a time.",
+    )
     out = one_hot(np.where(unknown, 0, codes), layout)
     rows = np.flatnonzero(unknown.any(axis=1))
     # a pattern is a mask (m,) of unknown predictors; rows with the same pattern are filled together
     patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
-    pattern_rows = [rows[pattern_of_row.ravel() == pattern_number] for pattern_number in range(len(patterns))]
+    pattern_rows = [
+        rows[pattern_of_row.ravel() == pattern_number] for pattern_number in range(len(patterns))
+    ]
     fill = _fill_unknown if layout.support is None else _fill_by_energies
     tasks = [
-        (layout, theta, posterior[rows_of_pattern], codes[rows_of_pattern], np.flatnonzero(pattern), method, stream)
-        for rows_of_pattern, pattern, stream in zip(pattern_rows, patterns, rng.spawn(len(pattern_rows)), strict=True)
+        (
+            layout,
+            theta,
+            posterior[rows_of_pattern],
+            codes[rows_of_pattern],
+            np.flatnonzero(pattern),
+            method,
+            stream,
+        )
+        for rows_of_pattern, pattern, stream in zip(
+            pattern_rows, patterns, rng.spawn(len(pattern_rows)), strict=True
+        )
     ]
     for rows_of_pattern, pattern, filled in zip(
         pattern_rows, patterns, run_tasks(fill, tasks, workers, progress), strict=True
@@ -81,16 +97,19 @@ def _fill_unknown(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the probabilities (n, D') of the D' non-reference levels of the predictors `unknown` (u,).
+    """Return the probabilities (n, D') of the D' non-reference levels of the predictors `unknown`
+    (u,).
 
     These are unknown in all n rows. The other arguments are those of `reconstruct`, for these rows.
     """
-    clamped = Clamped(layout, unknown)  # the model of the unknown predictors, whose parameters depend on the known ones
+    # the model of the unknown predictors, whose parameters depend on the known ones
+    clamped = Clamped(layout, unknown)
     out = np.zeros((len(codes), clamped.layout.D))
     for g, group_theta in enumerate(theta):
         rows = np.flatnonzero(posterior[:, g] > 0.0)
         if len(rows):
-            # clamped.theta: (rows, size of the smaller model); rows with equal known levels share their parameters
+            # clamped.theta: (rows, size of the smaller model); rows with equal known levels share
+            # their parameters
             distinct_theta, theta_of_row = np.unique(
                 clamped.theta(group_theta, codes[rows]), axis=0, return_inverse=True
             )
@@ -108,11 +127,13 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return what `_fill_unknown` does for a model with structural zeros: exactly, from the energies of all levels.
+    """Return what `_fill_unknown` does for a model with structural zeros: exactly, from the
+    energies of all levels.
 
     `method` and `rng` are not used: they are there because both functions are called alike.
     """
-    energy = MarginalEnergy(layout, theta)  # energy(codes, unknown) (n, K): ln of the sum of exp over unknown levels
+    # energy(codes, unknown) (n, K): ln of the sum of exp over unknown levels
+    energy = MarginalEnergy(layout, theta)
     summed_out = np.zeros(codes.shape, dtype=bool)
     summed_out[:, unknown] = True
     columns = []
@@ -125,9 +146,11 @@ def _fill_by_energies(
         summed_out[:, i] = True
         log_p = np.stack(level_energies)  # (levels, n, K)
         largest = log_p.max(axis=0)
-        # P(level | known, g) up to a factor; less the largest against overflow, and 0 where all levels are impossible
+        # P(level | known, g) up to a factor; less the largest against overflow, and 0 where all
+        # levels are impossible
         p = np.exp(log_p - np.where(np.isneginf(largest), 0.0, largest))
-        total_p = p.sum(axis=0)  # 0 where a row cannot occur in a group, which then has no share in `posterior`
+        # 0 where a row cannot occur in a group, which then has no share in `posterior`
+        total_p = p.sum(axis=0)
         p /= np.where(total_p > 0.0, total_p, 1.0)
         columns.append((p[1:] * posterior).sum(axis=2).T)  # (n, L_i - 1), averaged over groups
     return np.concatenate(columns, axis=1)

@@ -1,11 +1,13 @@
-"""The conditional member of `method="auto"` where rows are many: alone, or refining a pseudo-likelihood fit.
+"""The conditional member of `method="auto"` where rows are many: alone, or refining a
+pseudo-likelihood fit.
 
-K is the number of groups, m of predictors. `Validated` and `OutOfFoldScores` hold class scores of N rows by models that
-were not fitted to them: `rows` (N,) are their positions in the sample (copies of a row may stand in several folds),
-`weights` (N,) their weights; ``scores`` have shape (N, K), in a `Validated` (settings, N, K), which also has `y` and
-`fold` of the rows, the `fits` of a fold, and the problems `found` with them. The class scores of
-a `JointFit` are the scores of its start times `temperature`, plus the energies of its parameters `theta` (K, size),
-plus `constant` (K,). ``engine.start`` is None, or the name of the method whose scores the conditional fit is added to.
+K is the number of groups, m of predictors. `Validated` and `OutOfFoldScores` hold class scores of N
+rows by models that were not fitted to them: `rows` (N,) are their positions in the sample (copies
+of a row may stand in several folds), `weights` (N,) their weights; ``scores`` have shape (N, K), in
+a `Validated` (settings, N, K), which also has `y` and `fold` of the rows, the `fits` of a fold, and
+the problems `found` with them. The class scores of a `JointFit` are the scores of its start times
+`temperature`, plus the energies of its parameters `theta` (K, size), plus `constant` (K,).
+``engine.start`` is None, or the name of the method whose scores the conditional fit is added to.
 The setting of pseudo-likelihood is the penalty of couplings.
 """
 
@@ -36,13 +38,15 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["refine"]
 
-# The grid of settings of the conditional fit: its start, the prior scale of couplings, and the ridge.
+# The grid of settings of the conditional fit: its start, the prior scale of couplings, and the
+# ridge.
 STARTS: tuple[str | None, ...] = (None, "pseudo")
 SCALES = (0.1, 0.5, 8.0)
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # divided by the number of observations
 FIRST = (1, 1, 2)  # positions in STARTS, SCALES and RIDGES at which the search begins
 EPOCHS = 12  # least passes over the rows of the final fit
-MIN_VISITS = 240_000  # least product of rows and passes of the final fit: fewer rows are passed more often
+# least product of rows and passes of the final fit: fewer rows are passed more often
+MIN_VISITS = 240_000
 COMPARISON_EPOCHS = 8  # passes over the rows where settings are compared
 COMPARISON_ROWS = (6000, 5000)  # training and held-out rows where settings are compared
 
@@ -50,12 +54,14 @@ COMPARISON_ROWS = (6000, 5000)  # training and held-out rows where settings are 
 def refine(
     task: Task, folds: Folds, generative: Tuning, warm_starts: list[WarmStarts], run: Run
 ) -> tuple[Estimate, Tuning]:
-    """Return the conditional-likelihood fit to all rows, with the start, scale and ridge of least held-out log-loss.
+    """Return the conditional-likelihood fit to all rows, with the start, scale and ridge of least
+    held-out log-loss.
 
-    Settings are fitted to the training rows of the first of `folds`, and compared by the log-loss of its held-out rows.
-    A fit starts from nothing or from out-of-fold scores of pseudo-likelihood: those of held-out rows come from the
-    tuning, those of training rows from fits to the other folds. These fits use the held-out rows, which so influence
-    the scores of training rows, but nothing else of the refinement.
+    Settings are fitted to the training rows of the first of `folds`, and compared by the log-loss
+    of its held-out rows. A fit starts from nothing or from out-of-fold scores of pseudo-likelihood:
+    those of held-out rows come from the tuning, those of training rows from fits to the other
+    folds. These fits use the held-out rows, which so influence the scores of training rows, but
+    nothing else of the refinement.
 
     Parameters
     ----------
@@ -77,8 +83,8 @@ def refine(
 
     Notes
     -----
-    Pseudo-likelihood that is refined needs a weaker penalty than alone: the refinement corrects scores that are too
-    sure, but does not bring back effects that a penalty has shrunk.
+    Pseudo-likelihood that is refined needs a weaker penalty than alone: the refinement corrects
+    scores that are too sure, but does not bring back effects that a penalty has shrunk.
     """
     sample, layout, K, rng = cast(Sample, task.sample), task.layout, task.K, run.rng
     start_engine, held_out_scores = generative.engine, generative.scored
@@ -87,31 +93,48 @@ def refine(
     # positions in `oof_scores` of the rows that the first fold holds out, and of its training rows
     held_out, training = np.split(np.arange(len(oof_scores.rows)), [len(held_out_scores.rows)])
 
-    def score_held_out(engine: Conditional, fitted: np.ndarray, scored: np.ndarray) -> tuple[Validated, float]:
+    def score_held_out(
+        engine: Conditional, fitted: np.ndarray, scored: np.ndarray
+    ) -> tuple[Validated, float]:
         """Return the scores of the rows `scored` by a fit to the rows `fitted`, and their log-loss.
 
         Both arguments are positions in `oof_scores`.
         """
         refined = _fit_by_batches(engine, sample, layout, K, oof_scores, fitted, rng)
-        scores = energies(sample.codes[oof_scores.rows[scored]], layout, refined.theta) + refined.constant
+        scores = (
+            energies(sample.codes[oof_scores.rows[scored]], layout, refined.theta)
+            + refined.constant
+        )
         scores += refined.temperature * oof_scores.scores[scored] if engine.start else 0.0
         # groups without training rows keep the score -inf
         scores = np.where(np.isneginf(oof_scores.scores[scored]), -np.inf, scores)
         # the record of the held-out scores with other rows and scores, all in fold 0
         scored_fit = replace(
-            held_out_scores, scores=scores[None], fits=[], found=[], y=sample.response[oof_scores.rows[scored]]
+            held_out_scores,
+            scores=scores[None],
+            fits=[],
+            found=[],
+            y=sample.response[oof_scores.rows[scored]],
         )
         fold = np.zeros(len(scored), dtype=np.intp)
-        scored_fit = replace(scored_fit, weights=oof_scores.weights[scored], rows=oof_scores.rows[scored], fold=fold)
+        scored_fit = replace(
+            scored_fit, weights=oof_scores.weights[scored], rows=oof_scores.rows[scored], fold=fold
+        )
         return scored_fit, scored_fit.log_loss(calibrated(scored_fit, scores, "temperature"))
 
     def engine_at(position: tuple[int, ...], total: float, epochs: int) -> Conditional:
-        """Return the engine at a position of the grid (start, scale, ridge), for rows with a `total` weight."""
+        """Return the engine at a position of the grid (start, scale, ridge), for rows with a
+        `total` weight.
+        """
         ridge = RIDGES[position[2]] / total
         return Conditional(
-            ridge=ridge, scale=SCALES[position[1]], start=STARTS[position[0]], lambda_=start_engine.setting,
-            epochs=epochs, early_stopping=True,
-        )  # fmt: skip
+            ridge=ridge,
+            scale=SCALES[position[1]],
+            start=STARTS[position[0]],
+            lambda_=start_engine.setting,
+            epochs=epochs,
+            early_stopping=True,
+        )
 
     sampled_rows = [  # of the training rows, then of the held-out rows
         np.sort(rng.permutation(positions)[:n_rows])
@@ -123,18 +146,28 @@ def refine(
         best = descend(
             sizes,
             FIRST,
-            lambda position: score_held_out(engine_at(position, total, COMPARISON_EPOCHS), *sampled_rows)[1],
+            lambda position: score_held_out(
+                engine_at(position, total, COMPARISON_EPOCHS), *sampled_rows
+            )[1],
         )
         epochs = max(EPOCHS, -(-MIN_VISITS // sample.n))  # rounded up
         scored_fit, loss = score_held_out(
             engine_at(best, float(oof_scores.weights[training].sum()), epochs), training, held_out
         )
     engine = engine_at(best, sample.total, epochs)
-    calibration = fit_calibration(scored_fit.scores[0], scored_fit.y, scored_fit.weights, "temperature")
+    calibration = fit_calibration(
+        scored_fit.scores[0], scored_fit.y, scored_fit.weights, "temperature"
+    )
     refined_tuning = Tuning(
-        option=None, values=np.zeros(1), loss=np.array([loss]), chosen=0, calibration=calibration, found=[],
-        scored=scored_fit, engine=engine,
-    )  # fmt: skip
+        option=None,
+        values=np.zeros(1),
+        loss=np.array([loss]),
+        chosen=0,
+        calibration=calibration,
+        found=[],
+        scored=scored_fit,
+        engine=engine,
+    )
     start = (oof_scores, estimate(task, start_engine, run)) if engine.start else None
     return estimate_jointly(task, engine, values=None, run=run, start=start)[0], refined_tuning
 
@@ -147,18 +180,24 @@ def _score_by_start(
     warm_starts: list[WarmStarts],
     run: Run,
 ) -> OutOfFoldScores:
-    """Return the out-of-fold scores of the start `engine`: of the first fold's held-out rows, then of all other rows.
+    """Return the out-of-fold scores of the start `engine`: of the first fold's held-out rows, then
+    of all other rows.
 
-    `held_out_scores` are the former, from the tuning; the latter come from fits to the other folds. `warm_starts` are
-    as in `refine`.
+    `held_out_scores` are the former, from the tuning; the latter come from fits to the other folds.
+    `warm_starts` are as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
     other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(engine.setting)]
     # for each other fold, copies of the solutions by group
-    warm_start_sets = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
-    training_scores = validate(task, engine, setting, other_folds, run, warm_start_sets=warm_start_sets)
+    warm_start_sets = [
+        [WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))
+    ]
+    training_scores = validate(
+        task, engine, setting, other_folds, run, warm_start_sets=warm_start_sets
+    )
     score_arrays = [
-        (validated.rows, validated.weights, validated.scores[0]) for validated in (held_out_scores, training_scores)
+        (validated.rows, validated.weights, validated.scores[0])
+        for validated in (held_out_scores, training_scores)
     ]
     return OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*score_arrays, strict=True)))
 
@@ -172,10 +211,14 @@ def _fit_by_batches(
     positions: np.ndarray,
     rng: np.random.Generator,
 ) -> JointFit:
-    """Fit to the rows at `positions` of `oof_scores`; the fit is added to their scores if the engine has a start."""
+    """Fit to the rows at `positions` of `oof_scores`; the fit is added to their scores if the
+    engine has a start.
+    """
     rows = replace(sample.rows(oof_scores.rows[positions]), weights=oof_scores.weights[positions])
     batch_scores = (
-        OutOfFoldScores(np.arange(len(positions)), oof_scores.weights[positions], oof_scores.scores[positions])
+        OutOfFoldScores(
+            np.arange(len(positions)), oof_scores.weights[positions], oof_scores.scores[positions]
+        )
         if engine.start
         else None
     )

@@ -1,12 +1,14 @@
-"""Fits in which only relevant predictors differ between groups: chosen from the rows, fitted alone, put back into all.
+"""Fits in which only relevant predictors differ between groups: chosen from the rows, fitted alone,
+put back into all.
 
-m is the number of predictors, K of groups, D of non-reference levels. A predictor that was not chosen has *shared*
-fields, which are equal in all groups, and no interactions, so that it cancels in class scores. ``layout.start`` has
-the first column of each predictor among the D columns, and ``layout.columns(predictors)`` lists their columns, which
-are also the positions of their fields in the parameter vector. An `EngineFit` has for each predictor (m,) the gradient
-norm `grad_norm`, the iterations `n_iter` and whether it has `converged` (empty arrays if the engine has none); the
-`notes` on single predictors, the `unbounded` parameters, and `rank`, how many parameters the rows determine, or None
-for all.
+m is the number of predictors, K of groups, D of non-reference levels. A predictor that was not
+chosen has *shared* fields, which are equal in all groups, and no interactions, so that it cancels
+in class scores. ``layout.start`` has the first column of each predictor among the D columns, and
+``layout.columns(predictors)`` lists their columns, which are also the positions of their fields in
+the parameter vector. An `EngineFit` has for each predictor (m,) the gradient norm `grad_norm`, the
+iterations `n_iter` and whether it has `converged` (empty arrays if the engine has none); the
+`notes` on single predictors, the `unbounded` parameters, and `rank`, how many parameters the rows
+determine, or None for all.
 """
 
 from __future__ import annotations
@@ -38,24 +40,36 @@ __all__ = [
     "selection_rows",
 ]
 
-CHOSEN_BY_ROWS = "Standard errors and tests do not hold for predictors that the same rows have chosen"
-SELECTION_ROWS = (2_000, 20_000)  # least and most rows on which predictors are chosen, a systematic sample of all rows
-SELECTION_WORK = 5e9  # most work of the choice, rows times squared columns times (K - 1), with over the least rows
-PARAMETERS = 100.0  # assumed number of parameters of a regression of chosen predictors, to estimate its memory
-NEGLIGIBLE_COUNT = 1e-9  # prior count of the level shares that stand for missing values: some are never known
+CHOSEN_BY_ROWS = (
+    "Standard errors and tests do not hold for predictors that the same rows have chosen"
+)
+# least and most rows on which predictors are chosen, a systematic sample of all rows
+SELECTION_ROWS = (2_000, 20_000)
+# most work of the choice, rows times squared columns times (K - 1), with over the least rows
+SELECTION_WORK = 5e9
+# assumed number of parameters of a regression of chosen predictors, to estimate its memory
+PARAMETERS = 100.0
+# prior count of the level shares that stand for missing values: some are never known
+NEGLIGIBLE_COUNT = 1e-9
 SHARED_PRIOR_COUNT = 1.0  # prior count of the level shares from which shared fields come
 
 
 def selection_rows(n: int, layout: Layout, K: int) -> int:
-    """Return the number of rows, of n, on which predictors are chosen: fewer with many levels and groups."""
+    """Return the number of rows, of n, on which predictors are chosen: fewer with many levels and
+    groups.
+    """
     min_rows, max_rows = SELECTION_ROWS
-    return min(n, int(np.clip(SELECTION_WORK / max(1.0, float(layout.D) ** 2 * (K - 1)), min_rows, max_rows)))
+    return min(
+        n,
+        int(np.clip(SELECTION_WORK / max(1.0, float(layout.D) ** 2 * (K - 1)), min_rows, max_rows)),
+    )
 
 
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
     """Choose predictors by score tests at a significance `level` (see `select_predictors`).
 
-    In place of the indicators of a missing value stand the shares of the levels among the known values.
+    In place of the indicators of a missing value stand the shares of the levels among the known
+    values.
     """
     n = selection_rows(sample.n, layout, K)
     check_memory(
@@ -69,7 +83,8 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     if rows.missing is not None:
         for i, shares in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
             columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = shares[1:]
-    # weights that are no counts are scaled to sum to the number of rows; numbers of draws are counts
+    # weights that are no counts are scaled to sum to the number of rows; numbers of draws are
+    # counts
     weights = rows.weights if drawn.whole else rows.weights * (drawn.n / drawn.total)
     groups, y = np.unique(rows.response, return_inverse=True)
     if len(groups) < 2:
@@ -78,12 +93,16 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     # `selection` is in the order of choice
     by_position = np.argsort(selection.predictors).astype(np.intp)
     return Relevance(
-        level, np.array(selection.predictors, dtype=np.intp)[by_position], np.array(selection.p_value)[by_position]
+        level,
+        np.array(selection.predictors, dtype=np.intp)[by_position],
+        np.array(selection.p_value)[by_position],
     )
 
 
 def choose_once(task: Task, level: float) -> Relevance:
-    """Return `choose_relevant` of the rows of a task: once for equal rows, if the task has `selections` to keep it."""
+    """Return `choose_relevant` of the rows of a task: once for equal rows, if the task has
+    `selections` to keep it.
+    """
     sample = cast(Sample, task.sample)
     if task.selections is None:
         return choose_relevant(sample, task.layout, task.K, level)
@@ -108,21 +127,26 @@ def restrict_to_chosen(task: Task, relevance: Relevance) -> Task:
     if labels is not None:
         names, levels = ([values[i] for i in chosen] for values in (labels.names, labels.levels))
         labels = Labels(labels.response, labels.groups, tuple(names), tuple(levels))
-    return replace(task, sample=rows, layout=task.layout.only(chosen), labels=labels, relevance=None)
+    return replace(
+        task, sample=rows, layout=task.layout.only(chosen), labels=labels, relevance=None
+    )
 
 
 def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) -> Estimate:
     """Return the fit `small` of the chosen predictors as a fit of all predictors of `task`.
 
-    The others have shared fields, from the shares of their levels in all groups together. Engines that do not model the
-    predictors (`log_z_kind` "none") have shared fields of zero.
+    The others have shared fields, from the shares of their levels in all groups together. Engines
+    that do not model the predictors (`log_z_kind` "none") have shared fields of zero.
     """
     chosen, layout = relevance.chosen, small.parameters.layout
     n_levels, n_ordered = task.layout.n_levels, task.layout.n_ordered
-    # of all predictors, with the terms of the chosen ones: layout.terms has an array (terms, k) for each order k
+    # of all predictors, with the terms of the chosen ones: layout.terms has an array (terms, k) for
+    # each order k
     full_layout = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
     # of the parameters of `small` in the vector of all
-    positions = np.concatenate([full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)])
+    positions = np.concatenate(
+        [full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)]
+    )
     others = np.setdiff1d(np.arange(full_layout.m), chosen)
     shared_theta, shared_log_z, shared_lkh = np.zeros(full_layout.size), 0.0, 0.0
     models_predictors = small.log_z_kind != "none"
@@ -130,27 +154,35 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
         counts = level_counts(task.sample.pooled, n_levels)  # of known values
         shares = smoothed(counts, SHARED_PRIOR_COUNT)
         for i in others:
-            full_layout.table(shared_theta, int(i))[:] = log_ratio(shares[i])  # table: a view of the fields of i
+            # table: a view of the fields of i
+            full_layout.table(shared_theta, int(i))[:] = log_ratio(shares[i])
             log_shares = np.log(shares[i])
-            shared_log_z -= float(log_shares[0])  # Z = 1 / share of the reference level, whose weight is 1
+            # Z = 1 / share of the reference level, whose weight is 1
+            shared_log_z -= float(log_shares[0])
             shared_lkh += float(counts[i] @ log_shares)
 
     n_shared_fields = len(full_layout.columns(others)) if models_predictors else 0
 
     def embed_theta(theta: np.ndarray) -> np.ndarray:
-        """Return parameters (..., size) of the chosen predictors as parameters (..., full_layout.size) of all."""
+        """Return parameters (..., size) of the chosen predictors as parameters (...,
+        full_layout.size) of all.
+        """
         out = np.broadcast_to(shared_theta, (*theta.shape[:-1], full_layout.size)).copy()
         out[..., positions] = theta
         return out
 
     fits = tuple(
         # shared fields count once, in the first group
-        _embed_fit(fit, embed_theta(fit.theta), chosen, full_layout.m, extra=n_shared_fields * (g == 0))
+        _embed_fit(
+            fit, embed_theta(fit.theta), chosen, full_layout.m, extra=n_shared_fields * (g == 0)
+        )
         for g, fit in enumerate(small.fits)
     )
     pooled = small.parameters.pooled
     parameters = Parameters(
-        full_layout, embed_theta(small.parameters.theta), None if pooled is None else embed_theta(pooled)
+        full_layout,
+        embed_theta(small.parameters.theta),
+        None if pooled is None else embed_theta(pooled),
     )
     return replace(
         small,
@@ -162,14 +194,19 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
     )
 
 
-def _embed_fit(fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int) -> EngineFit:
-    """Return the fit of a group to the chosen predictors, of m, as one with parameters `theta` of all predictors.
+def _embed_fit(
+    fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int
+) -> EngineFit:
+    """Return the fit of a group to the chosen predictors, of m, as one with parameters `theta` of
+    all predictors.
 
     `extra` is the number of parameters of the others that the rows determine.
     """
 
     def spread(values: np.ndarray, default: float) -> np.ndarray:
-        """Return values (m,) of all predictors from those of the chosen, `default` for the others; empty ones stay."""
+        """Return values (m,) of all predictors from those of the chosen, `default` for the others;
+        empty ones stay.
+        """
         if not len(values):
             return values
         out = np.full(m, default, dtype=values.dtype)
@@ -182,7 +219,8 @@ def _embed_fit(fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, ex
 
     # an unbounded parameter alternates predictors and levels: (i, a) or (i, a, j, b, ...)
     unbounded = tuple(
-        tuple(number_of(value) if k % 2 == 0 else value for k, value in enumerate(numbers)) for numbers in fit.unbounded
+        tuple(number_of(value) if k % 2 == 0 else value for k, value in enumerate(numbers))
+        for numbers in fit.unbounded
     )
     return replace(
         fit,

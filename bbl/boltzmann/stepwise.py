@@ -1,7 +1,9 @@
-"""Stepwise choice of the terms of log-linear models: one term is added or dropped at a time, on arrays.
+"""Stepwise choice of the terms of log-linear models: one term is added or dropped at a time, on
+arrays.
 
-A *term* is a rising tuple of two or more predictors, a *model* a frozenset of terms; all predictors have their fields.
-``engine.maximum_likelihood(rows, layout)`` returns the largest log-likelihood and the number of determined parameters.
+A *term* is a rising tuple of two or more predictors, a *model* a frozenset of terms; all predictors
+have their fields. ``engine.maximum_likelihood(rows, layout)`` returns the largest log-likelihood
+and the number of determined parameters.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["Candidate", "Score", "StepScorer", "Visit", "addable_terms", "droppable_terms", "stepwise"]
+__all__ = [
+    "Candidate",
+    "Score",
+    "StepScorer",
+    "Visit",
+    "addable_terms",
+    "droppable_terms",
+    "stepwise",
+]
 
 Term = tuple[int, ...]
 Model = frozenset[Term]
@@ -24,7 +34,9 @@ LEAST_GAIN = 1e-7  # least decrease of the criterion for which a step is taken: 
 
 @dataclass(frozen=True)
 class Score:
-    """The largest log-likelihood of a model and its number of determined parameters, both summed over groups."""
+    """The largest log-likelihood of a model and its number of determined parameters, both summed
+    over groups.
+    """
 
     log_likelihood: float
     n_parameters: int
@@ -36,7 +48,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model one term away from another: the sign "+" or "-", the term, and the score of the model with this step."""
+    """A model one term away from another: the sign "+" or "-", the term, and the score of the model
+    with this step.
+    """
 
     sign: str
     term: Term
@@ -98,7 +112,8 @@ class StepScorer:
             try:
                 self._scores[model] = self._fit(model)
             except OptionError as error:  # `argument`: the option of `bbl` that the error is about
-                if error.argument not in ("method", "missing", "structural_zeros"):  # no refusal of tables
+                # no refusal of tables
+                if error.argument not in ("method", "missing", "structural_zeros"):
                     raise
                 self._scores[model] = None
                 self.n_refused += 1
@@ -109,7 +124,8 @@ class StepScorer:
         layout = Layout(self.layout.n_levels, sorted(model), self.layout.support)
         total, n_parameters = 0.0, 0
         for g, rows in enumerate(self.groups):
-            if not rows.n:  # all parameters of a group without rows count, as in `Estimate.n_parameters`
+            # all parameters of a group without rows count, as in `Estimate.n_parameters`
+            if not rows.n:
                 n_parameters += layout.size
                 continue
             self.engine.layout(rows, layout)  # only to raise, if the engine refuses the tables
@@ -120,18 +136,26 @@ class StepScorer:
 
 
 def droppable_terms(model: Model, lower: Model) -> list[Term]:
-    """Return the terms of a model that are part of no larger term of it, and not in `lower`; smaller terms first."""
+    """Return the terms of a model that are part of no larger term of it, and not in `lower`;
+    smaller terms first.
+    """
     inner_terms = {part for term in model for part in _subterms(term)}
     return sorted(model - inner_terms - lower, key=_order_key)
 
 
 def addable_terms(model: Model, upper: Model) -> list[Term]:
-    """Return the terms of `upper` that a model lacks but whose subterms it has; smaller terms first."""
-    return sorted((term for term in upper - model if model.issuperset(_subterms(term))), key=_order_key)
+    """Return the terms of `upper` that a model lacks but whose subterms it has; smaller terms
+    first.
+    """
+    return sorted(
+        (term for term in upper - model if model.issuperset(_subterms(term))), key=_order_key
+    )
 
 
 def _subterms(term: Term) -> list[Term]:
-    """Return the terms that a term has with one predictor less; none for a pair, as all predictors have fields."""
+    """Return the terms that a term has with one predictor less; none for a pair, as all predictors
+    have fields.
+    """
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []
 
 
@@ -176,10 +200,15 @@ def stepwise(
     path: list[Visit] = []
     while True:
         candidates: list[Candidate] = []
-        changes = [("-", term) for term in droppable_terms(model, lower)] if "-" in directions else []
-        changes += [("+", term) for term in addable_terms(model, upper)] if "+" in directions else []
+        changes = (
+            [("-", term) for term in droppable_terms(model, lower)] if "-" in directions else []
+        )
+        changes += (
+            [("+", term) for term in addable_terms(model, upper)] if "+" in directions else []
+        )
         for sign, term in changes:
-            changed_score = scorer.score(model ^ {term})  # without the term if the model has it, else with it
+            # without the term if the model has it, else with it
+            changed_score = scorer.score(model ^ {term})
             progress(1.0, f"step {len(path) + 1}, {score.criterion(k):.6g}")
             if changed_score is not None and changed_score.n_parameters != score.n_parameters:
                 candidates.append(Candidate(sign, term, changed_score))

@@ -1,7 +1,8 @@
 """Structural zeros of a fit: their support, and the refusal of rows in cells that cannot occur.
 
-A `Support` lists the combinations of levels of the predictors `scope` that can occur, in each group or in all groups
-alike (`n_groups` is then 1); ``support.rows(codes, missing)`` (n, n_groups) says whether rows can occur.
+A `Support` lists the combinations of levels of the predictors `scope` that can occur, in each group
+or in all groups alike (`n_groups` is then 1); ``support.rows(codes, missing)`` (n, n_groups) says
+whether rows can occur.
 """
 
 from __future__ import annotations
@@ -36,43 +37,50 @@ class ImpossibleRowsError(DataError):
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
-    """Return the combinations of levels that can occur, given the `cells` that cannot; None if all can.
+    """Return the combinations of levels that can occur, given the `cells` that cannot; None if all
+    can.
 
-    `cells` have the numbers `predictors` of k predictors, `codes` (cells, k) of their levels, and `groups` (cells,), or
-    None for all groups.
+    `cells` have the numbers `predictors` of k predictors, `codes` (cells, k) of their levels, and
+    `groups` (cells,), or None for all groups.
 
     Raises
     ------
     OptionError
-        If the predictors of the cells have over 65,536 combinations, or none of them can occur in a group.
+        If the predictors of the cells have over 65,536 combinations, or none of them can occur in a
+        group.
     """
     shape = [len(labels.levels[i]) for i in cells.predictors]
     if np.prod(np.array(shape, dtype=float)) > MAX_STATES:
         raise OptionError(
-            f"structural_zeros are about {len(shape)} predictors with {np.prod(np.array(shape, dtype=float)):.3g} "
-            f"combinations, and up to {MAX_STATES:,} are listed. Give a table with only the columns that the zeros "
-            "are about.",
+            f"structural_zeros are about {len(shape)} predictors with "
+            f"{np.prod(np.array(shape, dtype=float)):.3g} combinations, and up to {MAX_STATES:,} "
+            "are listed. Give a table with only the columns that the zeros are about.",
             argument="structural_zeros",
         )
     n_groups = 1 if cells.groups is None else len(labels.groups)
-    possible = np.ones((n_groups, *shape), dtype=bool)  # an axis for the groups, then one for each predictor
+    # an axis for the groups, then one for each predictor
+    possible = np.ones((n_groups, *shape), dtype=bool)
     possible[(0 if cells.groups is None else cells.groups, *cells.codes.T)] = False
     if possible.all():
         return None
     if (possible == possible[:1]).all():
         possible = possible[:1]  # the same in all groups
-    for group, table in zip(labels.groups, possible, strict=False):  # `possible` may have one table for all groups
+    # `possible` may have one table for all groups
+    for group, table in zip(labels.groups, possible, strict=False):
         if not table.any():
             group_clause = f" in group {label_text(group)}" if len(possible) > 1 else ""
             raise OptionError(
-                f"structural_zeros leave no combination that can occur{group_clause}. Leave some out.",
+                f"structural_zeros leave no combination that can occur{group_clause}. Leave some "
+                "out.",
                 argument="structural_zeros",
             )
     return Support(cells.predictors, possible)
 
 
 def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None:
-    """Raise a DataError if a row is in a cell that cannot occur; the error names the first such cell."""
+    """Raise a DataError if a row is in a cell that cannot occur; the error names the first such
+    cell.
+    """
     possible = support.rows(rows.codes, rows.missing)
     group = rows.response if support.n_groups > 1 else np.zeros(rows.n, dtype=np.intp)
     is_impossible = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
@@ -83,9 +91,10 @@ def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None
     raise DataError(
         "structural_zeros say that "
         f"{_cell_text(support, labels, rows.codes[k], _missing_in(rows.missing, k))}{in_group} "
-        "cannot occur, but the data have such rows; rows in cells that cannot occur have a total weight of "
-        f"{rows.weights[is_impossible].sum():g}. Leave the cell out of structural_zeros; or leave these rows out of "
-        "the data, if the table is to be analysed without them.",
+        "cannot occur, but the data have such rows; rows in cells that cannot occur have a total "
+        f"weight of {rows.weights[is_impossible].sum():g}. Leave the cell out of "
+        "structural_zeros; or leave these rows out of the data, if the table is to be analysed "
+        "without them.",
         argument="structural_zeros",
     )
 
@@ -97,10 +106,11 @@ def refuse_impossible_rows(
     missing: np.ndarray | None,
     groups: np.ndarray | None = None,
 ) -> None:
-    """Raise an ImpossibleRowsError for rows of new data (n, m) in a cell that cannot occur in any group.
+    """Raise an ImpossibleRowsError for rows of new data (n, m) in a cell that cannot occur in any
+    group.
 
-    With `groups` (n,), the group number of each row or -1 if it is unknown, a cell that cannot occur in the row's group
-    is refused too. `missing` is a mask (n, m) of missing values, or None.
+    With `groups` (n,), the group number of each row or -1 if it is unknown, a cell that cannot
+    occur in the row's group is refused too. `missing` is a mask (n, m) of missing values, or None.
     """
     if support is None or not len(codes):
         return
@@ -113,8 +123,8 @@ def refuse_impossible_rows(
         k = int((~possible).argmax())
         raise ImpossibleRowsError(
             f"newdata: row {k} is in a cell that cannot occur (structural_zeros), "
-            f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so that nothing follows from it. Leave "
-            "such rows out.",
+            f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so that nothing "
+            "follows from it. Leave such rows out.",
             np.logical_not(possible),
             len(labels.groups),
         )
@@ -125,8 +135,12 @@ def _missing_in(missing: np.ndarray | None, row: int) -> np.ndarray | None:
     return None if missing is None else missing[row]
 
 
-def _cell_text(support: Support, labels: Labels, codes: np.ndarray, missing: np.ndarray | None) -> str:
-    """Return the known levels of a row as text, of the predictors that structural zeros are about; arrays are (m,)."""
+def _cell_text(
+    support: Support, labels: Labels, codes: np.ndarray, missing: np.ndarray | None
+) -> str:
+    """Return the known levels of a row as text, of the predictors that structural zeros are about;
+    arrays are (m,).
+    """
     return ", ".join(
         f"{label_text(labels.names[i])}={label_text(labels.levels[i][codes[i]])}"
         for i in support.scope

@@ -17,7 +17,8 @@ __all__ = ["Run", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """Rows, groups and terms that are fitted, and how ln Z, the log normalising constant of each group, is computed.
+    """Rows, groups and terms that are fitted, and how ln Z, the log normalising constant of each
+    group, is computed.
 
     Attributes
     ----------
@@ -34,11 +35,12 @@ class Task:
     pooled : bool
         Whether all rows are fitted too, as one group.
     relevance : float, optional
-        Significance level at which predictors are chosen that differ between groups (see `bbl.boltzmann.relevance`);
-        None for all.
+        Significance level at which predictors are chosen that differ between groups (see
+        `bbl.boltzmann.relevance`); None for all.
     selections : dict, optional
-        Predictors that were chosen already, by the rows (see `bbl.boltzmann.relevance.choose_once`): shared by tasks
-        that are fitted to the same rows by different engines.
+        Predictors that were chosen already, by the rows (see
+        `bbl.boltzmann.relevance.choose_once`): shared by tasks that are fitted to the same rows by
+        different engines.
     """
 
     sample: Rows
@@ -68,8 +70,9 @@ class Run:
     progress : callable, optional
         ``progress(share=1.0, note="")`` is called as the fit goes on.
     start : ndarray, optional
-        Coefficients (K, 1 + layout.size), intercepts and parameters, of a fit to the same rows with other weights, at
-        which engines that iterate begin; (1 + layout.size,) where a run is of one group.
+        Coefficients (K, 1 + layout.size), intercepts and parameters, of a fit to the same rows with
+        other weights, at which engines that iterate begin; (1 + layout.size,) where a run is of one
+        group.
     """
 
     workers: int = 1

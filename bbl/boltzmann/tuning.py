@@ -1,12 +1,15 @@
-"""Tuning inside a fit: the tuned option by cross-validation, and the calibration of class scores on the same folds.
+"""Tuning inside a fit: the tuned option by cross-validation, and the calibration of class scores on
+the same folds.
 
-A *setting* is a value of the tuned option; the *grid* holds the settings that may be tried, rising, and k is a position
-in it. *Variants* are engines that differ in other options; each is tuned over the same grid, and v is the number of a
-variant. K is the number of groups, D of non-reference levels. An engine with costly fits (`Engine.stepwise`) does not
-fit the whole grid: it fits every second setting from the strongest penalty on, until the log-loss has clearly risen,
-then the neighbours of the best settings. ``engine.tuned`` describes the tuned option (name `option`, `grid`, and
-whether "larger" or "smaller" values are `simpler`); it is None without one. ``engine.joint`` is None unless all groups
-are fitted together. A `Validated` has out-of-fold scores (settings, N, K), groups `y` (N,) and problems `found`.
+A *setting* is a value of the tuned option; the *grid* holds the settings that may be tried, rising,
+and k is a position in it. *Variants* are engines that differ in other options; each is tuned over
+the same grid, and v is the number of a variant. K is the number of groups, D of non-reference
+levels. An engine with costly fits (`Engine.stepwise`) does not fit the whole grid: it fits every
+second setting from the strongest penalty on, until the log-loss has clearly risen, then the
+neighbours of the best settings. ``engine.tuned`` describes the tuned option (name `option`, `grid`,
+and whether "larger" or "smaller" values are `simpler`); it is None without one. ``engine.joint`` is
+None unless all groups are fitted together. A `Validated` has out-of-fold scores (settings, N, K),
+groups `y` (N,) and problems `found`.
 """
 
 from __future__ import annotations
@@ -40,14 +43,18 @@ __all__ = ["NFOLD", "RULES", "tune", "tune_many", "tune_relevance"]
 RULES = get_args(TuningRule)
 NFOLD = 5  # folds by default
 COARSE_FITS = 3  # settings of the coarse grid that are fitted before the search may stop
-SETTINGS_PER_CALL = 4  # settings that are fitted in one call, where the settings of a fold share their work
+# settings that are fitted in one call, where the settings of a fold share their work
+SETTINGS_PER_CALL = 4
 NEAR = 2  # settings to each side of the first variant's best one that are tried for other variants
 MAX_REFITS = 3  # most settings that a search fits again, more exactly
 REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is assumed before one is measured
-REFIT_CHANGES = 3.0  # settings within this multiple of the largest relative change by a refit are fitted again
+# settings within this multiple of the largest relative change by a refit are fitted again
+REFIT_CHANGES = 3.0
 MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits up to this size
-RELEVANCE_LEVELS = (0.05, 0.5, None)  # significance levels that are compared, from few predictors to all (None)
-LOSS_TIE = 1e-4  # a difference of log-loss without interest; near a loss of 0, NEIGHBOUR_RATIO allows no larger one
+# significance levels that are compared, from few predictors to all (None)
+RELEVANCE_LEVELS = (0.05, 0.5, None)
+# a difference of log-loss without interest; near a loss of 0, NEIGHBOUR_RATIO allows no larger one
+LOSS_TIE = 1e-4
 
 
 def tune(
@@ -61,40 +68,61 @@ def tune(
     among: tuple[Sequence[Engine], Sequence[float]] | None = None,
     on_a_line: bool = False,
 ) -> Tuning:
-    """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of shuffled folds.
+    """Choose the engine's tuned option and fit the calibration on the out-of-fold scores of
+    shuffled folds.
 
     Parameters
     ----------
     rule : {"cv", "cv-1se"} or None
-        The setting of least log-loss, or the simplest within one standard error of it; None keeps the engine's setting.
-        One group without classes is judged by the log pseudo-likelihood of its rows.
+        The setting of least log-loss, or the simplest within one standard error of it; None keeps
+        the engine's setting. One group without classes is judged by the log pseudo-likelihood of
+        its rows.
     calibrate : {"none", "offset", "temperature", "firm"}
         Before settings are compared, the scores of each fold are calibrated on the other folds.
     folds : Folds or StoredFolds, optional
         Default: `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and the grid; default: ``engine.variants()`` and the grid of its tuned option.
+        Variants of the engine and the grid; default: ``engine.variants()`` and the grid of its
+        tuned option.
     on_a_line : bool, default False
-        Whether the first variant lies between the second and the third; an engine that fits all folds together then
-        leaves out the third if the second is clearly better.
+        Whether the first variant lies between the second and the third; an engine that fits all
+        folds together then leaves out the third if the second is clearly better.
     """
     if folds is None:
         rows = cast(Sample, task.sample)
         rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
         task, folds = task.with_sample(rows), shuffled_folds(rows, NFOLD, run.rng)
-    variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
-    if isinstance(folds, Folds) and task.relevance is None:  # of rows in memory, with the same predictors in each fold
+    variants, settings = among or (
+        engine.variants(),
+        () if engine.tuned is None else engine.tuned.grid,
+    )
+    # of rows in memory, with the same predictors in each fold
+    if isinstance(folds, Folds) and task.relevance is None:
         sample = cast(Sample, task.sample)
-        score_folds = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)  # None: fold by fold
+        # None: fold by fold
+        score_folds = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)
         if score_folds is not None:
             return _tune_together(
-                sample, engine, variants, settings, rule, folds, score_folds, calibrate, run, on_a_line
+                sample,
+                engine,
+                variants,
+                settings,
+                rule,
+                folds,
+                score_folds,
+                calibrate,
+                run,
+                on_a_line,
             )
     sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
     tunings: list[Tuning] = []
     for variant in variants:
         # the best settings of variants are close to each other
-        near = settings if rule != "cv" or not tunings else _near(settings, tunings[0].values[tunings[0].chosen])
+        near = (
+            settings
+            if rule != "cv" or not tunings
+            else _near(settings, tunings[0].values[tunings[0].chosen])
+        )
         tunings.append(_tune_one(task, variant, near, rule, folds, calibrate, sub_run))
     return min(tunings, key=lambda tuning: tuning.loss[tuning.chosen])
 
@@ -104,8 +132,8 @@ def tune_relevance(
 ) -> tuple[float | None, Tuning]:
     """Return the significance level at which predictors are chosen, and the tuning at that level.
 
-    `relevance_rule` is for the level what `rule` of `tune` is for the setting; the simplest level, the first, has the
-    fewest predictors. Predictors are chosen anew in each fold.
+    `relevance_rule` is for the level what `rule` of `tune` is for the setting; the simplest level,
+    the first, has the fewest predictors. Predictors are chosen anew in each fold.
     """
     rows = cast(Sample, task.sample)
     rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
@@ -119,8 +147,11 @@ def tune_relevance(
     best = int(losses.argmin())
     if relevance_rule == "cv-1se":
         scored = [cast(Validated, tuning.scored) for tuning in tunings]
-        compared = replace(scored[0], scores=np.concatenate([validated.scores for validated in scored]))
-        best = one_standard_error(compared, np.arange(len(tunings)), best, calibrate, "smaller")  # by position
+        compared = replace(
+            scored[0], scores=np.concatenate([validated.scores for validated in scored])
+        )
+        # by position
+        best = one_standard_error(compared, np.arange(len(tunings)), best, calibrate, "smaller")
     return RELEVANCE_LEVELS[best], tunings[best]
 
 
@@ -129,8 +160,9 @@ def tune_many(
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
     """Choose the engine's tuned option for many rows: on a sample of rows first, then on all rows.
 
-    More rows need weaker penalties. So the search on all rows starts at the setting of least log-loss on the sample,
-    and goes on to weaker penalties until the log-loss rises. An engine without such an option is calibrated alone.
+    More rows need weaker penalties. So the search on all rows starts at the setting of least
+    log-loss on the sample, and goes on to weaker penalties until the log-loss rises. An engine
+    without such an option is calibrated alone.
 
     Parameters
     ----------
@@ -142,7 +174,8 @@ def tune_many(
     best, last : Tuning
         The tunings at the chosen setting, and at the weakest penalty that was tried.
     warm_starts : list of WarmStarts
-        The solution of each group at the weakest penalty on the training rows, from which later fits may start.
+        The solution of each group at the weakest penalty on the training rows, from which later
+        fits may start.
     """
     sample, progress, silent_run = cast(Sample, task.sample), run.progress, run.reporting(None)
     tuned, fitted_layout = engine.tuned, engine.layout(sample, task.layout)
@@ -152,15 +185,21 @@ def tune_many(
             progress(float(NFOLD))
         return calibrated_alone, calibrated_alone, []
     stepwise = engine.stepwise(sample, fitted_layout)
-    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1  # sign: step to a weaker penalty
+    # sign: step to a weaker penalty
+    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
     def losses_of(
         used_folds: Folds, warm_starts: list[WarmStarts], settings: np.ndarray
     ) -> tuple[np.ndarray, Validated]:
-        """Return the losses of settings on one fold, and their scores; `warm_starts` of its groups are extended."""
+        """Return the losses of settings on one fold, and their scores; `warm_starts` of its groups
+        are extended.
+        """
         warm_start_sets = [warm_starts] if stepwise else None
-        scored = validate(task, engine, settings, used_folds, silent_run, warm_start_sets=warm_start_sets)
-        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored  # column 0: the log-loss
+        scored = validate(
+            task, engine, settings, used_folds, silent_run, warm_start_sets=warm_start_sets
+        )
+        # column 0: the log-loss
+        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
     k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
@@ -169,7 +208,9 @@ def tune_many(
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
     tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
     # go on as long as the setting before k was the best so far
-    while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())):
+    while 0 <= k < len(grid) and (
+        not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())
+    ):
         loss, scored = losses_of(folds, warm_starts, grid[[k]])
         tried[k] = float(loss[0]), scored
         k += sign
@@ -183,32 +224,54 @@ def tune_many(
         scored, chosen = tried[k][1], tried_ks.index(k)
         calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
         chosen_scores, best = replace(scored, fits=[], found=[]), engine.at(float(grid[k]))
-        return Tuning(tuned.option, grid[tried_ks], losses, chosen, calibration, scored.found, chosen_scores, best)
+        return Tuning(
+            tuned.option,
+            grid[tried_ks],
+            losses,
+            chosen,
+            calibration,
+            scored.found,
+            chosen_scores,
+            best,
+        )
 
     value = float(grid[weakest])
     remaining_starts = [
-        WarmStarts({value: group_starts[value]} if value in group_starts else {}) for group_starts in warm_starts
+        WarmStarts({value: group_starts[value]} if value in group_starts else {})
+        for group_starts in warm_starts
     ]
     return tuning_at(tried_ks[int(losses.argmin())]), tuning_at(weakest), remaining_starts
 
 
 def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
-    """Return empty warm starts for each of `nfold` folds, then each of `K` groups; they keep small prepared rows."""
-    bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))  # matrices (D, D), and rows; rounded up
-    return [[WarmStarts(keeps=bytes_kept < MAX_PREPARED_BYTES) for _ in range(K)] for _ in range(nfold)]
+    """Return empty warm starts for each of `nfold` folds, then each of `K` groups; they keep small
+    prepared rows.
+    """
+    # matrices (D, D), and rows; rounded up
+    bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
+    return [
+        [WarmStarts(keeps=bytes_kept < MAX_PREPARED_BYTES) for _ in range(K)] for _ in range(nfold)
+    ]
 
 
 def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
-    """Return the position of least loss on `grid`; the search starts in its middle if `stepwise`, else at the simplest.
+    """Return the position of least loss on `grid`; the search starts in its middle if `stepwise`,
+    else at the simplest.
 
-    `losses_of` takes an array of settings and returns a tuple whose first element is their losses. `sign` is 1 if
-    models get more complex from the first setting to the last, else -1.
+    `losses_of` takes an array of settings and returns a tuple whose first element is their losses.
+    `sign` is 1 if models get more complex from the first setting to the last, else -1.
     """
     if stepwise:
-        return descend((len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0])[0]
-    simplest_first, losses = np.arange(len(grid))[::sign], np.empty(0)  # go on while the last loss is the least
+        return descend(
+            (len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0]
+        )[0]
+    # go on while the last loss is the least
+    simplest_first, losses = np.arange(len(grid))[::sign], np.empty(0)
     while not len(losses) or (losses.argmin() == len(losses) - 1 and len(losses) < len(grid)):
-        losses = np.append(losses, losses_of(grid[simplest_first[len(losses) : len(losses) + SETTINGS_PER_CALL]])[0])
+        losses = np.append(
+            losses,
+            losses_of(grid[simplest_first[len(losses) : len(losses) + SETTINGS_PER_CALL]])[0],
+        )
     return int(simplest_first[losses.argmin()])
 
 
@@ -219,7 +282,13 @@ def _near(settings: Sequence[float], value: float) -> Sequence[float]:
 
 
 def _tune_one(
-    task: Task, engine: Engine, settings: Sequence[float], rule: str | None, folds: AnyFolds, calibrate: str, run: Run
+    task: Task,
+    engine: Engine,
+    settings: Sequence[float],
+    rule: str | None,
+    folds: AnyFolds,
+    calibrate: str,
+    run: Run,
 ) -> Tuning:
     """Tune one variant of an engine, fold by fold; arguments as in `tune`."""
     tuned = engine.tuned
@@ -230,14 +299,21 @@ def _tune_one(
         warm_start_sets = _empty_warm_starts(task.sample, fitted_layout, task.K, len(folds))
         check_memory(
             8.0 * fitted_layout.D * (1 + fitted_layout.D) * task.K * len(folds) * len(values),
-            f"Choosing {tuned.option} for {task.K} groups with {fitted_layout.D} non-reference levels",
+            (
+                f"Choosing {tuned.option} for {task.K} groups with {fitted_layout.D} non-reference "
+                "levels"
+            ),
             f"Give a number for {tuned.option}, or use fewer predictors.",
         )
 
         def compare(settings: np.ndarray, progress: Callable | None) -> Validated:
-            """Return the out-of-fold scores of some settings, with warm starts from those before."""
+            """Return the out-of-fold scores of some settings, with warm starts from those
+            before.
+            """
             sub_run = run.reporting(progress)
-            return validate(task, engine, settings, folds, sub_run, warm_start_sets=warm_start_sets, judge=judge)
+            return validate(
+                task, engine, settings, folds, sub_run, warm_start_sets=warm_start_sets, judge=judge
+            )
 
         values, scored, losses = _search(compare, values, calibrate, rule, run.progress)
     else:
@@ -251,7 +327,14 @@ def _tune_one(
     oof_scores = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
     return Tuning(
-        option, np.zeros(1) if values is None else values, losses, chosen, calibration, scored.found, oof_scores, best
+        option,
+        np.zeros(1) if values is None else values,
+        losses,
+        chosen,
+        calibration,
+        scored.found,
+        oof_scores,
+        best,
     )
 
 
@@ -269,26 +352,42 @@ def _tune_together(
 ) -> Tuning:
     """Tune an engine that fits all folds together; arguments as in `tune`.
 
-    ``score_folds(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the scores (N, K) of the
-    held-out rows, whose positions `rows` lists by fold; `exactly` asks for fits that do not end early.
+    ``score_folds(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the
+    scores (N, K) of the held-out rows, whose positions `rows` lists by fold; `exactly` asks for
+    fits that do not end early.
     """
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     grid = np.array([engine.setting] if rule is None else settings)
     check_trained(folds.train.sum(axis=1).min())  # raises if a fold has no training rows
-    fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]  # (rows, weights, positions of rows)
-    positions_by_fold, weights = [data[2] for data in fold_data], np.concatenate([data[1] for data in fold_data])
+    # (rows, weights, positions of rows)
+    fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]
+    positions_by_fold, weights = (
+        [data[2] for data in fold_data],
+        np.concatenate([data[1] for data in fold_data]),
+    )
     positions = np.concatenate(positions_by_fold)
-    fold = np.repeat(np.arange(len(positions_by_fold)), [len(fold_positions) for fold_positions in positions_by_fold])
+    fold = np.repeat(
+        np.arange(len(positions_by_fold)),
+        [len(fold_positions) for fold_positions in positions_by_fold],
+    )
     base = Validated(  # the validated rows without scores
-        scores=np.empty((0, 0, 0)), y=sample.response[positions], weights=weights, fold=fold, rows=positions, fits=[],
-        judge="class_scores", found=[],
-    )  # fmt: skip
+        scores=np.empty((0, 0, 0)),
+        y=sample.response[positions],
+        weights=weights,
+        fold=fold,
+        rows=positions,
+        fits=[],
+        judge="class_scores",
+        found=[],
+    )
     scores_of: dict[tuple[int, int], np.ndarray] = {}
     loss_of: dict[tuple[int, int], float] = {}
 
     def fit(v: int, k: int, exactly: bool = False) -> float:
-        """Fit variant v at setting k of the grid, record its scores and loss, and return the loss."""
+        """Fit variant v at setting k of the grid, record its scores and loss, and return the
+        loss.
+        """
         scores = score_folds(variants[v], float(grid[k]), positions_by_fold, exactly, run.workers)
         scores_of[v, k], loss_of[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss_of[v, k]
@@ -296,48 +395,75 @@ def _tune_together(
     report_variant = scaled_progress(run.progress, len(folds) / len(variants))
     walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant, on_a_line)
     refitted: set[tuple[int, int]] = set()
-    while (best := min(loss_of, key=loss_of.__getitem__)) not in refitted:  # an early end of a fit may flatter its loss
+    # an early end of a fit may flatter its loss
+    while (best := min(loss_of, key=loss_of.__getitem__)) not in refitted:
         fit(*best, exactly=True)
         refitted.add(best)
     tried_ks = sorted(k for v, k in scores_of if v == best[0])
     if rule == "cv-1se":
         compared = replace(base, scores=np.array([scores_of[best[0], k] for k in tried_ks]))
-        simplest = one_standard_error(compared, grid[tried_ks], tried_ks.index(best[1]), calibrate, tuned.simpler)
+        simplest = one_standard_error(
+            compared, grid[tried_ks], tried_ks.index(best[1]), calibrate, tuned.simpler
+        )
         best = (best[0], tried_ks[simplest])
         fit(*best, exactly=True)
     calibration = fit_calibration(scores_of[best], base.y, base.weights, calibrate)
     oof_scores = replace(base, scores=scores_of[best][None])
     if rule is None:
         return Tuning(
-            option=None, values=np.zeros(1), loss=np.array([loss_of[best]]), chosen=0, calibration=calibration,
-            found=[], scored=oof_scores, engine=variants[best[0]],
-        )  # fmt: skip
+            option=None,
+            values=np.zeros(1),
+            loss=np.array([loss_of[best]]),
+            chosen=0,
+            calibration=calibration,
+            found=[],
+            scored=oof_scores,
+            engine=variants[best[0]],
+        )
     losses = np.array([loss_of[best[0], k] for k in tried_ks])
     chosen = variants[best[0]].at(float(grid[best[1]]))
-    return Tuning(tuned.option, grid[tried_ks], losses, tried_ks.index(best[1]), calibration, [], oof_scores, chosen)
+    return Tuning(
+        tuned.option,
+        grid[tried_ks],
+        losses,
+        tried_ks.index(best[1]),
+        calibration,
+        [],
+        oof_scores,
+        chosen,
+    )
 
 
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
-    """Search a rising `grid`; return the S settings tried, rising, their out-of-fold scores, and their losses (S,).
+    """Search a rising `grid`; return the S settings tried, rising, their out-of-fold scores, and
+    their losses (S,).
 
-    ``compare(settings, progress)`` fits settings. The search begins at the last setting, the strongest penalty. At the
-    end up to `MAX_REFITS` settings are fitted again, more exactly: the best one, then any that would be the best if its
-    loss fell by `REFIT_CHANGES` times the largest relative change by a refit so far.
+    ``compare(settings, progress)`` fits settings. The search begins at the last setting, the
+    strongest penalty. At the end up to `MAX_REFITS` settings are fitted again, more exactly: the
+    best one, then any that would be the best if its loss fell by `REFIT_CHANGES` times the largest
+    relative change by a refit so far.
     """
     scores_of: dict[int, np.ndarray] = {}
     loss_of: dict[int, float] = {}
     scored: list[Validated] = []
-    coarse = list(range(len(grid) - 1, -1, -2))  # every second setting, from the strongest penalty on
-    max_calls = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS  # of `fit`: first, coarse, neighbours, refits
+    # every second setting, from the strongest penalty on
+    coarse = list(range(len(grid) - 1, -1, -2))
+    # of `fit`: first, coarse, neighbours, refits
+    max_calls = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS
 
     def fit(positions: list[int]) -> np.ndarray:
-        """Fit the settings at `positions`; return the losses of all tried settings, in order of first fits."""
+        """Fit the settings at `positions`; return the losses of all tried settings, in order of
+        first fits.
+        """
         validated = compare(grid[positions], progress=scaled_progress(progress, 1.0 / max_calls))
         scored.append(validated)
         for k, scores in zip(positions, validated.scores, strict=True):
-            scores_of[k], loss_of[k] = scores, validated.log_loss(calibrated(validated, scores, calibrate))
+            scores_of[k], loss_of[k] = (
+                scores,
+                validated.log_loss(calibrated(validated, scores, calibrate)),
+            )
         return np.array([loss_of[k] for k in scores_of])
 
     losses = fit(coarse[:COARSE_FITS])
@@ -346,7 +472,11 @@ def _search(
         if has_risen_far(losses[-1], least) or (losses[-2:] > NEIGHBOUR_RATIO * least).all():
             break
         losses = fit([k])
-    near_best = [k for k, loss in zip(scores_of, losses, strict=True) if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)]
+    near_best = [
+        k
+        for k, loss in zip(scores_of, losses, strict=True)
+        if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)
+    ]
     neighbours = {k + side for k in near_best for side in (-1, 1)}
     if rule == "cv-1se":
         neighbours |= set(range(min(near_best), len(grid)))  # simpler settings: larger penalties
@@ -372,4 +502,8 @@ def _search(
         np.array([scores_of[k] for k in tried_ks]),
         [problem for fits in scored for problem in fits.found],
     )
-    return (grid[tried_ks], replace(scored[0], scores=scores, found=problems), np.array([loss_of[k] for k in tried_ks]))
+    return (
+        grid[tried_ks],
+        replace(scored[0], scores=scores, found=problems),
+        np.array([loss_of[k] for k in tried_ks]),
+    )

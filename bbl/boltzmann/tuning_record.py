@@ -1,4 +1,6 @@
-"""Tuning: the settings that a cross-validation inside a fit has compared, and the one that it chose."""
+"""Tuning: the settings that a cross-validation inside a fit has compared, and the one that it
+chose.
+"""
 
 from __future__ import annotations
 
@@ -69,18 +71,23 @@ class Tuning(Notebook):
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return title and sections of the display in notebooks."""
-        return self._title(), [first_rows(self._shown(), "", ".frame")]  # no heading; .frame has all rows
+        # no heading; .frame has all rows
+        return self._title(), [first_rows(self._shown(), "", ".frame")]
 
     def _title(self) -> str:
         """Return the chosen setting and its log-loss as text."""
         loss = f"out-of-fold loss {self.loss[self.chosen]:.4g}"
         if self.option is None:
             return f"Calibration alone, {loss}"
-        return f"{self.option} = {self.values[self.chosen]:.4g} of {len(self.values)} settings, {loss}"
+        return (
+            f"{self.option} = {self.values[self.chosen]:.4g} of {len(self.values)} settings, {loss}"
+        )
 
     def _shown(self) -> pd.DataFrame:
         """Return the table as it is printed: a star marks the chosen setting."""
-        return self.frame.assign(chosen=["*" if row == self.chosen else "" for row in range(len(self.loss))])
+        return self.frame.assign(
+            chosen=["*" if row == self.chosen else "" for row in range(len(self.loss))]
+        )
 
     def __repr__(self) -> str:
         return f"{self._title()}\n{table_text(self._shown())}"

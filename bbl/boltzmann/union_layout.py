@@ -1,7 +1,8 @@
 """One layout for groups that chose different terms: it has the terms of all groups.
 
-A fit has a `layout` of its own if its group chose the terms, else None, and arrays about the choice in `state`.
-``layout.table(vector, *term)`` is a view of the couplings of a term in a parameter vector.
+A fit has a `layout` of its own if its group chose the terms, else None, and arrays about the choice
+in `state`. ``layout.table(vector, *term)`` is a view of the couplings of a term in a parameter
+vector.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ class MergedFits(NamedTuple):
 
     Notes
     -----
-    Parameters of terms that a group did not choose are zero, and false in its ``state["free"]`` (size,).
-    ``state["votes"]`` (size,) counts the predictors that chose each parameter's term; ``state["nodes"]`` (order, size)
-    holds the estimate of each parameter by the first, second, ... predictor of its term, nan if it has none.
+    Parameters of terms that a group did not choose are zero, and false in its ``state["free"]``
+    (size,). ``state["votes"]`` (size,) counts the predictors that chose each parameter's term;
+    ``state["nodes"]`` (order, size) holds the estimate of each parameter by the first, second, ...
+    predictor of its term, nan if it has none.
     """
 
     layout: Layout
@@ -42,9 +44,13 @@ class MergedFits(NamedTuple):
 
 
 def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
-    """Return fits with different layouts as fits over one layout; fits without a layout of their own have `layout`."""
+    """Return fits with different layouts as fits over one layout; fits without a layout of their
+    own have `layout`.
+    """
     fit_layouts = [layout if fit.layout is None else fit.layout for fit in fits]
-    union_layout = Layout(layout.n_levels, [terms for fit_layout in fit_layouts for terms in fit_layout.terms])
+    union_layout = Layout(
+        layout.n_levels, [terms for fit_layout in fit_layouts for terms in fit_layout.terms]
+    )
     merged_fits = []
     for fit_layout, fit in zip(fit_layouts, fits, strict=True):
         positions = _positions(fit_layout, union_layout)
@@ -55,7 +61,8 @@ def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
         state = {"free": is_free}
         state["votes"], state["nodes"] = (
             np.zeros(union_layout.size),
-            np.full((max(union_layout.order, 2), union_layout.size), np.nan),  # 2: as "nodes" of fits without terms
+            # 2: as "nodes" of fits without terms
+            np.full((max(union_layout.order, 2), union_layout.size), np.nan),
         )
         if fit.state:  # empty for a group without rows
             state["votes"][positions] = fit.state["votes"]
@@ -65,7 +72,9 @@ def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
 
 
 def _positions(fit_layout: Layout, union_layout: Layout) -> np.ndarray:
-    """Return the position (fit_layout.size,) of each parameter in `union_layout`, which has all its terms."""
+    """Return the position (fit_layout.size,) of each parameter in `union_layout`, which has all its
+    terms.
+    """
     # fields have the same positions in both layouts
     union_positions, out = np.arange(union_layout.size), np.arange(fit_layout.size)
     for terms in fit_layout.terms:
@@ -83,11 +92,13 @@ def compute_log_z(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> tuple[np.ndarray, str, np.ndarray]:
-    """Return ln Z (K,) of groups that chose different terms, how it was computed, and its standard errors (K,).
+    """Return ln Z (K,) of groups that chose different terms, how it was computed, and its standard
+    errors (K,).
 
-    All are computed in the same way: exactly only if that is possible for each group. Standard errors are 0 unless ln Z
-    is annealed. Fits without a layout of their own have `layout`. A group without rows has ln Z = 0 unless ln Z is
-    exact. `log_z` is what the user asked for; see `bbl.bbl`.
+    All are computed in the same way: exactly only if that is possible for each group. Standard
+    errors are 0 unless ln Z is annealed. Fits without a layout of their own have `layout`. A group
+    without rows has ln Z = 0 unless ln Z is exact. `log_z` is what the user asked for; see
+    `bbl.bbl`.
     """
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
     # kinds other than exact do not differ between groups
@@ -101,7 +112,11 @@ def compute_log_z(
             rows = engine.prepare(group_sample.collapsed(fit_layout.n_levels), fit_layout)
             if kind == "ais":
                 sampled = annealed_log_z(
-                    fit_layout, fit.theta, annealing_start(rows, fit_layout), rng=rng, n_jobs=workers
+                    fit_layout,
+                    fit.theta,
+                    annealing_start(rows, fit_layout),
+                    rng=rng,
+                    n_jobs=workers,
                 )
                 log_z_values[g], standard_error[g] = sampled.log_z, sampled.standard_error
             else:

@@ -1,8 +1,9 @@
-"""Cross-validation of Boltzmann machines: every setting of the tuned option is fitted on every fold.
+"""Cross-validation of Boltzmann machines: every setting of the tuned option is fitted on every
+fold.
 
-A *site solution* holds the parameters of the regressions of each predictor on all others. K is the number of groups.
-``scored.fits`` is a list of the fits of each fold, one for each setting; ``estimate.fits`` holds the `EngineFit` of
-each group.
+A *site solution* holds the parameters of the regressions of each predictor on all others. K is the
+number of groups. ``scored.fits`` is a list of the fits of each fold, one for each setting;
+``estimate.fits`` holds the `EngineFit` of each group.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ __all__ = ["Validated", "validate"]
 
 @dataclass(frozen=True)
 class Validated(Scored):
-    """Class scores of all validated rows, pooled over the folds; `fits` are those of the last fold alone.
+    """Class scores of all validated rows, pooled over the folds; `fits` are those of the last fold
+    alone.
 
-    The other attributes of `Scored` are the `scores` (settings, N, K) of the N validated rows, their groups `y`,
-    `weights`, `fold` and position `rows` in the sample, each (N,), and the name `judge` of the method that scored them.
+    The other attributes of `Scored` are the `scores` (settings, N, K) of the N validated rows,
+    their groups `y`, `weights`, `fold` and position `rows` in the sample, each (N,), and the name
+    `judge` of the method that scored them.
 
     Attributes
     ----------
@@ -61,19 +64,27 @@ def validate(
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     judge: str = "class_scores",
 ) -> Validated:
-    """Fit every setting (`values`) on the training rows of every fold, and score the rows that the fold validates.
+    """Fit every setting (`values`) on the training rows of every fold, and score the rows that the
+    fold validates.
 
-    With `warm_start_sets`, one for each fold, fits are just precise enough to compare settings (see `Engine.compare`),
-    and their site solutions are added to the sets. `judge` is the name of the method of `Estimate` that scores rows.
+    With `warm_start_sets`, one for each fold, fits are just precise enough to compare settings (see
+    `Engine.compare`), and their site solutions are added to the sets. `judge` is the name of the
+    method of `Estimate` that scores rows.
     """
     labels, nfold = cast(Labels, task.labels), len(folds)
     fitted_layout = engine.layout(cast(Sample, task.sample), task.layout)
     n_models = task.K * nfold * (1 if values is None else len(values))
     check_annealing(task.log_z, fitted_layout, n_models, run.workers)
-    guard_memory(task.sample, fitted_layout, task.K, engine, values, min(run.workers, nfold), folds=nfold)
+    guard_memory(
+        task.sample, fitted_layout, task.K, engine, values, min(run.workers, nfold), folds=nfold
+    )
     fit = partial(_fit_fold, task, engine, values)
     fold_tasks = list(  # last arguments of `_fit_fold`
-        zip(run.rng.spawn(nfold), [None] * nfold if warm_start_sets is None else warm_start_sets, strict=True)
+        zip(
+            run.rng.spawn(nfold),
+            [None] * nfold if warm_start_sets is None else warm_start_sets,
+            strict=True,
+        )
     )
     scored = cross_validate(
         task.sample, folds, fit, fold_tasks, judge=judge, workers=run.workers, progress=run.progress
@@ -88,7 +99,8 @@ def validate(
         for problem in list_problems(fold_estimate.fits, labels)
     ]
     last_fit = scored.fits[-1:]  # a result that keeps the fits of all folds might fill the memory
-    return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)  # other fields as in `scored`
+    # other fields as in `scored`
+    return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)
 
 
 def _fit_fold(
@@ -99,14 +111,20 @@ def _fit_fold(
     rng: np.random.Generator,
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Fit the training rows of a fold at each of `values`; `warm_starts` are those of its groups."""
+    """Fit the training rows of a fold at each of `values`; `warm_starts` are those of its
+    groups.
+    """
     return estimate_path(task.with_sample(train), engine, values, Run(rng=rng), warm_starts)
 
 
 def _add_warm_starts(
-    warm_starts: Sequence[WarmStarts], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]
+    warm_starts: Sequence[WarmStarts],
+    values: Sequence[float] | np.ndarray,
+    fits: Sequence[Estimate],
 ) -> None:
-    """Add the site solutions of a fold's `fits`, one for each of `values`, to its groups' warm starts, in place."""
+    """Add the site solutions of a fold's `fits`, one for each of `values`, to its groups' warm
+    starts, in place.
+    """
     for value, fold_estimate in zip(values, fits, strict=True):
         for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
             if group_fit.site_theta is not None:  # None in a group without rows

@@ -1,4 +1,6 @@
-"""Options of the command line. Each is stored under the name of the argument of `bbl.bbl`, ... that it sets."""
+"""Options of the command line. Each is stored under the name of the argument of `bbl.bbl`, ... that
+it sets.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,15 @@ ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itma
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # arguments that only Boltzmann machines have, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
-    "method": DEFAULT, "log_z": "auto", "calibrate": "none", "relevance": None, "novarOk": False, "shuffle": False,
-    "strata": None, "cluster": None,
-}  # fmt: skip
+    "method": DEFAULT,
+    "log_z": "auto",
+    "calibrate": "none",
+    "relevance": None,
+    "novarOk": False,
+    "shuffle": False,
+    "strata": None,
+    "cluster": None,
+}
 DEFAULT_BINS = 5
 EXAMPLES = f"""\
 examples:
@@ -47,29 +55,35 @@ examples:
   {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
   {PROGRAM} "y ~ .^2" "people/*.parquet" --method mf              fit to files too large for memory
 
-"{PROGRAM} predict --help" has the options of predict, likewise of evaluate, explain and effects. Models,
-predictions and tables go to standard output, warnings and errors to standard error. Exit status: 0; 1 after an error
-in files, data or model; 2 if the command is not understood."""
-EFFECTS_TEXT = """Compare levels of predictors by the probabilities that a saved model gives to the groups. The result
-is a CSV table on standard output: for each group the average difference of probabilities, with standard error, test
-and interval where the method has them."""
-EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy, log-loss, Brier score
-and AUC with intervals, confusion matrix, and scores of each group, on standard output. Rows without a group are left
-out, and a note tells their number."""
-EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and pair of levels of a row adds to the
-log-odds of two groups. The result is a CSV table on standard output, one line for each row of the table."""
-PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is a CSV table on standard output, one line
-for each row in the order of the table. Columns are read as the model needs them: where it knows texts, 01 stays 01."""
+"{PROGRAM} predict --help" has the options of predict, likewise of evaluate, explain and effects.
+Models, predictions and tables go to standard output, warnings and errors to standard error. Exit
+status: 0; 1 after an error in files, data or model; 2 if the command is not understood."""  # noqa: E501
+EFFECTS_TEXT = """Compare levels of predictors by the probabilities that a saved model gives to the
+groups. The result is a CSV table on standard output: for each group the average difference of
+probabilities, with standard error, test and interval where the method has them."""
+EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy,
+log-loss, Brier score and AUC with intervals, confusion matrix, and scores of each group, on
+standard output. Rows without a group are left out, and a note tells their number."""
+EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and pair of levels of a
+row adds to the log-odds of two groups. The result is a CSV table on standard output, one line for
+each row of the table."""
+PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is a CSV table on
+standard output, one line for each row in the order of the table. Columns are read as the model
+needs them: where it knows texts, 01 stays 01."""
 
 
 def numbers(text: str) -> float | list[float] | str:
-    """Parse ``X``, ``X,X,...`` or a tuning rule such as ``cv``; return a number, a list of numbers, or the rule."""
+    """Parse ``X``, ``X,X,...`` or a tuning rule such as ``cv``; return a number, a list of numbers,
+    or the rule.
+    """
     if text in RULES:
         return text
     try:
         values = [float(number_text) for number_text in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number; give one, or {' or '.join(RULES)}") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number; give one, or {' or '.join(RULES)}"
+        ) from None
     return values if len(values) > 1 else values[0]
 
 
@@ -88,7 +102,9 @@ def separator(text: str) -> str:
     """Parse one character, or ``tab``."""
     character = "\t" if text in ("tab", "\\t") else text
     if len(character) != 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no single character; give one, such as ';', or tab")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no single character; give one, such as ';', or tab"
+        )
     return character
 
 
@@ -96,7 +112,9 @@ def bin_rule(text: str) -> tuple[str, int]:
     """Parse ``METHOD`` or ``METHOD:NUMBER``; return (method, number of bins)."""
     method, _, number = text.partition(":")
     if method not in CUTS or not (number or str(DEFAULT_BINS)).isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no way of binning; give {', '.join(CUTS)}, or as quantile:4")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no way of binning; give {', '.join(CUTS)}, or as quantile:4"
+        )
     return method, int(number or DEFAULT_BINS)
 
 
@@ -107,21 +125,33 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.\n"
         "Folders and globs of Parquet files are read in batches.",
     )
-    group.add_argument("--sep", type=separator, metavar="CHAR", help="what separates cells; default: , or tab in .tsv")
     group.add_argument(
-        "--na", action="append", metavar="TEXT",
+        "--sep",
+        type=separator,
+        metavar="CHAR",
+        help="what separates cells; default: , or tab in .tsv",
+    )
+    group.add_argument(
+        "--na",
+        action="append",
+        metavar="TEXT",
         help="a cell that means missing, besides empty ones; repeat for more. Default: "
         + ", ".join(text for text in MISSING_TEXTS if text),
-    )  # fmt: skip
+    )
     return group
 
 
 def _add_prediction_options(group: argparse._ArgumentGroup) -> None:
     """Add the options of predictions to a group."""
     group.add_argument(
-        "--type", choices=PREDICTIONS, default="prob",
-        help="prob: a probability per group, and the likeliest group (default); link: log-odds; class: the group alone",
-    )  # fmt: skip
+        "--type",
+        choices=PREDICTIONS,
+        default="prob",
+        help=(
+            "prob: a probability per group, and the likeliest group (default); link: log-odds; "
+            "class: the group alone"
+        ),
+    )
     _add_unseen_option(group)
     _add_keep_option(group)
 
@@ -129,28 +159,42 @@ def _add_prediction_options(group: argparse._ArgumentGroup) -> None:
 def _add_unseen_option(group: argparse._ArgumentGroup) -> None:
     """Add --unseen to a group."""
     group.add_argument(
-        "--unseen", choices=("raise", "ignore"), default="raise",
-        help="levels that the model does not know are an error (raise, default), or say nothing (ignore)",
-    )  # fmt: skip
+        "--unseen",
+        choices=("raise", "ignore"),
+        default="raise",
+        help=(
+            "levels that the model does not know are an error (raise, default), or say nothing "
+            "(ignore)"
+        ),
+    )
 
 
 def _add_keep_option(group: argparse._ArgumentGroup) -> None:
     """Add --keep to a group."""
     group.add_argument(
-        "--keep", action="append", metavar="COL",
-        help="column of the new table, such as an identifier, that is copied to the result; repeat for more",
-    )  # fmt: skip
+        "--keep",
+        action="append",
+        metavar="COL",
+        help=(
+            "column of the new table, such as an identifier, that is copied to the result; repeat "
+            "for more"
+        ),
+    )
 
 
 def _level_or_rule(text: str) -> float | str:
-    """Parse a significance level, or one of `RULES`, ``cv`` or ``cv-1se``, by which the fit chooses one."""
+    """Parse a significance level, or one of `RULES`, ``cv`` or ``cv-1se``, by which the fit chooses
+    one.
+    """
     return text if text in RULES else float(text)
 
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the fit of a model."""
     group = parser.add_argument_group("model")
-    group.add_argument("--weights", metavar="COL", help="column of frequencies, or of sampling weights")
+    group.add_argument(
+        "--weights", metavar="COL", help="column of frequencies, or of sampling weights"
+    )
     group.add_argument(
         "--strata",
         action="append",
@@ -158,48 +202,96 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         help="column of the strata of a survey, with --weights; see --cluster",
     )
     group.add_argument(
-        "--cluster", action="append", metavar="COL",
-        help="column of the clusters (sampling points) of a survey; repeat for further stages. Standard errors and "
-        "tests are those of this design (pseudo, ml, naive)",
-    )  # fmt: skip
-    group.add_argument(
-        "--method", choices=(*ENGINES, AUTO), default=DEFAULT, help=f"default: {DEFAULT}; {AUTO} is an average"
+        "--cluster",
+        action="append",
+        metavar="COL",
+        help="column of the clusters (sampling points) of a survey; repeat for further stages. "
+        "Standard errors and tests are those of this design (pseudo, ml, naive)",
     )
     group.add_argument(
-        "--lambda", dest="lambda_", type=numbers, metavar="X", help="penalty of couplings (pseudo); or cv, cv-1se"
+        "--method",
+        choices=(*ENGINES, AUTO),
+        default=DEFAULT,
+        help=f"default: {DEFAULT}; {AUTO} is an average",
+    )
+    group.add_argument(
+        "--lambda",
+        dest="lambda_",
+        type=numbers,
+        metavar="X",
+        help="penalty of couplings (pseudo); or cv, cv-1se",
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
     group.add_argument(
-        "--gauge", choices=GAUGES, help="what is shrunk: non-reference levels, or all levels, zero-sum (pseudo, mf)"
+        "--gauge",
+        choices=GAUGES,
+        help="what is shrunk: non-reference levels, or all levels, zero-sum (pseudo, mf)",
     )
-    group.add_argument("--eps", type=numbers, metavar="X", help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se")
-    group.add_argument("--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)")
-    group.add_argument("--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)")
+    group.add_argument(
+        "--eps",
+        type=numbers,
+        metavar="X",
+        help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se",
+    )
+    group.add_argument(
+        "--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)"
+    )
+    group.add_argument(
+        "--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)"
+    )
     group.add_argument("--itmax", type=int, metavar="N", help="most iterations (pseudo)")
     group.add_argument(
-        "--missing", choices=MISSING,
-        help="missing values are an error (raise, default), their rows are dropped (drop), they are a level of their "
-        "own (level), or they are summed out (marginal, default with --learner)",
-    )  # fmt: skip
-    group.add_argument("--novar-ok", dest="novarOk", action="store_true", help="keep predictors with a single level")
-    group.add_argument("--log-z", choices=LOG_Z, default="auto", help="how ln Z is computed; default: auto")
-    group.add_argument("--calibrate", choices=CALIBRATE, default="none", help="correct class scores; default: none")
+        "--missing",
+        choices=MISSING,
+        help="missing values are an error (raise, default), their rows are dropped (drop), they "
+        "are a level of their own (level), or they are summed out (marginal, default with "
+        "--learner)",
+    )
     group.add_argument(
-        "--relevance", type=_level_or_rule, metavar="P",
-        help="let only predictors differ between groups that are significant at this level; cv and cv-1se choose it",
-    )  # fmt: skip
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="of folds and sampling; default: 0")
-    group.add_argument("--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores")
+        "--novar-ok",
+        dest="novarOk",
+        action="store_true",
+        help="keep predictors with a single level",
+    )
+    group.add_argument(
+        "--log-z", choices=LOG_Z, default="auto", help="how ln Z is computed; default: auto"
+    )
+    group.add_argument(
+        "--calibrate", choices=CALIBRATE, default="none", help="correct class scores; default: none"
+    )
+    group.add_argument(
+        "--relevance",
+        type=_level_or_rule,
+        metavar="P",
+        help=(
+            "let only predictors differ between groups that are significant at this level; cv and "
+            "cv-1se choose it"
+        ),
+    )
+    group.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of folds and sampling; default: 0"
+    )
+    group.add_argument(
+        "--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores"
+    )
 
 
 def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of cross-validation."""
     group = parser.add_argument_group("cross-validation")
     group.add_argument(
-        "--cv", action="store_true", help="score one setting or a grid, as --lambda 0.01,0.1,1; keep a fit at the best"
+        "--cv",
+        action="store_true",
+        help="score one setting or a grid, as --lambda 0.01,0.1,1; keep a fit at the best",
     )
-    group.add_argument("--nfold", type=int, metavar="K", help="number of folds; default: 5, with --learner 10")
-    group.add_argument("--shuffle", action="store_true", help="deal rows to folds at random (default: in their order)")
+    group.add_argument(
+        "--nfold", type=int, metavar="K", help="number of folds; default: 5, with --learner 10"
+    )
+    group.add_argument(
+        "--shuffle",
+        action="store_true",
+        help="deal rows to folds at random (default: in their order)",
+    )
     group.add_argument(
         "--score",
         choices=("auc", "accuracy", "logloss", "brier"),
@@ -211,68 +303,115 @@ def _make_fit_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that fit a model."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]\n"
+        usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA "
+        "[options]\n"
         f"       {PROGRAM} evaluate MODEL NEWDATA [options]\n"
         f"       {PROGRAM} explain MODEL NEWDATA [options]\n"
         f"       {PROGRAM} effects MODEL [NEWDATA] [options]",
-        description="Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on shipped data.",
+        description=(
+            "Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on "
+            "shipped data."
+        ),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("formula", nargs="?", metavar="FORMULA", help="'y ~ .^2', 'y ~ .^3' or 'y ~ a * b + c'")
-    parser.add_argument("data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula")
+    parser.add_argument(
+        "formula", nargs="?", metavar="FORMULA", help="'y ~ .^2', 'y ~ .^3' or 'y ~ a * b + c'"
+    )
+    parser.add_argument(
+        "data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula"
+    )
     parser.add_argument("--version", action="version", version=f"bbl {bbl.__version__}")
 
     _add_model_options(parser)
-    group = parser.add_argument_group("Bayesian network classifiers", "In place of the Boltzmann machine.")
-    group.add_argument("--learner", choices=tuple(LEARNERS), help="how the structure is learnt; 'y ~ .' is the formula")
-    group.add_argument("--smooth", type=float, metavar="X", help="prior count of every cell; default: 0")
+    group = parser.add_argument_group(
+        "Bayesian network classifiers", "In place of the Boltzmann machine."
+    )
+    group.add_argument(
+        "--learner",
+        choices=tuple(LEARNERS),
+        help="how the structure is learnt; 'y ~ .' is the formula",
+    )
+    group.add_argument(
+        "--smooth", type=float, metavar="X", help="prior count of every cell; default: 0"
+    )
     _add_fold_options(parser)
 
     group = _add_table_options(parser)
     group.add_argument(
-        "--dtype", action="append", type=column_type, metavar="COL=TYPE",
-        help="type of a column, text or number, or of all columns (TYPE alone); repeat for more. By default columns of "
-        "numbers are numbers, but text where one has a leading zero, as in 01, or over 18 digits",
-    )  # fmt: skip
+        "--dtype",
+        action="append",
+        type=column_type,
+        metavar="COL=TYPE",
+        help="type of a column, text or number, or of all columns (TYPE alone); repeat for more. "
+        "By default columns of numbers are numbers, but text where one has a leading zero, as in "
+        "01, or over 18 digits",
+    )
     group.add_argument(
-        "--levels", action="append", metavar="[COL=]A,B,...",
-        help="levels of a column in their order, the reference first; without COL= of all columns that have only these "
-        "levels, such as the items of a scale; repeat for more. By default texts are sorted",
-    )  # fmt: skip
+        "--levels",
+        action="append",
+        metavar="[COL=]A,B,...",
+        help="levels of a column in their order, the reference first; without COL= of all columns "
+        "that have only these levels, such as the items of a scale; repeat for more. By default "
+        "texts are sorted",
+    )
     group.add_argument(
-        "--bin", type=bin_rule, metavar="HOW[:N]",
-        help="cut columns of numbers into N intervals (default 5): quantile, width, or mdl (what tells the groups "
-        "apart); new data are cut alike",
-    )  # fmt: skip
+        "--bin",
+        type=bin_rule,
+        metavar="HOW[:N]",
+        help="cut columns of numbers into N intervals (default 5): quantile, width, or mdl (what "
+        "tells the groups apart); new data are cut alike",
+    )
     group.add_argument(
-        "--lump", type=int, metavar="N", help="put levels that occur less than N times together, as (rare)"
+        "--lump",
+        type=int,
+        metavar="N",
+        help="put levels that occur less than N times together, as (rare)",
     )
 
     group = parser.add_argument_group("results")
-    group.add_argument("--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output")
+    group.add_argument(
+        "--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output"
+    )
     _add_prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
     group.add_argument(
-        "--store-data", action="store_true", help="with the training rows, so that effects have standard errors"
+        "--store-data",
+        action="store_true",
+        help="with the training rows, so that effects have standard errors",
     )
     group.add_argument(
-        "--report", type=Path, metavar="PAGE",
-        help="write everything about the model to this HTML page; evaluated on --newdata, if that has the response",
-    )  # fmt: skip
-    group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of coefficients, or of --cv, to it")
+        "--report",
+        type=Path,
+        metavar="PAGE",
+        help=(
+            "write everything about the model to this HTML page; evaluated on --newdata, if that "
+            "has the response"
+        ),
+    )
+    group.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="write the figure of coefficients, or of --cv, to it",
+    )
     return parser
 
 
 def _make_saved_parser(command: str, text: str, content: str) -> argparse.ArgumentParser:
-    """Return the parser of a command on a saved model, with two arguments: the model's file, and a table.
+    """Return the parser of a command on a saved model, with two arguments: the model's file, and a
+    table.
 
     `text` describes the command in its help, `content` the table.
     """
-    parser = argparse.ArgumentParser(prog=f"{PROGRAM} {command}", description=text, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} {command}", description=text, allow_abbrev=False
+    )
     parser.set_defaults(command=command)
-    parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
+    parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote"
+    )
     nargs = "?" if command == "effects" else None
     parser.add_argument("newdata", type=Path, nargs=nargs, metavar="NEWDATA", help=content)
     return parser
@@ -288,12 +427,21 @@ def _make_predict_parser() -> argparse.ArgumentParser:
 
 def _make_evaluate_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``evaluate``."""
-    parser = _make_saved_parser("evaluate", EVALUATE_TEXT, "table with the predictors and the response of the model")
+    parser = _make_saved_parser(
+        "evaluate", EVALUATE_TEXT, "table with the predictors and the response of the model"
+    )
     group = parser.add_argument_group("evaluation")
     group.add_argument("--weights", metavar="COL", help="column of weights of NEWDATA")
     group.add_argument("--plot", type=Path, metavar="FILE", help="write a figure to it")
-    group.add_argument("--kind", choices=FIGURES, default=FIGURES[0], help=f"which figure; default: {FIGURES[0]}")
-    group.add_argument("--report", type=Path, metavar="PAGE", help="write the model's HTML page with this evaluation")
+    group.add_argument(
+        "--kind", choices=FIGURES, default=FIGURES[0], help=f"which figure; default: {FIGURES[0]}"
+    )
+    group.add_argument(
+        "--report",
+        type=Path,
+        metavar="PAGE",
+        help="write the model's HTML page with this evaluation",
+    )
     _add_unseen_option(group)
     _add_table_options(parser)
     return parser
@@ -304,12 +452,18 @@ def _make_explain_parser() -> argparse.ArgumentParser:
     parser = _make_saved_parser("explain", EXPLAIN_TEXT, "table with the predictors of the model")
     group = parser.add_argument_group("explanation")
     group.add_argument(
-        "--of", nargs=2, metavar=("GROUP", "AGAINST"),
-        help="log-odds of a group against another. Default: of two groups the second against the first, of more the "
-        "likeliest of each row against the next",
-    )  # fmt: skip
-    group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of one row to it")
-    group.add_argument("--row", type=int, default=1, metavar="N", help="number of that row; default: 1, the first")
+        "--of",
+        nargs=2,
+        metavar=("GROUP", "AGAINST"),
+        help="log-odds of a group against another. Default: of two groups the second against the "
+        "first, of more the likeliest of each row against the next",
+    )
+    group.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write the figure of one row to it"
+    )
+    group.add_argument(
+        "--row", type=int, default=1, metavar="N", help="number of that row; default: 1, the first"
+    )
     _add_unseen_option(group)
     _add_keep_option(group)
     _add_table_options(parser)
@@ -318,34 +472,64 @@ def _make_explain_parser() -> argparse.ArgumentParser:
 
 def _make_effects_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``effects``."""
-    content = "table of the rows to average over; needed unless the file holds the training rows, or with --grid"
+    content = (
+        "table of the rows to average over; needed unless the file holds the training rows, or "
+        "with --grid"
+    )
     parser = _make_saved_parser("effects", EFFECTS_TEXT, content)
     group = parser.add_argument_group("effects")
-    group.add_argument("--variables", metavar="NAME", action="append", help="predictor; repeat for more. Default: all")
-    group.add_argument("--by", metavar="NAME", action="append", help="average by its values; repeat for more")
-    group.add_argument("--contrast", choices=CONTRASTS, default="reference", help="default: reference, the first level")
-    group.add_argument("--transform", choices=tuple(TRANSFORMS), default="difference", help="default: difference")
-    group.add_argument("--cross", action="store_true", help="contrast the contrasts of several predictors")
-    group.add_argument("--grid", choices=GRIDS, help="made rows: all combinations of levels, or the most frequent ones")
+    group.add_argument(
+        "--variables",
+        metavar="NAME",
+        action="append",
+        help="predictor; repeat for more. Default: all",
+    )
+    group.add_argument(
+        "--by", metavar="NAME", action="append", help="average by its values; repeat for more"
+    )
+    group.add_argument(
+        "--contrast",
+        choices=CONTRASTS,
+        default="reference",
+        help="default: reference, the first level",
+    )
+    group.add_argument(
+        "--transform", choices=tuple(TRANSFORMS), default="difference", help="default: difference"
+    )
+    group.add_argument(
+        "--cross", action="store_true", help="contrast the contrasts of several predictors"
+    )
+    group.add_argument(
+        "--grid",
+        choices=GRIDS,
+        help="made rows: all combinations of levels, or the most frequent ones",
+    )
     group.add_argument("--weights", metavar="COL", help="column of frequencies of NEWDATA")
-    group.add_argument("--bootstrap", dest="nboot", type=int, metavar="N", help="standard errors by N refits")
+    group.add_argument(
+        "--bootstrap", dest="nboot", type=int, metavar="N", help="standard errors by N refits"
+    )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="of the refits; default: 0")
     group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure to it")
     _add_table_options(parser)
     return parser
 
 
-# functions that return the parser of a command on a saved model, by the first word of the command line
+# functions that return the parser of a command on a saved model, by the first word of the command
+# line
 SAVED_PARSERS = {
-    "predict": _make_predict_parser, "evaluate": _make_evaluate_parser, "explain": _make_explain_parser,
+    "predict": _make_predict_parser,
+    "evaluate": _make_evaluate_parser,
+    "explain": _make_explain_parser,
     "effects": _make_effects_parser,
-}  # fmt: skip
+}
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse a command line; only commands on a saved model set the arguments ``command`` and ``model``.
+    """Parse a command line; only commands on a saved model set the arguments ``command`` and
+    ``model``.
 
-    Raises SystemExit: with status 2 for options that are unknown or exclude each other, with 0 after ``--help`` and
+    Raises SystemExit: with status 2 for options that are unknown or exclude each other, with 0
+    after ``--help`` and
     ``--version``.
     """
     if argv and argv[0] in SAVED_PARSERS:
@@ -359,7 +543,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     # with --learner, options of Boltzmann machines must have their defaults
     for name, default in MACHINE_OPTIONS.items() if args.learner is not None else ():
         if getattr(args, name) != default:
-            parser.error(f"{option_names()[name]} is of Boltzmann machines; leave it out with --learner")
+            parser.error(
+                f"{option_names()[name]} is of Boltzmann machines; leave it out with --learner"
+            )
     if args.missing is None:
         args.missing = "raise" if args.learner is None else "marginal"
     if (args.strata or args.cluster) and args.weights is None:
@@ -374,9 +560,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
     for name in ("lambda_", "eps"):
         value, option = getattr(args, name), option_names()[name]
         if args.cv and isinstance(value, str):
-            parser.error(f"{option} {value} chooses inside one fit; with --cv give a grid, as {option} 0.01,0.1,1")
+            parser.error(
+                f"{option} {value} chooses inside one fit; with --cv give a grid, as {option} "
+                "0.01,0.1,1"
+            )
         if not args.cv and isinstance(value, list):
-            parser.error(f"{option} takes one number, or {' or '.join(RULES)}; several numbers need --cv")
+            parser.error(
+                f"{option} takes one number, or {' or '.join(RULES)}; several numbers need --cv"
+            )
     return args
 
 
@@ -386,10 +577,15 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def option_names() -> dict[str, str]:
-    """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for ``n_jobs``, ..."""
-    # an action is an argument or option of a parser: `dest` is its name in Python, `option_strings` its names on the
-    # command line, the long one last. The parser of fits comes last, as later actions overrule earlier ones
+    """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for
+    ``n_jobs``, ...
+    """
+    # an action is an argument or option of a parser: `dest` is its name in Python, `option_strings`
+    # its names on the command line, the long one last. The parser of fits comes last, as later
+    # actions overrule earlier ones
     actions = [
-        action for make_parser in (*SAVED_PARSERS.values(), _make_fit_parser) for action in make_parser()._actions
+        action
+        for make_parser in (*SAVED_PARSERS.values(), _make_fit_parser)
+        for action in make_parser()._actions
     ]
     return {action.dest: action.option_strings[-1] for action in actions if action.option_strings}

@@ -1,4 +1,6 @@
-"""What sessions print and write: results, notes, figures; and checks of files before the work begins."""
+"""What sessions print and write: results, notes, figures; and checks of files before the work
+begins.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "check_figure", "check_readable", "check_writable", "draw_into_files", "print_note", "save_figure", "show_titled",
-]  # fmt: skip
+    "check_figure",
+    "check_readable",
+    "check_writable",
+    "draw_into_files",
+    "print_note",
+    "save_figure",
+    "show_titled",
+]
 
 
 def show_titled(title: str, value: object) -> None:
@@ -44,14 +52,18 @@ def save_figure(draw: Callable[[], Figure], path: Path) -> None:
 
 
 def check_readable(path: Path) -> None:
-    """Raise an OSError if a file cannot be opened; standard input and data read in batches are not checked."""
+    """Raise an OSError if a file cannot be opened; standard input and data read in batches are not
+    checked.
+    """
     if path != STDIN and not is_read_in_batches(path):
         with path.open("rb"):  # raises the error
             pass
 
 
 def check_writable(argument: str, path: Path | None) -> None:
-    """Raise an OptionError, about the argument of that name, if a file cannot be written at `path`."""
+    """Raise an OptionError, about the argument of that name, if a file cannot be written at
+    `path`.
+    """
     if path is None:
         return
     folder = path.parent
@@ -67,7 +79,9 @@ def check_writable(argument: str, path: Path | None) -> None:
 
 
 def check_figure(path: Path) -> None:
-    """Raise an OptionError if matplotlib cannot write a figure of the type of `path`, or the file is not writable."""
+    """Raise an OptionError if matplotlib cannot write a figure of the type of `path`, or the file
+    is not writable.
+    """
     from matplotlib.backend_bases import FigureCanvasBase
 
     file_types = sorted(FigureCanvasBase.get_supported_filetypes())

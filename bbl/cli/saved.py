@@ -1,9 +1,10 @@
 """Sessions with a saved model: predict, evaluate, explain, effects.
 
-`args` are the parsed arguments, under the names of options: ``args.newdata`` is the path of the new table,
-``args.keep`` the names of columns that are copied to the result, or None. A model `fit` has a `design`, whose factors
-`predictors` (and `response`) have the `name` and the `levels` of a column, and `labels`, with the `names` of predictors
-and the `groups`. Errors name arguments (``keep=``); `bbl.__main__`, which prints them, puts options in their place.
+`args` are the parsed arguments, under the names of options: ``args.newdata`` is the path of the new
+table, ``args.keep`` the names of columns that are copied to the result, or None. A model `fit` has
+a `design`, whose factors `predictors` (and `response`) have the `name` and the `levels` of a
+column, and `labels`, with the `names` of predictors and the `groups`. Errors name arguments
+(``keep=``); `bbl.__main__`, which prints them, puts options in their place.
 """
 
 from __future__ import annotations
@@ -22,8 +23,21 @@ import bbl
 from bbl.checks import near_match
 from bbl.cli.messages import replace_arguments
 from bbl.cli.options import option_names
-from bbl.cli.output import check_figure, check_readable, check_writable, draw_into_files, print_note, save_figure
-from bbl.cli.tables import is_read_in_batches, list_missing_texts, list_model_levels, list_model_types, read_table
+from bbl.cli.output import (
+    check_figure,
+    check_readable,
+    check_writable,
+    draw_into_files,
+    print_note,
+    save_figure,
+)
+from bbl.cli.tables import (
+    is_read_in_batches,
+    list_missing_texts,
+    list_model_levels,
+    list_model_types,
+    read_table,
+)
 from bbl.cli.training import drop_unknown_groups
 from bbl.errors import DataError, DataWarning, LevelError, OptionError
 from bbl.names import distinct_names
@@ -33,12 +47,15 @@ from bbl.results.machine.density import DensityResults
 __all__ = ["NewTable", "predict", "read_new", "run_saved"]
 
 Model = ClassifierResults | DensityResults
-# cells that usually mean a missing value; --na may have replaced the texts that `read_table` takes for one by default
+# cells that usually mean a missing value; --na may have replaced the texts that `read_table` takes
+# for one by default
 MARKER = re.compile(r"[^\w\s]+|NA|N/A|n/a|na|NULL|null|none|None|missing|unknown", re.ASCII)
 
 
 class NewTable(NamedTuple):
-    """A table for a saved model: the rows, and the columns that are copied to the result as they are."""
+    """A table for a saved model: the rows, and the columns that are copied to the result as they
+    are.
+    """
 
     rows: pd.DataFrame
     copied: pd.DataFrame
@@ -46,7 +63,8 @@ class NewTable(NamedTuple):
 
 def run_saved(args: argparse.Namespace) -> None:
     """Run the command on a saved model that the parsed arguments describe."""
-    if getattr(args, "plot", None) is not None:  # not every command has the options --plot and --report
+    # not every command has the options --plot and --report
+    if getattr(args, "plot", None) is not None:
         check_figure(args.plot)
     check_writable("report", getattr(args, "report", None))
     sessions = {"predict": predict, "evaluate": _evaluate, "explain": _explain, "effects": _effects}
@@ -56,13 +74,18 @@ def run_saved(args: argparse.Namespace) -> None:
 
 
 def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None) -> None:
-    """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no classes.
+    """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no
+    classes.
 
-    `table` is the table of --newdata, if it has been read already: standard input can be read only once.
+    `table` is the table of --newdata, if it has been read already: standard input can be read only
+    once.
     """
     if is_read_in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         if args.keep is not None:
-            text = f"keep= is of tables in memory, and {args.newdata} is read in batches. Leave it out."
+            text = (
+                f"keep= is of tables in memory, and {args.newdata} is read in batches. Leave it "
+                "out."
+            )
             raise OptionError(text, argument="keep")
         header = True  # whether column names are printed: before the first batch only
         for batch in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
@@ -70,7 +93,8 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
             header = False
         return
     table = table or read_new(fit, args)
-    with _marker_remedy(fit, table.rows, args):  # errors of unknown levels say what may be a missing value
+    # errors of unknown levels say what may be a missing value
+    with _marker_remedy(fit, table.rows, args):
         if isinstance(fit, ClassifierResults):
             result = fit.predict(table.rows, type=args.type, unseen=args.unseen)
         else:
@@ -79,11 +103,16 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
 
 
 def _evaluate(fit: Model, args: argparse.Namespace) -> None:
-    """Print the evaluation of predictions; draw it into --plot, write the model's page to --report."""
+    """Print the evaluation of predictions; draw it into --plot, write the model's page to
+    --report.
+    """
     if not isinstance(fit, ClassifierResults):
-        raise OptionError("the model has no response, so that there are no predictions to evaluate.")
+        raise OptionError(
+            "the model has no response, so that there are no predictions to evaluate."
+        )
     rows = drop_unknown_groups(read_new(fit, args).rows, fit.design.response.name)
-    with _marker_remedy(fit, rows, args):  # errors of unknown levels say what may be a missing value
+    # errors of unknown levels say what may be a missing value
+    with _marker_remedy(fit, rows, args):
         evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
     if args.plot is not None:
         save_figure(lambda: _get_figure(evaluation.plot(args.kind)), args.plot)
@@ -91,19 +120,25 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
         draw_into_files()
         fit.report(args.report, rows, args.weights)
         print_note(f"The report is in {args.report}")
-    text = str(evaluation).replace("calibrate='temperature'", "--calibrate temperature")  # advice names the option
+    # advice names the option
+    text = str(evaluation).replace("calibrate='temperature'", "--calibrate temperature")
     print(text)
 
 
 def _explain(fit: Model, args: argparse.Namespace) -> None:
-    """Print the contributions of terms to the log-odds of each row as CSV; draw those of one row into --plot."""
+    """Print the contributions of terms to the log-odds of each row as CSV; draw those of one row
+    into --plot.
+    """
     if not isinstance(fit, ClassifierResults):
         raise OptionError("the model has no response, so that there are no predictions to explain.")
     table = read_new(fit, args)
     group_pair = None if args.of is None else tuple(_find_group(fit, text) for text in args.of)
     if args.plot is not None and not 1 <= args.row <= len(table.rows):
-        raise OptionError(f"row must lie in 1, ..., {len(table.rows)}; got {args.row}.", argument="row")
-    with _marker_remedy(fit, table.rows, args):  # errors of unknown levels say what may be a missing value
+        raise OptionError(
+            f"row must lie in 1, ..., {len(table.rows)}; got {args.row}.", argument="row"
+        )
+    # errors of unknown levels say what may be a missing value
+    with _marker_remedy(fit, table.rows, args):
         explanation = fit.explain(table.rows, of=group_pair, unseen=args.unseen)  # type: ignore[arg-type]  # a pair
     if args.plot is not None:
         save_figure(lambda: _get_figure(explanation.plot(args.row - 1)), args.plot)
@@ -115,15 +150,23 @@ def _effects(fit: Model, args: argparse.Namespace) -> None:
     row_options: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
     if args.newdata is not None:
         row_options["newdata"] = read_new(fit, args).rows
-    names = {str(name): name for name in fit.labels.names}  # predictors by their text on the command line
+    # predictors by their text on the command line
+    names = {str(name): name for name in fit.labels.names}
     variables, by = (
-        [names.get(text, text) for text in texts] if texts else None for texts in (args.variables, args.by)
+        [names.get(text, text) for text in texts] if texts else None
+        for texts in (args.variables, args.by)
     )
     bootstrap_options = {} if args.nboot is None else {"se": "bootstrap", "nboot": args.nboot}
     effects = fit.avg_comparisons(
-        variables, contrast=args.contrast, transform=args.transform, by=by, cross=args.cross, seed=args.seed,
-        **row_options, **bootstrap_options,
-    )  # fmt: skip
+        variables,
+        contrast=args.contrast,
+        transform=args.transform,
+        by=by,
+        cross=args.cross,
+        seed=args.seed,
+        **row_options,
+        **bootstrap_options,
+    )
     if args.plot is not None:
         save_figure(lambda: effects.plot()[0].figure, args.plot)
     print_note(replace_arguments(effects.note, option_names(), {}))
@@ -131,7 +174,9 @@ def _effects(fit: Model, args: argparse.Namespace) -> None:
 
 
 def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
-    """Return the table --newdata with columns of the types and names that the model knows, and its --keep columns."""
+    """Return the table --newdata with columns of the types and names that the model knows, and its
+    --keep columns.
+    """
     na_texts = list_missing_texts(args.na)
     copied_names = getattr(args, "keep", None) or []
     design = fit.design
@@ -140,15 +185,21 @@ def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
     for name in copied_names:
         if name not in rows.columns:
             raise DataError(
-                f"{args.newdata} has no column {name!r}{near_match(name, rows.columns) or '.'}", column=name
+                f"{args.newdata} has no column {name!r}{near_match(name, rows.columns) or '.'}",
+                column=name,
             )
     copied = rows[copied_names]
     # names in a CSV file are texts; those of the model may be of other types
-    return NewTable(rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}), copied)
+    return NewTable(
+        rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}),
+        copied,
+    )
 
 
 def _print_beside(copied: pd.DataFrame, result: pd.DataFrame | pd.Series) -> None:
-    """Print a result as CSV, with the `copied` columns of its rows before it; later equal names get an underscore."""
+    """Print a result as CSV, with the `copied` columns of its rows before it; later equal names get
+    an underscore.
+    """
     frame = result.to_frame() if isinstance(result, pd.Series) else result
     names = distinct_names([*copied.columns, *frame.columns])
     # a result may have fewer rows, under their labels
@@ -170,10 +221,12 @@ def _get_figure(axes: Any) -> Any:
 
 @contextmanager
 def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> Iterator[None]:
-    """Look for texts of new data that the model does not know and that usually mean a missing value.
+    """Look for texts of new data that the model does not know and that usually mean a missing
+    value.
 
-    If predictions in the ``with`` block raise the error of an unknown level, the first such text is added to it. If
-    they raise no error, because the model codes unknown levels as its level "(rare)", a warning names the text.
+    If predictions in the ``with`` block raise the error of an unknown level, the first such text is
+    added to it. If they raise no error, because the model codes unknown levels as its level
+    "(rare)", a warning names the text.
     """
     column_of_marker: dict[str, str] = {}  # the first column of each marker
     for factor in fit.design.predictors:
@@ -183,17 +236,23 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
             if isinstance(cell, str) and MARKER.fullmatch(cell) and cell not in factor.levels:
                 column_of_marker.setdefault(cell, str(factor.name))
     # --na replaces the default texts, so the advice repeats them: "NA", or those that were given
-    options = " ".join(f"--na {text}" for text in (["NA"] if args.na is None else args.na) + list(column_of_marker))
+    options = " ".join(
+        f"--na {text}" for text in (["NA"] if args.na is None else args.na) + list(column_of_marker)
+    )
     try:
         yield
     except LevelError as error:
         if not column_of_marker or error.argument != "newdata":
             raise
-        text = f"{error} Or {next(iter(column_of_marker))!r} stands for a missing value: then give {options}."
+        text = (
+            f"{error} Or {next(iter(column_of_marker))!r} stands for a missing value: then give "
+            f"{options}."
+        )
         raise LevelError(text, column=error.column, argument=error.argument) from error
     if column_of_marker:
         marker, name = next(iter(column_of_marker.items()))
         text = (
-            f"column {name!r} has cells {marker!r}, which are no level of the model. If they are missing values, give "
+            f"column {name!r} has cells {marker!r}, which are no level of the model. If they are "
+            "missing values, give "
         )
         warnings.warn(f"{text}{options}.", DataWarning, stacklevel=2)

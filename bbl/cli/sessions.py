@@ -1,7 +1,8 @@
-"""Sessions of the command line: the example of the paper (Woo & Wang 2022), a fit or cross-validation of a table.
+"""Sessions of the command line: the example of the paper (Woo & Wang 2022), a fit or
+cross-validation of a table.
 
-`args` are the parsed arguments, under the names of options, such as ``args.newdata``, the path of a table for
-predictions; options that were not given are None or False.
+`args` are the parsed arguments, under the names of options, such as ``args.newdata``, the path of a
+table for predictions; options that were not given are None or False.
 """
 
 from __future__ import annotations
@@ -55,18 +56,24 @@ def run(args: argparse.Namespace) -> None:
     if args.newdata is not None:
         check_readable(args.newdata)
         if args.newdata == args.data == STDIN:
-            raise OptionError("DATA and --newdata cannot both be standard input.", argument="newdata")
+            raise OptionError(
+                "DATA and --newdata cannot both be standard input.", argument="newdata"
+            )
     user_session(args)
 
 
 def user_session(args: argparse.Namespace) -> None:
-    """Fit or cross-validate a model on the user's table; then save, draw, report and predict as the options say."""
+    """Fit or cross-validate a model on the user's table; then save, draw, report and predict as the
+    options say.
+    """
     data = read_training_input(args)
     if args.learner is not None:
         _deliver_results(args, *_fit_network(args, data))
         return
     names = ("missing", "novarOk", "log_z", "calibrate", "relevance", "seed", "n_jobs")
-    fit_options: dict[str, Any] = {name: getattr(args, name) for name in names} | engine_options(args)
+    fit_options: dict[str, Any] = {name: getattr(args, name) for name in names} | engine_options(
+        args
+    )
     weights = args.weights
     if args.strata or args.cluster:
         design = bbl.survey(weights, strata=args.strata, cluster=args.cluster)
@@ -74,38 +81,65 @@ def user_session(args: argparse.Namespace) -> None:
     shown: dict[str, Any]  # values to print, or functions that return them, by title
     fit: Any
     if args.cv:
-        fit_options |= {name: getattr(args, name) for name in ("nfold", "score") if getattr(args, name) is not None}
-        cv = bbl.crossVal(args.formula, data, weights, args.method, shuffle=args.shuffle, **fit_options)
+        fit_options |= {
+            name: getattr(args, name)
+            for name in ("nfold", "score")
+            if getattr(args, name) is not None
+        }
+        cv = bbl.crossVal(
+            args.formula, data, weights, args.method, shuffle=args.shuffle, **fit_options
+        )
         fit, shown, plot = cv.model, {"cv": cv}, cv.plot  # cv.model: the fit with the best setting
     else:
         fit = bbl.bbl(args.formula, data, weights, args.method, **fit_options)
         shown, plot = {"fit": fit, "fit.summary()": fit.summary}, fit.plot
     # plots return an Axes, or an array of them; all are in one figure
-    _deliver_results(args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure)
+    _deliver_results(
+        args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure
+    )
 
 
 def _fit_network(
     args: argparse.Namespace, data: TrainingInput
 ) -> tuple[ClassifierResults, dict[str, Any], Callable[[], Figure]]:
-    """Fit a Bayesian network classifier; return it, the values to print by title, and a function that draws it."""
+    """Fit a Bayesian network classifier; return it, the values to print by title, and a function
+    that draws it.
+    """
     smooth = 0.0 if args.smooth is None else args.smooth
     fit = bbl.networks.bnc(
-        args.learner, args.formula, data, smooth, missing=args.missing, weights=args.weights, seed=args.seed
+        args.learner,
+        args.formula,
+        data,
+        smooth,
+        missing=args.missing,
+        weights=args.weights,
+        seed=args.seed,
     )
     shown: dict[str, Any] = {"fit": fit, "fit.summary()": fit.summary}
     if args.cv:
         n_folds, score = args.nfold or 10, args.score or "accuracy"  # defaults as of `networks.cv`
         scores = bbl.networks.cv(
-            fit, data, n_folds, score=score, n_jobs=args.n_jobs, weights=args.weights, seed=args.seed
+            fit,
+            data,
+            n_folds,
+            score=score,
+            n_jobs=args.n_jobs,
+            weights=args.weights,
+            seed=args.seed,
         )
         shown = {f"cv (k = {n_folds}, score = {score})": scores}
     return fit, shown, lambda: fit.plot().figure
 
 
 def _deliver_results(
-    args: argparse.Namespace, fit: ClassifierResults | DensityResults, shown: dict[str, Any], draw: Callable[[], Figure]
+    args: argparse.Namespace,
+    fit: ClassifierResults | DensityResults,
+    shown: dict[str, Any],
+    draw: Callable[[], Figure],
 ) -> None:
-    """Save, draw and report a fit; then print predictions of --newdata, or without it the `shown` values by title."""
+    """Save, draw and report a fit; then print predictions of --newdata, or without it the `shown`
+    values by title.
+    """
     if args.save is not None:
         fit.save(args.save, store_data=args.store_data)
         print_note(f"The model is in {args.save}")
@@ -126,12 +160,17 @@ def _deliver_results(
         predict(fit, args, table)
 
 
-def _report(args: argparse.Namespace, fit: ClassifierResults | DensityResults, table: NewTable | None) -> None:
+def _report(
+    args: argparse.Namespace, fit: ClassifierResults | DensityResults, table: NewTable | None
+) -> None:
     """Write the page of a fit; its evaluation is of the new `table` where that has the response."""
     if table is not None and isinstance(fit, ClassifierResults):
         rows = drop_unknown_groups(table.rows, fit.design.response.name)
         # notna: rows of unknown group are left out, unless all are
-        if fit.design.response.name in rows.columns and rows[fit.design.response.name].notna().all():
+        if (
+            fit.design.response.name in rows.columns
+            and rows[fit.design.response.name].notna().all()
+        ):
             # the new table need not have the column of weights
             weights = args.weights if args.weights in rows.columns else None
             fit.report(args.report, rows, weights)
@@ -149,8 +188,12 @@ def titanic_session(path: Path) -> None:
     predicted = pd.concat([persons, fit.predict(persons, type="prob")], axis=1)
     show_titled('fit.predict(persons, type="prob")', predicted.to_string(index=False))
     grid = 10 ** np.arange(-5, -1.9, 0.5)
-    cv = bbl.crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)
+    cv = bbl.crossVal(
+        "Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1
+    )
     show_titled(
-        'crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)', cv
+        'crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, '
+        "shuffle=True, seed=1)",
+        cv,
     )
     save_figure(lambda: fit.plot()[0].figure, path)

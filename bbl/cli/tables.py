@@ -1,8 +1,9 @@
 """Tables of the command line: CSV and Parquet files as data frames.
 
-The *type* of a column, see `read_table`, says whether its cells become numbers, booleans or remain texts. A `Design`
-has the columns of a model as factors, `predictors` and `response`: `name`, `levels`, their `kinds` ("number", "bool",
-"string", ...), and `binned`, whether the levels are intervals of numbers.
+The *type* of a column, see `read_table`, says whether its cells become numbers, booleans or remain
+texts. A `Design` has the columns of a model as factors, `predictors` and `response`: `name`,
+`levels`, their `kinds` ("number", "bool", "string", ...), and `binned`, whether the levels are
+intervals of numbers.
 """
 
 from __future__ import annotations
@@ -26,14 +27,22 @@ from bbl.design.streams.source import pyarrow_for
 from bbl.errors import DataError, DataWarning, OptionError
 
 __all__ = [
-    "MISSING_TEXTS", "STDIN", "TYPES", "is_read_in_batches", "list_missing_texts", "list_model_levels",
-    "list_model_types", "read_parquet_order", "read_table",
-]  # fmt: skip
+    "MISSING_TEXTS",
+    "STDIN",
+    "TYPES",
+    "is_read_in_batches",
+    "list_missing_texts",
+    "list_model_levels",
+    "list_model_types",
+    "read_parquet_order",
+    "read_table",
+]
 
 TYPES = ("text", "number")  # that users can give; see `types` of `read_table` for those of models
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "n/a", "NaN", "nan", "NULL", "null", "None")
 STDIN = Path("-")  # stands for standard input
-# digits that are a name, not a quantity: 01 is not 1, and float64 does not represent all numbers of 19 digits
+# digits that are a name, not a quantity: 01 is not 1, and float64 does not represent all numbers of
+# 19 digits
 CODE = re.compile(r"\s*[+-]?(?:0\d|\d{19})")
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 
@@ -59,14 +68,16 @@ def read_table(
     missing : collection of str
         Texts of cells of a CSV file that mean a missing value.
     types : mapping of column to {"text", "number", "numbers", "truth"}, optional
-        Types of columns of a CSV file; the key None is for all other columns. "number": a cell that is no number is an
-        error. "numbers", "truth": cells that are no numbers, or neither True nor False, remain texts. A column without
-        a type becomes one of numbers, or of True and False, if all its cells are; but of texts, if a number looks like
-        a code (has a leading zero, or over 18 digits).
+        Types of columns of a CSV file; the key None is for all other columns. "number": a cell that
+        is no number is an error. "numbers", "truth": cells that are no numbers, or neither True nor
+        False, remain texts. A column without a type becomes one of numbers, or of True and False,
+        if all its cells are; but of texts, if a number looks like a code (has a leading zero, or
+        over 18 digits).
     levels : mapping of column to collection of str, optional
         Texts that are levels of a column, even if they are in `missing`.
     sep : str, optional
-        Character between cells; by default a comma, or a tab in files that end in ``.tsv`` or ``.tab``.
+        Character between cells; by default a comma, or a tab in files that end in ``.tsv`` or
+        ``.tab``.
     """
     suffixes = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):
@@ -78,21 +89,36 @@ def read_table(
         "encoding": "utf-8-sig",
         "keep_default_na": False,
     }
-    header = _read_naming_file(path, lambda: pd.read_csv(source, header=None, nrows=1, dtype=str, **options))
+    header = _read_naming_file(
+        path, lambda: pd.read_csv(source, header=None, nrows=1, dtype=str, **options)
+    )
     if isinstance(source, io.BytesIO):
         source.seek(0)
     names = header.iloc[0].tolist()
     # for each column, the texts of missing values that are no levels of it
-    missing_by_column = {name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names}
-    table = _read_naming_file(path, lambda: pd.read_csv(source, dtype=str, na_values=missing_by_column, **options))
+    missing_by_column = {
+        name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names
+    }
+    table = _read_naming_file(
+        path, lambda: pd.read_csv(source, dtype=str, na_values=missing_by_column, **options)
+    )
     table.columns = pd.Index(names, dtype=object)  # read_csv changes names that occur twice
-    if table.index.nlevels > 1:  # pandas makes an index of two or more surplus cells at the beginning of rows
-        raise DataError(f"the rows of {path} have more cells than its header has names. Name every column.")
-    has_unnamed_column = len(names) > 1 and names[0].strip() == ""  # as R's write.csv writes row names
-    if has_unnamed_column or not isinstance(table.index, pd.RangeIndex):  # or as R's write.table does
-        message = f"the first column of {path} has no name and is taken for the names of the rows: it is left out."
+    # pandas makes an index of two or more surplus cells at the beginning of rows
+    if table.index.nlevels > 1:
+        raise DataError(
+            f"the rows of {path} have more cells than its header has names. Name every column."
+        )
+    # as R's write.csv writes row names
+    has_unnamed_column = len(names) > 1 and names[0].strip() == ""
+    # or as R's write.table does
+    if has_unnamed_column or not isinstance(table.index, pd.RangeIndex):
+        message = (
+            f"the first column of {path} has no name and is taken for the names of the rows: it is "
+            "left out."
+        )
         warnings.warn(message, DataWarning, stacklevel=2)
-        table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)  # row names are a column or the index
+        # row names are a column or the index
+        table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)
     types = types or {}
     columns = [
         _convert_column(name, table.iloc[:, k], types.get(name, types.get(None)))
@@ -119,52 +145,76 @@ def list_missing_texts(markers: Collection[str] | None) -> tuple[str, ...]:
 
 
 def list_model_types(design: Design) -> dict[Any, str]:
-    """Return the `types` of `read_table` for new data: columns are read as the levels that the model knows."""
+    """Return the `types` of `read_table` for new data: columns are read as the levels that the
+    model knows.
+    """
     types = {}
     for factor in (*design.predictors, design.response):
         is_numeric = factor.binned or "number" in factor.kinds
-        types[str(factor.name)] = "numbers" if is_numeric else "truth" if "bool" in factor.kinds else "text"
+        types[str(factor.name)] = (
+            "numbers" if is_numeric else "truth" if "bool" in factor.kinds else "text"
+        )
     return types
 
 
 def list_model_levels(design: Design) -> dict[Any, set[str]]:
-    """Return the `levels` of `read_table` for new data: the texts that are levels of each column of the model."""
+    """Return the `levels` of `read_table` for new data: the texts that are levels of each column of
+    the model.
+    """
     return {
-        str(factor.name): {level for level, kind in zip(factor.levels, factor.kinds, strict=True) if kind == "string"}
+        str(factor.name): {
+            level
+            for level, kind in zip(factor.levels, factor.kinds, strict=True)
+            if kind == "string"
+        }
         for factor in (*design.predictors, design.response)
     }
 
 
 def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return ``read()``, which reads the file `path`; its ValueErrors become DataErrors that name the file."""
+    """Return ``read()``, which reads the file `path`; its ValueErrors become DataErrors that name
+    the file.
+    """
     try:
         return read()
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8 ({error.reason}). Save it as CSV in UTF-8.") from error
+        raise DataError(
+            f"{path} is no text in UTF-8 ({error.reason}). Save it as CSV in UTF-8."
+        ) from error
     except (ValueError, EOFError) as error:  # pandas' and pyarrow's own errors are ValueErrors
         message = " ".join(str(error).split())
         raise DataError(f"{path} cannot be read as a table ({message}).") from error
 
 
 def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
-    """Return a column of texts (n,) converted to the type `kind`, see `types` of `read_table`; None finds the type."""
-    codes, distinct = pd.factorize(texts)  # only the distinct texts are converted; a missing cell has the code -1
+    """Return a column of texts (n,) converted to the type `kind`, see `types` of `read_table`; None
+    finds the type.
+    """
+    # only the distinct texts are converted; a missing cell has the code -1
+    codes, distinct = pd.factorize(texts)
     cells = np.asarray(distinct, dtype=object)
     numbers = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce")
     is_number = np.isfinite(numbers.to_numpy(dtype=float))
     is_truth = np.array([cell in TRUTH for cell in cells], dtype=bool)
     if kind == "number" and not is_number.all():
-        raise OptionError(f"column {name!r} holds {cells[~is_number][0]!r}, which is no number.", argument="dtype")
+        raise OptionError(
+            f"column {name!r} holds {cells[~is_number][0]!r}, which is no number.", argument="dtype"
+        )
     if kind is None and len(cells):
         is_code = any(map(CODE.match, cells))
-        kind = "numbers" if is_number.all() and not is_code else "truth" if is_truth.all() else "text"
+        kind = (
+            "numbers" if is_number.all() and not is_code else "truth" if is_truth.all() else "text"
+        )
     values: Any = cells
     if kind in ("number", "numbers") and is_number.all():
-        values = pd.array(numbers.to_numpy())  # of a type that holds whole numbers beside missing values
+        # of a type that holds whole numbers beside missing values
+        values = pd.array(numbers.to_numpy())
     elif kind == "numbers":
         values = cells.copy()
-        values[is_number] = pd.to_numeric(pd.Series(cells[is_number])).astype(object)  # other cells remain texts
+        # other cells remain texts
+        values[is_number] = pd.to_numeric(pd.Series(cells[is_number])).astype(object)
     elif kind == "truth":
         values = np.array([TRUTH.get(cell, cell) for cell in cells], dtype=object)
-    expanded = pd.api.extensions.take(values, codes, allow_fill=True)  # missing where the code is -1
+    # missing where the code is -1
+    expanded = pd.api.extensions.take(values, codes, allow_fill=True)
     return pd.Series(expanded, name=name)

@@ -1,7 +1,8 @@
 """Training tables of the command line: rows without a response, order of levels, bins, rare levels.
 
-`args` are the parsed arguments, under the names of options, such as ``args.data``, the path of the table; options that
-were not given are None. A `Frame` is a table: ``has(name)`` says whether it has a column, ``column(name)`` returns it.
+`args` are the parsed arguments, under the names of options, such as ``args.data``, the path of the
+table; options that were not given are None. A `Frame` is a table: ``has(name)`` says whether it has
+a column, ``column(name)`` returns it.
 """
 
 from __future__ import annotations
@@ -27,20 +28,28 @@ from bbl.errors import DataWarning, LevelError, OptionError
 __all__ = ["TrainingInput", "drop_unknown_groups", "read_training_input"]
 
 TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that are read in batches
-IN_MEMORY = ("dtype", "na", "sep", "levels", "bin", "lump")  # arguments of options of tables that are read as a whole
-# cells that are neither words nor numbers, such as "-" or "?", in a column of numbers: probably a missing value
+# arguments of options of tables that are read as a whole
+IN_MEMORY = ("dtype", "na", "sep", "levels", "bin", "lump")
+# cells that are neither words nor numbers, such as "-" or "?", in a column of numbers: probably a
+# missing value
 MARKER = r"[^\w\s]+"
 
 
 def read_training_input(args: argparse.Namespace) -> TrainingInput:
-    """Return the table of the user as the options say, or the path of data that are read in batches."""
+    """Return the table of the user as the options say, or the path of data that are read in
+    batches.
+    """
     if is_read_in_batches(args.data):
         for name in IN_MEMORY:
             if getattr(args, name) is not None:
-                text = f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare the files first."
+                text = (
+                    f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare "
+                    "the files first."
+                )
                 raise OptionError(text, argument=name)
         return str(args.data)
-    types = dict(args.dtype or [])  # of pairs (column, type); column None: all others, see `read_table`
+    # of pairs (column, type); column None: all others, see `read_table`
+    types = dict(args.dtype or [])
     if args.weights is not None:
         types.setdefault(args.weights, "number")
     table = read_table(args.data, list_missing_texts(args.na), types, sep=args.sep)
@@ -48,27 +57,39 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
     exclude = {} if args.weights is None else {args.weights: "the weights"}
     response: Hashable = None
     if table.columns.is_unique:  # else the fit says which name occurs twice
-        # only the response is needed: formulas are allowed that the fit may refuse (order, empty, one_sided)
-        response = parse(args.formula, tuple(table.columns), exclude, order=None, empty=True, one_sided=True).response
+        # only the response is needed: formulas are allowed that the fit may refuse (order, empty,
+        # one_sided)
+        response = parse(
+            args.formula, tuple(table.columns), exclude, order=None, empty=True, one_sided=True
+        ).response
         _warn_of_markers(table)
         table = drop_unknown_groups(table, response)
     table, ordered_names = _order_levels(table, args.levels or [])
     file_order = read_parquet_order(args.data)
-    # declared: columns of categories in a Parquet file, of which those in `lost` have no known order;
-    # --levels gives the order of `ordered_names`
-    frame = replace(to_frame(table), declared=file_order._replace(lost=file_order.lost - ordered_names))
+    # declared: columns of categories in a Parquet file, of which those in `lost` have no known
+    # order; --levels gives the order of `ordered_names`
+    frame = replace(
+        to_frame(table), declared=file_order._replace(lost=file_order.lost - ordered_names)
+    )
     return _bin_and_lump(args, frame, response)
 
 
-def _bin_and_lump(args: argparse.Namespace, data: Frame, response: Hashable) -> Frame | pd.DataFrame:
-    """Return the table with numbers binned (--bin) and rare levels lumped (--lump), but not those of the `response`.
+def _bin_and_lump(
+    args: argparse.Namespace, data: Frame, response: Hashable
+) -> Frame | pd.DataFrame:
+    """Return the table with numbers binned (--bin) and rare levels lumped (--lump), but not those
+    of the `response`.
 
     Columns of strata and clusters are put back unchanged.
     """
     table: Frame | pd.DataFrame = data
-    design_columns = [name for name in (*(args.strata or ()), *(args.cluster or ())) if data.has(name)]
+    design_columns = [
+        name for name in (*(args.strata or ()), *(args.cluster or ())) if data.has(name)
+    ]
     if args.bin is not None:  # a pair (method, number of intervals)
-        table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
+        table = bbl.bin(
+            table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights
+        )
     if args.lump is not None:
         table = bbl.lump(table, min_count=args.lump, response=response, weights=args.weights)
     if design_columns and isinstance(table, pd.DataFrame):  # `bin` and `lump` return DataFrames
@@ -78,21 +99,29 @@ def _bin_and_lump(args: argparse.Namespace, data: Frame, response: Hashable) -> 
 
 
 def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame:
-    """Return the table without the rows in which the response is missing; a note tells their number."""
+    """Return the table without the rows in which the response is missing; a note tells their
+    number.
+    """
     if response not in table.columns:
         return table
     is_unknown = table[response].isna().to_numpy()
     if not is_unknown.any() or is_unknown.all():  # the fit refuses a response without any value
         return table
-    print_note(f"{int(is_unknown.sum())} of {len(table)} rows without a value of {str(response)!r} are left out")
+    print_note(
+        f"{int(is_unknown.sum())} of {len(table)} rows without a value of {str(response)!r} are "
+        "left out"
+    )
     return table[~is_unknown].reset_index(drop=True)
 
 
-def _order_levels(table: pd.DataFrame, level_lists: list[str]) -> tuple[pd.DataFrame, frozenset[Hashable]]:
-    """Return the table with columns as ordered categories, see `_order_column`, and the names of these columns.
+def _order_levels(
+    table: pd.DataFrame, level_lists: list[str]
+) -> tuple[pd.DataFrame, frozenset[Hashable]]:
+    """Return the table with columns as ordered categories, see `_order_column`, and the names of
+    these columns.
 
-    `level_lists` are the texts of --levels, ``COL=A,B,...`` or ``A,B,...`` for all columns with these levels. The
-    columns are changed in place.
+    `level_lists` are the texts of --levels, ``COL=A,B,...`` or ``A,B,...`` for all columns with
+    these levels. The columns are changed in place.
     """
     ordered_names: set[Hashable] = set()
     for text in level_lists:
@@ -107,28 +136,38 @@ def _order_levels(table: pd.DataFrame, level_lists: list[str]) -> tuple[pd.DataF
 def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]:
     """Split ``COL=A,B,...`` into (column, levels), and ``A,B,...`` into (None, levels).
 
-    Names and levels may hold ``=``: the name is the longest one before an ``=`` that is a column. A level with a comma
-    is put in double quotes.
+    Names and levels may hold ``=``: the name is the longest one before an ``=`` that is a column. A
+    level with a comma is put in double quotes.
     """
-    sign_positions = [k for k, character in enumerate(text) if character == "=" and text[:k] in columns]
+    sign_positions = [
+        k for k, character in enumerate(text) if character == "=" and text[:k] in columns
+    ]
     name = text[: sign_positions[-1]] if sign_positions else None
     if name is None and "=" in text:
         text_before_sign = text.partition("=")[0]
         hint = near_match(text_before_sign, columns) or "."
-        raise OptionError(f"levels={text!r}: the table has no column {text_before_sign!r}{hint}", argument="levels")
+        raise OptionError(
+            f"levels={text!r}: the table has no column {text_before_sign!r}{hint}",
+            argument="levels",
+        )
     # the reader splits at commas outside of quotes
     levels = [
-        level.strip() for level in next(csv.reader([text if name is None else text[sign_positions[-1] + 1 :]]), [])
+        level.strip()
+        for level in next(
+            csv.reader([text if name is None else text[sign_positions[-1] + 1 :]]), []
+        )
     ]
     if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
         raise OptionError(
-            f"levels={text!r}: give two or more different levels, as Never,Sometimes,Often.", argument="levels"
+            f"levels={text!r}: give two or more different levels, as Never,Sometimes,Often.",
+            argument="levels",
         )
     return name, levels
 
 
 def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str) -> list[Hashable]:
-    """Return the columns that hold two or more of the levels, and nothing else; warn of those with other values too.
+    """Return the columns that hold two or more of the levels, and nothing else; warn of those with
+    other values too.
 
     `text` is the option's text, for the error if there are no such columns.
     """
@@ -139,23 +178,30 @@ def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str)
             continue
         if unlisted := sorted(texts - set(levels)):
             warnings.warn(
-                f"column {name!r} has the level {unlisted[0]!r} beside those of --levels, and keeps the order of the "
-                "alphabet.",
+                f"column {name!r} has the level {unlisted[0]!r} beside those of --levels, and "
+                "keeps the order of the alphabet.",
                 DataWarning,
                 stacklevel=2,
             )
         else:
             names.append(name)
     if not names:
-        raise OptionError(f"levels={text!r}: no column has these levels and no others.", argument="levels")
+        raise OptionError(
+            f"levels={text!r}: no column has these levels and no others.", argument="levels"
+        )
     return names
 
 
 def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
-    """Return a column as categories in the order of the levels; values that are numbers or truths stay so."""
+    """Return a column as categories in the order of the levels; values that are numbers or truths
+    stay so.
+    """
     value_of_text: dict[str, Any] = {str(value): value for value in series.dropna().unique()}
     if unlisted := sorted(set(value_of_text) - set(levels)):
-        text = f"column {series.name!r} has the level {unlisted[0]!r}, which --levels does not list. Add it."
+        text = (
+            f"column {series.name!r} has the level {unlisted[0]!r}, which --levels does not list. "
+            "Add it."
+        )
         raise LevelError(text, column=series.name)
     if absent := [level for level in levels if level not in value_of_text]:
         text = f"no row has the level {absent[0]!r} of column {series.name!r} in --levels."
@@ -165,7 +211,9 @@ def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
 
 
 def _warn_of_markers(table: pd.DataFrame) -> None:
-    """Warn of columns that would be numbers but for cells such as "-" or "?", which may be missing values."""
+    """Warn of columns that would be numbers but for cells such as "-" or "?", which may be missing
+    values.
+    """
     markers_by_column: dict[str, list[str]] = {}
     for name in table.columns:
         texts = table[name].dropna()
@@ -176,9 +224,15 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
         numbers = pd.to_numeric(cells[~is_marker], errors="coerce").to_numpy(float)
         if is_marker.any() and len(numbers) and np.isfinite(numbers).all():
             markers_by_column[str(name)] = cells[is_marker].tolist()
-    if markers_by_column:  # --na replaces the default texts of missing values, so that NA has to be given again
+    # --na replaces the default texts of missing values, so that NA has to be given again
+    if markers_by_column:
         name, markers = next(iter(markers_by_column.items()))
-        count_text = f" (as in {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
+        count_text = (
+            f" (as in {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
+        )
         options = " ".join(f"--na {mark}" for mark in markers)
-        text = f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, and is read as text. If they are "
+        text = (
+            f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, and is read as "
+            "text. If they are "
+        )
         warnings.warn(f"{text}missing values, add --na NA {options}.", DataWarning, stacklevel=2)

@@ -1,8 +1,9 @@
 """Cut columns of numbers into intervals (`bin`), and merge rare levels into one (`lump`).
 
-A `Frame` is a table: `columns` are the names, ``column(name)`` returns a pandas Series, `index` are the row labels. A
-`Column` has `codes` (n,) of the rows into its distinct `values`, the `kinds` of these values ("number", "string", ...),
-and ``missing()``, a mask (n,) of missing values or None. *Cuts* are the boundaries between intervals.
+A `Frame` is a table: `columns` are the names, ``column(name)`` returns a pandas Series, `index` are
+the row labels. A `Column` has `codes` (n,) of the rows into its distinct `values`, the `kinds` of
+these values ("number", "string", ...), and ``missing()``, a mask (n,) of missing values or None.
+*Cuts* are the boundaries between intervals.
 """
 
 from __future__ import annotations
@@ -44,25 +45,26 @@ def bin(  # noqa: A001  # the word of the field
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        The columns to cut; by default all columns of numbers with more than `bins` distinct values, except the response
-        and the column of `weights`.
+        The columns to cut; by default all columns of numbers with more than `bins` distinct values,
+        except the response and the column of `weights`.
     bins : int, default 5
         Greatest number of intervals. With ``method="mdl"`` it only selects the default `columns`.
     method : {"quantile", "width", "mdl"}, default "quantile"
-        "quantile": intervals with about equal numbers of rows. "width": intervals of equal width. "mdl": the method of
-        Fayyad & Irani (1993), which cuts where that saves more in the description of the groups of `response` than the
-        cut costs; it may make no cut.
+        "quantile": intervals with about equal numbers of rows. "width": intervals of equal width.
+        "mdl": the method of Fayyad & Irani (1993), which cuts where that saves more in the
+        description of the groups of `response` than the cut costs; it may make no cut.
     response : name of a column, optional
         The groups for ``"mdl"``.
     weights : column name or array of length n, optional
-        Frequencies, or any positive weights; the weights of the later fit, so that their column is not binned.
+        Frequencies, or any positive weights; the weights of the later fit, so that their column is
+        not binned.
 
     Returns
     -------
     DataFrame
-        The same table with ordered categories of intervals; the first starts at minus infinity, the last ends at
-        infinity. Missing values stay missing. A column without cuts stays as it is, or becomes one interval if
-        `columns` names it.
+        The same table with ordered categories of intervals; the first starts at minus infinity, the
+        last ends at infinity. Missing values stay missing. A column without cuts stays as it is, or
+        becomes one interval if `columns` names it.
 
     Raises
     ------
@@ -71,13 +73,13 @@ def bin(  # noqa: A001  # the word of the field
 
     Notes
     -----
-    A model fitted to intervals, or to columns of `pandas.cut`, accepts numbers in new data: `predict` puts them into
-    the intervals of the training data, also after `bbl.load`.
+    A model fitted to intervals, or to columns of `pandas.cut`, accepts numbers in new data:
+    `predict` puts them into the intervals of the training data, also after `bbl.load`.
 
     References
     ----------
-    Fayyad UM, Irani KB (1993). Multi-interval discretization of continuous-valued attributes for classification
-    learning. IJCAI-93, 1022-1027.
+    Fayyad UM, Irani KB (1993). Multi-interval discretization of continuous-valued attributes for
+    classification learning. IJCAI-93, 1022-1027.
 
     Examples
     --------
@@ -96,27 +98,41 @@ def bin(  # noqa: A001  # the word of the field
     y = None
     if method == "mdl":
         if response is None:
-            raise OptionError("method='mdl' needs the groups to tell apart; give response=.", argument="response")
+            raise OptionError(
+                "method='mdl' needs the groups to tell apart; give response=.", argument="response"
+            )
         column = factorise(response, frame.column(response), missing="keep")
         is_missing = column.missing()
-        y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)  # -1: group unknown
+        # -1: group unknown
+        y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)
     column_names = _check_column_names(columns, frame, weights_name)
     series_by_name = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
         numbers = _to_numbers(frame.column(name))
-        # column_names None: columns choose themselves, those of numbers with more than max_bins distinct ones
+        # column_names None: columns choose themselves, those of numbers with more than max_bins
+        # distinct ones
         if numbers is None:
             if column_names is not None:
-                raise DataError(f"column {name!r} holds what is no number, so it cannot be binned.", column=name)
+                raise DataError(
+                    f"column {name!r} holds what is no number, so it cannot be binned.", column=name
+                )
             continue
         is_number = ~np.isnan(numbers) & (row_weights > 0)
         # weights in an array may also be a column, which is not for binning either
-        is_weights = name == weights_name or (weights is not None and np.array_equal(numbers, row_weights))
-        if column_names is None and (name == response or is_weights or len(np.unique(numbers[is_number])) <= max_bins):
+        is_weights = name == weights_name or (
+            weights is not None and np.array_equal(numbers, row_weights)
+        )
+        if column_names is None and (
+            name == response or is_weights or len(np.unique(numbers[is_number])) <= max_bins
+        ):
             continue
         is_usable = is_number if y is None else is_number & (y >= 0)
         cuts = find_cuts(
-            numbers[is_usable], row_weights[is_usable], method, max_bins, None if y is None else y[is_usable]
+            numbers[is_usable],
+            row_weights[is_usable],
+            method,
+            max_bins,
+            None if y is None else y[is_usable],
         )
         if len(cuts) or column_names is not None:
             series_by_name[name] = pd.Series(_cut_into_intervals(numbers, cuts), index=frame.index)
@@ -138,7 +154,8 @@ def lump(
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        The columns to change; by default all of strings, categories and booleans, except response and weights.
+        The columns to change; by default all of strings, categories and booleans, except response
+        and weights.
     min_count : int, default 10
         Levels whose sum of weights is smaller are rare.
     response : name of a column, optional
@@ -149,13 +166,14 @@ def lump(
     Returns
     -------
     DataFrame
-        The same table. Columns with rare levels are categories, with ``"(rare)"`` as the last; all other columns are
-        unchanged, as are booleans with one rare level, as there are no further booleans. Missing values stay missing.
+        The same table. Columns with rare levels are categories, with ``"(rare)"`` as the last; all
+        other columns are unchanged, as are booleans with one rare level, as there are no further
+        booleans. Missing values stay missing.
 
     Notes
     -----
-    A model fitted to such a column treats unknown levels of new data as ``"(rare)"`` instead of raising an error; with
-    ``missing="level"`` also missing values, if the training rows had none.
+    A model fitted to such a column treats unknown levels of new data as ``"(rare)"`` instead of
+    raising an error; with ``missing="level"`` also missing values, if the training rows had none.
 
     Examples
     --------
@@ -171,16 +189,21 @@ def lump(
     for name in frame.columns if column_names is None else column_names:
         series = frame.column(name)
         # column_names None: all columns but the response, the weights and those of numbers
-        if column_names is None and (name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)):
+        if column_names is None and (
+            name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)
+        ):
             continue
         column = factorise(name, series, missing="keep")
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
             continue  # numbers, in a column of Python objects or of categories
-        weight_of_value = np.bincount(column.codes, weights=row_weights, minlength=len(column.values))
+        weight_of_value = np.bincount(
+            column.codes, weights=row_weights, minlength=len(column.values)
+        )
         is_level = np.array([kind != "missing" for kind in column.kinds])
         # values "(rare)" that the column has already join the others
         is_rare = is_level & (
-            (weight_of_value < min_count) | np.array([value == RARE_LEVEL for value in column.values])
+            (weight_of_value < min_count)
+            | np.array([value == RARE_LEVEL for value in column.values])
         )
         n_rare = int((is_rare & (weight_of_value > 0)).sum())  # that occur
         # one rare level alone is renamed too, but not that of a column of booleans
@@ -192,21 +215,28 @@ def lump(
 def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Series:
     """Return a column with ``"(rare)"`` in place of its rare values, as ordered categories.
 
-    `column` has the codes and the distinct values of `series`; `is_rare` marks the rare ones of these values.
+    `column` has the codes and the distinct values of `series`; `is_rare` marks the rare ones of
+    these values.
     """
-    common_positions = [k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"]
+    common_positions = [
+        k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"
+    ]
     if not column.ordered:
-        common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))  # else in the declared order
+        # else in the declared order
+        common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))
     new_code = np.full(len(column.values), -1)  # of each value; -1 for missing
     new_code[common_positions] = np.arange(len(common_positions))
     new_code[is_rare] = len(common_positions)
     levels = pd.Index([*(column.values[k] for k in common_positions), RARE_LEVEL], dtype=object)
-    return pd.Series(pd.Categorical.from_codes(new_code[column.codes], levels, ordered=True), index=series.index)
+    return pd.Series(
+        pd.Categorical.from_codes(new_code[column.codes], levels, ordered=True), index=series.index
+    )
 
 
 def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFrame:
     """Return a DataFrame of columns by name, with the column names and row labels of `frame`."""
-    # tuples stay names, not levels of a MultiIndex; names that are all numbers get the dtype of numbers back
+    # tuples stay names, not levels of a MultiIndex; names that are all numbers get the dtype of
+    # numbers back
     names = pd.Index(frame.columns, dtype=object, tupleize_cols=False).infer_objects()
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
@@ -214,37 +244,56 @@ def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFram
 def _check_column_names(
     columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights_name: Hashable
 ) -> list | None:
-    """Return the names in `columns` as a list, None if it is None; refuse unknown names, and `weights_name`."""
+    """Return the names in `columns` as a list, None if it is None; refuse unknown names, and
+    `weights_name`.
+    """
     if columns is None:
         return None
-    names = [columns] if isinstance(columns, str) or not isinstance(columns, Sequence) else list(columns)
+    names = (
+        [columns]
+        if isinstance(columns, str) or not isinstance(columns, Sequence)
+        else list(columns)
+    )
     for name in names:
         if not frame.has(name):
             hint = near_match(name, frame.columns) or "."  # "; did you mean ...?"
-            raise DataError(f"columns names {name!r}, which is no column of the data{hint}", column=name)
+            raise DataError(
+                f"columns names {name!r}, which is no column of the data{hint}", column=name
+            )
         if weights_name is not None and name == weights_name:
-            raise OptionError(f"columns names {name!r}, which holds the weights. Leave it out.", argument="columns")
+            raise OptionError(
+                f"columns names {name!r}, which holds the weights. Leave it out.",
+                argument="columns",
+            )
     return names
 
 
 def _to_numbers(series: pd.Series) -> np.ndarray | None:
-    """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse infinite numbers."""
-    is_bool_or_complex = pd.api.types.is_bool_dtype(series.dtype) or getattr(series.dtype, "kind", "") == "c"
+    """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse
+    infinite numbers.
+    """
+    is_bool_or_complex = (
+        pd.api.types.is_bool_dtype(series.dtype) or getattr(series.dtype, "kind", "") == "c"
+    )
     if is_bool_or_complex or not pd.api.types.is_numeric_dtype(
         series.dtype
     ):  # which categories are not, even of numbers
         return None
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if np.isinf(numbers).any():
-        raise DataError(f"column {series.name!r} holds infinite numbers. Drop these rows.", column=series.name)
+        raise DataError(
+            f"column {series.name!r} holds infinite numbers. Drop these rows.", column=series.name
+        )
     return numbers
 
 
-def find_cuts(x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None) -> np.ndarray:
+def find_cuts(
+    x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None
+) -> np.ndarray:
     """Return the rising cuts of the numbers `x` (n,) by a `method` of `bin`.
 
-    `weights` (n,) are those of the numbers; `bins` is the greatest number of intervals, which "mdl" ignores; `y` (n,)
-    are the groups for "mdl", else None.
+    `weights` (n,) are those of the numbers; `bins` is the greatest number of intervals, which "mdl"
+    ignores; `y` (n,) are the groups for "mdl", else None.
     """
     if not len(x):
         return np.empty(0)
@@ -254,7 +303,9 @@ def find_cuts(x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.
 
 
 def _cut_into_intervals(numbers: np.ndarray, cuts: np.ndarray) -> pd.Categorical:
-    """Return the interval between `cuts` (rising) of each of the `numbers` (n,); missing where they are nan."""
+    """Return the interval between `cuts` (rising) of each of the `numbers` (n,); missing where they
+    are nan.
+    """
     breaks = np.concatenate([[-np.inf], cuts, [np.inf]])
     codes = np.where(np.isnan(numbers), -1, np.searchsorted(cuts, numbers, side="left"))
     return pd.Categorical.from_codes(codes, pd.IntervalIndex.from_breaks(breaks), ordered=True)

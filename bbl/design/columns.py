@@ -1,15 +1,16 @@
 """Read the columns of a table as factors and codes; refuse columns to which no model can be fitted.
 
-A `Frame` is a table of n rows. A `Column` has `codes` (n,) of the rows into its distinct values, and ``missing()``, a
-mask (n,) or None. A `Factor` has the name, the `levels` and their `kinds` of a column; ``encode(column)`` returns the
-codes (n,) of a column as numbers of levels, and a mask of values that are no level; with `skip_missing`, missing values
-have the code 0 and are not in the mask. `FormulaTerms` has the names `response` (or None), `predictors` and `columns`
-(both), and the terms `interactions` of two or more predictors, of which `order` is the largest number of predictors in
-a term.
+A `Frame` is a table of n rows. A `Column` has `codes` (n,) of the rows into its distinct values,
+and ``missing()``, a mask (n,) or None. A `Factor` has the name, the `levels` and their `kinds` of a
+column; ``encode(column)`` returns the codes (n,) of a column as numbers of levels, and a mask of
+values that are no level; with `skip_missing`, missing values have the code 0 and are not in the
+mask. `FormulaTerms` has the names `response` (or None), `predictors` and `columns` (both), and the
+terms `interactions` of two or more predictors, of which `order` is the largest number of predictors
+in a term.
 
-Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in `xlevels`, `keep` the
-positions of the used rows, `missing` the option "raise", "drop", "level" or "marginal", and `declared` tells whether
-declared levels count that do not occur.
+Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in
+`xlevels`, `keep` the positions of the used rows, `missing` the option "raise", "drop", "level" or
+"marginal", and `declared` tells whether declared levels count that do not occur.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from bbl.checks import near_match
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
-from bbl.design.values import Column, Counted, factorise, frame_column, refuse_missing_training, with_order
+from bbl.design.values import (
+    Column,
+    Counted,
+    factorise,
+    frame_column,
+    refuse_missing_training,
+    with_order,
+)
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 
@@ -47,7 +55,8 @@ __all__ = [
     "refuse_no_rows_left",
 ]
 
-MAX_UNQUESTIONED_LEVELS = 20  # up to so many distinct values, a column is no identifier, however few the rows
+# up to so many distinct values, a column is no identifier, however few the rows
+MAX_UNQUESTIONED_LEVELS = 20
 MANY_LEVELS = 100  # columns of more levels give a warning if their levels are rare
 RARE_BELOW = 6  # observations of a level, on average over the levels, below which levels are rare
 # response of a formula without one: all rows are one group
@@ -55,12 +64,15 @@ NO_RESPONSE = Factor(None, ("all",), ("string",), ordered=False)
 
 
 def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
-    """Return the factors of the columns whose levels the user lists in `xlevels`; refuse columns not in the formula."""
+    """Return the factors of the columns whose levels the user lists in `xlevels`; refuse columns
+    not in the formula.
+    """
     if xlevels is None:
         return {}
     if not isinstance(xlevels, Mapping):
         raise BBLTypeError(
-            f"xlevels must be a dict of column names to lists of levels; got {type(xlevels).__name__}.",
+            "xlevels must be a dict of column names to lists of levels; got "
+            f"{type(xlevels).__name__}.",
             argument="xlevels",
         )
     formula_columns = terms.columns
@@ -86,21 +98,27 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
 
 
 def refuse_missing_newdata(column: Column) -> None:
-    """Raise a DataError if a column of new data has missing values; for models that were fitted to refuse them."""
+    """Raise a DataError if a column of new data has missing values; for models that were fitted to
+    refuse them.
+    """
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, and the model was fitted "
-            "with missing='raise'. Predict the other rows alone, or fit with missing='marginal': predict then sums "
-            "missing predictors out, and a fit to complete rows stays the same.",
+            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, and "
+            "the model was fitted with missing='raise'. Predict the other rows alone, or fit "
+            "with missing='marginal': predict then sums missing predictors out, and a fit to "
+            "complete rows stays the same.",
             column=column.name,
             argument="newdata",
         )
 
 
-def select_rows(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
-    """Return the positions of the used rows, and the weight of rows dropped for missing values (0 if none are).
+def select_rows(
+    frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str
+) -> tuple[np.ndarray, int]:
+    """Return the positions of the used rows, and the weight of rows dropped for missing values (0
+    if none are).
 
     Used rows have positive weights `counts` (n,) and, with ``missing="drop"``, no missing value.
     """
@@ -116,16 +134,20 @@ def select_rows(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: 
 def refuse_no_rows_left() -> None:
     """Raise the error of ``missing="drop"`` where it drops every row."""
     raise DataError(
-        "every row has a missing value, so missing='drop' leaves none. Leave the predictors with most of them out "
-        "of the formula, or give missing values a level of their own (missing='level').",
+        "every row has a missing value, so missing='drop' leaves none. Leave the predictors with "
+        "most of them out of the formula, or give missing values a level of their own "
+        "(missing='level').",
         argument="missing",
     )
 
 
-def mark_rows(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:
+def mark_rows(
+    mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None
+) -> np.ndarray | None:
     """Mark `rows`, a mask (n,), in column `i` of `mask`, in place; return it, or a new one.
 
-    A `mask` of None stands for one of the given shape (n, m) without marks; `rows` of None change nothing.
+    A `mask` of None stands for one of the given shape (n, m) without marks; `rows` of None change
+    nothing.
     """
     if rows is not None:
         mask = np.zeros(shape, dtype=bool) if mask is None else mask
@@ -143,16 +165,20 @@ def read_column(
     is_response: bool = False,
     sums_out: bool = True,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, and its codes and marks of missing values (or None) at the rows `keep`.
+    """Return a column's factor, and its codes and marks of missing values (or None) at the rows
+    `keep`.
 
     Arguments after `keep` are as in `column_factor`.
     """
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing="keep")
-    column = with_order(frame, column)  # sets `order_problem`, if the declared order of its values is unknown
+    # sets `order_problem`, if the declared order of its values is unknown
+    column = with_order(frame, column)
     factor = column_factor(column, levels_by_name, missing, declared, is_response, sums_out)
     argument = "xlevels" if name in levels_by_name else "data"  # named in errors
-    codes = factor.encode(column, argument=argument, skip_missing=is_response or missing == "marginal")[0]
+    codes = factor.encode(
+        column, argument=argument, skip_missing=is_response or missing == "marginal"
+    )[0]
     return factor, codes, column.missing()
 
 
@@ -164,34 +190,43 @@ def column_factor(
     is_response: bool = False,
     sums_out: bool = True,
 ) -> Factor:
-    """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that occur.
+    """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that
+    occur.
 
-    With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the response may have
-    missing values. `sums_out` says whether the error of missing values may advise ``missing="marginal"``.
+    With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the
+    response may have missing values. `sums_out` says whether the error of missing values may advise
+    ``missing="marginal"``.
     """
     name, count = column.name, column.n_missing
     if missing == "raise" and count and not is_response:
         refuse_missing_training(name, count, sums_out)
     if is_response and count and not (declared and missing == "marginal"):
         raise DataError(
-            f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
-            f"known. Drop these rows: data.dropna(subset=[{name!r}]); or missing='drop' drops all rows with missing "
-            "values.",
+            f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, "
+            f"which has to be known. Drop these rows: data.dropna(subset=[{name!r}]); or "
+            "missing='drop' drops all rows with missing values.",
             column=name,
         )
     if name in levels_by_name:
-        factor = replace(levels_by_name[name], ordered=column.ordered)  # ordered if the column is, as in R
+        # ordered if the column is, as in R
+        factor = replace(levels_by_name[name], ordered=column.ordered)
     else:
-        # order_problem: why the declared order is unknown; ordered columns, the response and declared levels need it
+        # order_problem: why the declared order is unknown; ordered columns, the response and
+        # declared levels need it
         if column.order_problem and (column.ordered or is_response or declared):
             raise DataError(
-                f"column {name!r} {column.order_problem}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
+                f"column {name!r} {column.order_problem}, or give its levels in order: "
+                f"xlevels={{{name!r}: [...]}}.",
                 column=name,
             )
-        # keep_order: declared levels stay in their order; unused: those that do not occur are levels, too
+        # keep_order: declared levels stay in their order; unused: those that do not occur are
+        # levels, too
         factor = Factor.collect(column, keep_order=is_response, unused=declared)
     if not factor.levels:
-        raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
+        raise DataError(
+            f"column {name!r} has no value that is not missing. Leave it out of the formula.",
+            column=name,
+        )
     # with_missing: adds a last level "(missing)"
     return factor.with_missing() if count and missing == "level" else factor
 
@@ -204,13 +239,16 @@ def read_response(
     declared: bool,
     missing: str,
 ) -> tuple[Factor, np.ndarray]:
-    """Return the response's factor, and its codes at the rows `keep` as intp; -1 where it is missing."""
+    """Return the response's factor, and its codes at the rows `keep` as intp; -1 where it is
+    missing.
+    """
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
     response, codes, is_missing = read_column(
         frame, terms.response, keep, levels_by_name, missing, declared, is_response=True
     )
-    # missing responses, here of code 0, are allowed only with `declared`, which allows groups without rows too
+    # missing responses, here of code 0, are allowed only with `declared`, which allows groups
+    # without rows too
     check_groups(response, np.bincount(codes, minlength=len(response.levels)), declared)
     y = codes.astype(np.intp)
     if is_missing is not None:
@@ -218,8 +256,12 @@ def read_response(
     return response, y
 
 
-def count_levels(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
-    """Return the number of levels of each column in `names`, at least 2; unusable columns are not refused here."""
+def count_levels(
+    frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None
+) -> list[int]:
+    """Return the number of levels of each column in `names`, at least 2; unusable columns are not
+    refused here.
+    """
     counts = []
     for name in names:
         listed_levels = xlevels.get(name) if isinstance(xlevels, Mapping) else None
@@ -242,36 +284,41 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
     """
     if len(response.levels) < 2:
         raise DataError(
-            f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
-            "tell apart. Give data of at least two groups.",
+            f"the response {response.name!r} has the single level {response.levels[0]!r}, so "
+            "there is nothing to tell apart. Give data of at least two groups.",
             column=response.name,
         )
     empty = np.flatnonzero(counts == 0)
     if len(empty) and not declared:
         raise LevelError(
-            f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. Leave it out of "
-            "xlevels.",
+            f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. "
+            "Leave it out of xlevels.",
             column=response.name,
             argument="xlevels",
         )
 
 
 def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
-    """Refuse terms of three or more predictors that would not fit into memory, before they are listed.
+    """Refuse terms of three or more predictors that would not fit into memory, before they are
+    listed.
 
     `factors` are those of the m predictors; there are K groups.
     """
     if terms.order > 2:
-        term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]  # of orders 2, 3, ...
+        # of orders 2, 3, ...
+        term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
         n_couplings = terms.interactions.n_couplings([len(f.levels) for f in factors])
-        # 8 bytes for each number: five lists of the terms of order k, k numbers each; and three lists with each term
-        # under each of its k predictors
+        # 8 bytes for each number: five lists of the terms of order k, k numbers each; and three
+        # lists with each term under each of its k predictors
         term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(term_counts, 2))
-        # and for each coupling, rounded up: 16 bytes for its value in K groups and once more, 12 for the position at
-        # each of its predictors
+        # and for each coupling, rounded up: 16 bytes for its value in K groups and once more, 12
+        # for the position at each of its predictors
         check_memory(
             term_bytes + (16.0 * (K + 1) + 12.0 * terms.order) * n_couplings,
-            f"A model of {sum(term_counts):,} terms with {n_couplings:,} couplings in each of {K} groups",
+            (
+                f"A model of {sum(term_counts):,} terms with {n_couplings:,} couplings in each of "
+                f"{K} groups"
+            ),
             f"Ask for terms of a lower order than {terms.order}, or of fewer predictors.",
         )
 
@@ -280,16 +327,20 @@ def check_variable(factors: list[Factor]) -> None:
     """Refuse predictors with one level."""
     constant = [f.name for f in factors if len(f.levels) < 2]
     if constant:
-        shown = ", ".join(map(repr, constant[:5])) + (f", and {len(constant) - 5} more" * (len(constant) > 5))
+        shown = ", ".join(map(repr, constant[:5])) + (
+            f", and {len(constant) - 5} more" * (len(constant) > 5)
+        )
         raise LevelError(
-            f"predictors with one level: {shown}. Drop them with removeConst(data), give their levels in xlevels, or "
-            "pass novarOk=True.",
+            f"predictors with one level: {shown}. Drop them with removeConst(data), give their "
+            "levels in xlevels, or pass novarOk=True.",
             column=constant[0],
         )
 
 
 def check_levels(factors: list[Factor], total: float) -> None:
-    """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the sum of weights."""
+    """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the sum of
+    weights.
+    """
     rare = []  # texts for the warning, one for each predictor of many rare levels
     for factor in factors:
         L, name = len(factor.levels), factor.name
@@ -301,8 +352,8 @@ def check_levels(factors: list[Factor], total: float) -> None:
     if rare:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
         warnings.warn(
-            f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: a fit takes long, and says little about "
-            "them. Group the rare levels, or leave the predictor out.",
+            f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: a fit takes long, and "
+            "says little about them. Group the rare levels, or leave the predictor out.",
             DataWarning,
             stacklevel=6,  # the caller of a verb
         )
@@ -311,7 +362,8 @@ def check_levels(factors: list[Factor], total: float) -> None:
 def refuse_identifier(name: Hashable, L: int, total: float) -> None:
     """Raise the error of a column with `L` distinct values in only `total` observations."""
     raise DataError(
-        f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} observations. Leave it "
-        f"out of the formula (- {name}), or group its values; if each of them is a level, make it a category.",
+        f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} "
+        f"observations. Leave it out of the formula (- {name}), or group its values; if each of "
+        "them is a level, make it a category.",
         column=name,
     )

@@ -1,4 +1,5 @@
-"""Check class shares (priors) and the costs of wrong decisions, and put them into the order of the K groups.
+"""Check class shares (priors) and the costs of wrong decisions, and put them into the order of the
+K groups.
 
 The response is a `Factor`, whose `levels` are the names of the groups.
 """
@@ -16,10 +17,19 @@ from bbl.checks import near_match
 from bbl.design.factors import Factor
 from bbl.errors import BBLTypeError, OptionError
 
-__all__ = ["Costs", "Decisions", "DrawnDecisions", "Priors", "check_costs", "check_priors", "check_shares"]
+__all__ = [
+    "Costs",
+    "Decisions",
+    "DrawnDecisions",
+    "Priors",
+    "check_costs",
+    "check_priors",
+    "check_shares",
+]
 
 Priors = Mapping[Any, float] | pd.Series | ArrayLike | None  # argument of `check_priors`
-Costs = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | ArrayLike | None  # argument of `check_costs`
+# argument of `check_costs`
+Costs = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | ArrayLike | None
 SUM_TOLERANCE = 1e-6  # of a sum of shares to 1
 
 
@@ -41,8 +51,9 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
 
     Parameters
     ----------
-    priors : mapping or Series by group, array_like of shape (K,) in the order of the groups, or ``"equal"``
-        Shares that sum to one. An array is refused unless users know the order of groups (`Factor.has_known_order`).
+    priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``
+        Shares that sum to one; an array has the order of the groups, and is refused unless users
+        know the order of groups (`Factor.has_known_order`).
     response : Factor
         The response, whose K levels are the groups.
 
@@ -53,7 +64,8 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a share, shares do not sum to one, or names are needed and absent.
+        If a group is unknown or lacks a share, shares do not sum to one, or names are needed and
+        absent.
 
     Examples
     --------
@@ -63,17 +75,24 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     groups = response.levels
     if isinstance(priors, str):
         if priors != "equal":
-            raise OptionError(f"priors={priors!r} is unknown; give 'equal', or a share by group.", argument="priors")
+            raise OptionError(
+                f"priors={priors!r} is unknown; give 'equal', or a share by group.",
+                argument="priors",
+            )
         return np.full(len(groups), 1.0 / len(groups))
     shares = check_shares("priors", priors, response)
     total = float(shares.sum())
     if abs(total - 1.0) > SUM_TOLERANCE:
-        raise OptionError(f"priors sum to {total:.6g}, not 1; give shares of the groups.", argument="priors")
+        raise OptionError(
+            f"priors sum to {total:.6g}, not 1; give shares of the groups.", argument="priors"
+        )
     return shares / total
 
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
-    """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but of any sum."""
+    """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but
+    of any sum.
+    """
     values_of_user, groups = values, response.levels  # `values_of_user` is shown in messages
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, complete=True)
@@ -82,7 +101,9 @@ def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
         _check_order(argument, values, response, placeholder="...")
     shares = _check_numbers(argument, values, (len(groups),), groups)
     if not shares.any():
-        raise OptionError(f"{argument} must not all be zero; got {values_of_user!r}.", argument=argument)
+        raise OptionError(
+            f"{argument} must not all be zero; got {values_of_user!r}.", argument=argument
+        )
     return shares
 
 
@@ -92,9 +113,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
-        Cost of predicting a group (column) where another one (row) is true; in a mapping ``{true: {predicted:
-        cost}}``, absent costs are 0. An array is refused unless users know the order of groups
-        (`Factor.has_known_order`).
+        Cost of predicting a group (column) where another one (row) is true; in a mapping ``{true:
+        {predicted: cost}}``, absent costs are 0. An array is refused unless users know the order of
+        groups (`Factor.has_known_order`).
     response : Factor
         The response, whose K levels are the groups.
 
@@ -105,7 +126,8 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a cost, costs are negative or no numbers, or names are needed and absent.
+        If a group is unknown or lacks a cost, costs are negative or no numbers, or names are needed
+        and absent.
 
     Examples
     --------
@@ -126,11 +148,14 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
         for true, row in costs.items():
             if not isinstance(row, Mapping):
                 raise BBLTypeError(
-                    f"costs[{true!r}] must be a dict of predicted groups to costs; got {row!r}.", argument="costs"
+                    f"costs[{true!r}] must be a dict of predicted groups to costs; got {row!r}.",
+                    argument="costs",
                 )
             _check_names("costs", list(row), groups)
             for predicted, cost in row.items():
-                table[groups.index(true), groups.index(predicted)] = _check_numbers("costs", cost, (), groups)
+                table[groups.index(true), groups.index(predicted)] = _check_numbers(
+                    "costs", cost, (), groups
+                )
         costs = table
     else:
         _check_order("costs", costs, response, placeholder="{...: ...}")
@@ -142,18 +167,22 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
     `placeholder` stands for the value of a group in the advice.
     """
-    if response.has_known_order or np.ndim(values) == 0:  # a single number is refused by `_check_numbers`
+    # a single number is refused by `_check_numbers`
+    if response.has_known_order or np.ndim(values) == 0:
         return
     example = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
     raise OptionError(
-        f"{argument} has numbers without names, and the order of the groups of {response.name!r} was not declared. "
-        f"Name them, as {argument}={{{example}}}, or declare the order, by categories or in xlevels.",
+        f"{argument} has numbers without names, and the order of the groups of {response.name!r} "
+        f"was not declared. Name them, as {argument}={{{example}}}, or declare the order, by "
+        "categories or in xlevels.",
         argument=argument,
     )
 
 
 def _check_names(argument: str, given_names: list, groups: tuple, complete: bool = False) -> None:
-    """Refuse `given_names` that are no `groups` or occur twice; if `complete`, also names that leave out a group."""
+    """Refuse `given_names` that are no `groups` or occur twice; if `complete`, also names that
+    leave out a group.
+    """
     group_names = ", ".join(map(repr, groups))
     for name in given_names:
         if name not in groups:
@@ -164,12 +193,21 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
             )
     absent_groups = [g for g in groups if g not in given_names] if complete else []
     if absent_groups or len(set(given_names)) < len(given_names):
-        problem = f"has nothing for group {absent_groups[0]!r}" if absent_groups else "names a group twice"
-        raise OptionError(f"{argument} {problem}; name each of {group_names} once.", argument=argument)
+        problem = (
+            f"has nothing for group {absent_groups[0]!r}"
+            if absent_groups
+            else "names a group twice"
+        )
+        raise OptionError(
+            f"{argument} {problem}; name each of {group_names} once.", argument=argument
+        )
 
 
-def _check_numbers(argument: str, values: Priors | Costs, shape: tuple, groups: tuple) -> np.ndarray:
-    """Return `values` as a float array of `shape`; refuse other shapes, and negative, infinite or missing numbers.
+def _check_numbers(
+    argument: str, values: Priors | Costs, shape: tuple, groups: tuple
+) -> np.ndarray:
+    """Return `values` as a float array of `shape`; refuse other shapes, and negative, infinite or
+    missing numbers.
 
     `shape` is () for a single number; `groups` are named in messages.
     """
@@ -177,15 +215,21 @@ def _check_numbers(argument: str, values: Priors | Costs, shape: tuple, groups: 
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        text = f"{argument} must be numbers for the groups {', '.join(map(repr, groups))}; got {values!r}."
+        text = (
+            f"{argument} must be numbers for the groups {', '.join(map(repr, groups))}; got "
+            f"{values!r}."
+        )
         raise BBLTypeError(text, argument=argument) from None
     if array.shape != shape:
         shown = " x ".join(map(str, array.shape)) or "one"
         group_names = ", ".join(map(repr, groups))
         raise OptionError(
-            f"{argument} must hold {wanted} numbers, in the order of the groups {group_names}; got {shown}.",
+            f"{argument} must hold {wanted} numbers, in the order of the groups {group_names}; got "
+            f"{shown}.",
             argument=argument,
         )
     if not (np.isfinite(array) & (array >= 0.0)).all():
-        raise OptionError(f"{argument} must be finite and not negative; got {values!r}.", argument=argument)
+        raise OptionError(
+            f"{argument} must be finite and not negative; got {values!r}.", argument=argument
+        )
     return array

@@ -1,9 +1,11 @@
-"""`Design`: formula, response and predictors of a fit with their levels; encodes training data and new data alike.
+"""`Design`: formula, response and predictors of a fit with their levels; encodes training data and
+new data alike.
 
-A `Frame` is a table. A `Factor` has the name, the `levels` and their `kinds` of a column; ``encode(column)`` returns
-the codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels or None; with `skip_missing`, missing
-values have the code 0 and are not in the mask. ``column.missing()`` is a mask (n,) of missing values or None. A
-`Sample` has encoded rows. *Groups* are the K levels of the response.
+A `Frame` is a table. A `Factor` has the name, the `levels` and their `kinds` of a column;
+``encode(column)`` returns the codes (n,) of a `Column`, numbers of levels, and a mask of unknown
+levels or None; with `skip_missing`, missing values have the code 0 and are not in the mask.
+``column.missing()`` is a mask (n,) of missing values or None. A `Sample` has encoded rows. *Groups*
+are the K levels of the response.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ from bbl.design.columns import (
     refuse_missing_newdata,
     select_rows,
 )
-from bbl.design.factor_storage import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
+from bbl.design.factor_storage import (
+    factor_from_dict,
+    factor_to_dict,
+    terms_from_dict,
+    terms_to_dict,
+)
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
@@ -47,21 +54,24 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
-GROUP_REMEDY = "Refit with them, or leave those rows out"  # advice in the error of an unknown group of new data
+# advice in the error of an unknown group of new data
+GROUP_REMEDY = "Refit with them, or leave those rows out"
 MISSING = get_args(MissingPolicy)
-MAX_UNCHECKED = 1000  # all pairs of more predictors are checked (`check_pairs`) before they are listed
+# all pairs of more predictors are checked (`check_pairs`) before they are listed
+MAX_UNCHECKED = 1000
 
 
 @dataclass(frozen=True)
 class EncodingRules:
-    """Rules by which a formula and a table are accepted, set by the engine or learner that is to be fitted.
+    """Rules by which a formula and a table are accepted, set by the engine or learner that is to be
+    fitted.
 
     Attributes
     ----------
     declared : bool
-        Whether all declared levels of categories count, in their order, also if they do not occur. Then a predictor
-        may have one level, there may be no predictors, and with ``missing="marginal"`` the response may be missing
-        (code -1).
+        Whether all declared levels of categories count, in their order, also if they do not occur.
+        Then a predictor may have one level, there may be no predictors, and with
+        ``missing="marginal"`` the response may be missing (code -1).
     order : int or None
         Highest order of a term that the engine takes (`Engine.order`); None for any order.
     order_reason : str
@@ -73,12 +83,15 @@ class EncodingRules:
     sums_out : bool
         Whether the error of missing values may advise ``missing="marginal"`` (`Engine.refusals`).
     marks : object
-        A value that may be the name of a column that marks rows, which ``.`` leaves out; None for no column.
+        A value that may be the name of a column that marks rows, which ``.`` leaves out; None for
+        no column.
     check_pairs : callable or None
-        ``check_pairs(n, K, n_levels)`` is called with the numbers of rows, groups and levels of each predictor before
-        all pairs of over 1,000 predictors are listed; it raises an error if they are too many.
+        ``check_pairs(n, K, n_levels)`` is called with the numbers of rows, groups and levels of
+        each predictor before all pairs of over 1,000 predictors are listed; it raises an error if
+        they are too many.
     aside : tuple of column names
-        Columns that the formula's ``.`` leaves out, but that it may name: those of a sampling design.
+        Columns that the formula's ``.`` leaves out, but that it may name: those of a sampling
+        design.
     """
 
     declared: bool = False
@@ -110,13 +123,15 @@ class Design:
     terms : FormulaTerms
         The parsed formula.
     response : Factor
-        The response and its groups; without a response, the factor without a name whose only level is ``"all"``.
+        The response and its groups; without a response, the factor without a name whose only level
+        is ``"all"``.
     predictors : tuple of m Factors
         In the order of ``terms.predictors``.
     missing : {"raise", "drop", "level", "marginal"}
         The treatment of missing values in training data and new data, see `from_data`.
     incomplete : int
-        Sum of the weights of training rows with missing values: dropped (``missing="drop"``) or used rows.
+        Sum of the weights of training rows with missing values: dropped (``missing="drop"``) or
+        used rows.
     declared : bool
         As in `EncodingRules`.
     """
@@ -145,9 +160,12 @@ class Design:
 
     @cached_property
     def n_ordered(self) -> np.ndarray:
-        """Number of ordered levels of each predictor (m,), without that of missing values; 0 if it has no order."""
+        """Number of ordered levels of each predictor (m,), without that of missing values; 0 if it
+        has no order.
+        """
         return np.array(
-            [len(f.levels) - f.kinds.count("missing") if f.ordered else 0 for f in self.predictors], np.intp
+            [len(f.levels) - f.kinds.count("missing") if f.ordered else 0 for f in self.predictors],
+            np.intp,
         )
 
     @cached_property
@@ -179,16 +197,19 @@ class Design:
             See `bbl.design.formula.parse`.
         data : DataFrame (pandas, polars), pyarrow Table or dict of columns
         weights : column name or array_like of shape (n,), optional
-            Frequencies. The formula's ``.`` leaves their column out. An array goes by position; a pandas Series must
-            have the index of `data`. Rows of weight 0 are dropped before levels are collected.
+            Frequencies. The formula's ``.`` leaves their column out. An array goes by position; a
+            pandas Series must have the index of `data`. Rows of weight 0 are dropped before levels
+            are collected.
         xlevels : dict of column name to list of levels, optional
-            All levels of a predictor, in order, whether they occur or not. For the response only the order.
+            All levels of a predictor, in order, whether they occur or not. For the response only
+            the order.
         novarOk : bool, default False
-            Whether predictors with one level are allowed. They get a second level ``"(other)"`` that never occurs.
+            Whether predictors with one level are allowed. They get a second level ``"(other)"``
+            that never occurs.
         missing : {"raise", "drop", "level", "marginal"}, default "raise"
-            Missing values raise an error, their rows are dropped before levels are collected, they are a last level
-            ``"(missing)"`` of their predictor, or they are marked in ``sample.missing``. The response must not be
-            missing, unless rows are dropped.
+            Missing values raise an error, their rows are dropped before levels are collected, they
+            are a last level ``"(missing)"`` of their predictor, or they are marked in
+            ``sample.missing``. The response must not be missing, unless rows are dropped.
         rules : EncodingRules, optional
             Rules of the engine or learner.
 
@@ -226,16 +247,30 @@ class Design:
         if rules.marks is not None and frame.has(rules.marks):
             exclude |= {rules.marks: "the marks of structural zeros"}
         terms = parse(
-            formula, frame.columns, exclude, order=rules.order, empty=declared, one_sided=rules.one_sided,
-            reason=rules.order_reason, aside=rules.aside,
-        )  # fmt: skip
+            formula,
+            frame.columns,
+            exclude,
+            order=rules.order,
+            empty=declared,
+            one_sided=rules.one_sided,
+            reason=rules.order_reason,
+            aside=rules.aside,
+        )
         m = len(terms.predictors)
         # interactions.count(2): number of pairs in the formula
-        if rules.check_pairs is not None and m > MAX_UNCHECKED and terms.interactions.count(2) == m * (m - 1) // 2:
+        if (
+            rules.check_pairs is not None
+            and m > MAX_UNCHECKED
+            and terms.interactions.count(2) == m * (m - 1) // 2
+        ):
             used = np.flatnonzero(counts > 0)
-            n_levels = count_levels(frame, terms.columns, used, xlevels)  # the response first, if there is one
-            rules.check_pairs(len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:]))
-        # keep: positions of used rows; incomplete: the weight of rows that missing="drop" drops, else 0 for now
+            # the response first, if there is one
+            n_levels = count_levels(frame, terms.columns, used, xlevels)
+            rules.check_pairs(
+                len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:])
+            )
+        # keep: positions of used rows; incomplete: the weight of rows that missing="drop" drops,
+        # else 0 for now
         keep, incomplete = select_rows(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
@@ -243,11 +278,15 @@ class Design:
         levels_by_name = read_xlevels(xlevels, terms)
         response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
         columns = (
-            read_column(frame, name, keep, levels_by_name, missing, declared, sums_out=rules.sums_out)
+            read_column(
+                frame, name, keep, levels_by_name, missing, declared, sums_out=rules.sums_out
+            )
             for name in terms.predictors
         )
-        codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)  # wider if a column needs it
-        factors, is_missing = [], None  # is_missing: marks (n, m); None without any, as always under "raise", "drop"
+        # wider if a column needs it
+        codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
+        # is_missing: marks (n, m); None without any, as always under "raise", "drop"
+        factors, is_missing = [], None
         for i, (factor, factor_codes, column_missing) in enumerate(columns):
             if factor_codes.dtype.itemsize > codes.dtype.itemsize:
                 codes = codes.astype(factor_codes.dtype)
@@ -259,15 +298,20 @@ class Design:
         if not declared:
             check_levels(factors, float(counts.sum()))
         check_size(terms, factors, len(response.levels))
-        if is_missing is not None:  # under "level" or "marginal": the weight of used rows with missing predictors
+        # under "level" or "marginal": the weight of used rows with missing predictors
+        if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
-        predictors = tuple(factors if declared else [f.padded() for f in factors])  # to two levels or more
+        # to two levels or more
+        predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared)
-        sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)  # "level": codes tell
+        # "level": codes tell
+        sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)
         return EncodedTable(design, sample, index, keep)
 
     def groups(self, frame: Frame) -> np.ndarray:
-        """Return the group of each row of the training data as codes, shape (n,); 0 where it is missing or unknown."""
+        """Return the group of each row of the training data as codes, shape (n,); 0 where it is
+        missing or unknown.
+        """
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
         column = frame_column(frame, self.response.name)
@@ -276,7 +320,8 @@ class Design:
     def encode(
         self, newdata: object, unseen: str = "raise", missing: str | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Encode the predictors of new data by column name; other columns, and the response, are not read.
+        """Encode the predictors of new data by column name; other columns, and the response, are
+        not read.
 
         Parameters
         ----------
@@ -291,15 +336,16 @@ class Design:
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
             Level codes; 0 where `missing` is True.
         missing : ndarray of bool, shape (n, m), or None
-            Which values are unknown levels, or are missing without a level of their own; None if there are none.
+            Which values are unknown levels, or are missing without a level of their own; None if
+            there are none.
 
         Raises
         ------
         DataError
             If a column is absent, or has missing values (with ``missing="raise"``); names it.
         LevelError
-            If a level is unknown; names column and level. With ``missing="level"``, this includes missing values of a
-            predictor without missing training values.
+            If a level is unknown; names column and level. With ``missing="level"``, this includes
+            missing values of a predictor without missing training values.
         BBLTypeError
             If `newdata` is no table.
         """
@@ -312,20 +358,27 @@ class Design:
             if policy == "raise":
                 refuse_missing_newdata(column)
             skip_missing = policy != "level"
-            codes[:, i], is_unseen = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
+            codes[:, i], is_unseen = factor.encode(
+                column, unseen, "newdata", skip_missing=skip_missing
+            )
             # marks of column i: unknown levels, and missing values that are no level
             is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
-            is_missing = mark_rows(is_missing, codes.shape, i, column.missing() if skip_missing else None)
+            is_missing = mark_rows(
+                is_missing, codes.shape, i, column.missing() if skip_missing else None
+            )
         return codes, is_missing
 
     def dropped(self, newdata: object) -> np.ndarray | None:
-        """Return which rows of new data have a missing predictor, shape (n,); None unless ``missing="drop"``."""
+        """Return which rows of new data have a missing predictor, shape (n,); None unless
+        ``missing="drop"``.
+        """
         if self.missing != "drop":
             return None
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
 
     def encode_response(self, data: object) -> np.ndarray:
-        """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError.
+        """Return the group of each row of new data as codes, shape (n,); an unknown group is a
+        LevelError.
 
         A missing group is -1 with declared levels and ``missing="marginal"``, else an error.
         """
@@ -335,32 +388,39 @@ class Design:
         column = frame_column(frame, self.response.name)
         if not (self.declared and self.missing == "marginal"):
             refuse_missing_newdata(column)
-        y = self.response.encode(column, "raise", "newdata", skip_missing=True, remedy=GROUP_REMEDY)[0].astype(np.intp)
+        y = self.response.encode(
+            column, "raise", "newdata", skip_missing=True, remedy=GROUP_REMEDY
+        )[0].astype(np.intp)
         if (is_missing := column.missing()) is not None:
             y[is_missing] = -1
         return y
 
     def known_groups(self, newdata: object) -> np.ndarray:
-        """Return the group of each row of new data as codes, shape (n,); -1 where the response is missing or absent."""
+        """Return the group of each row of new data as codes, shape (n,); -1 where the response is
+        missing or absent.
+        """
         frame = to_frame(newdata, "newdata")
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
         if not frame.has(self.response.name):
             return np.full(frame.n, -1)
         column = frame_column(frame, self.response.name)
-        y = self.response.encode(column, "raise", "newdata", skip_missing=True, remedy=GROUP_REMEDY)[0].astype(np.intp)
+        y = self.response.encode(
+            column, "raise", "newdata", skip_missing=True, remedy=GROUP_REMEDY
+        )[0].astype(np.intp)
         is_missing = column.missing()
         return y if is_missing is None else np.where(is_missing, -1, y)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain lists, strings and numbers, ready for JSON.
 
-        Levels and names are stored as pairs of kind and value. Values of kind "other" (intervals, bytes) are
-        stored, and come back, as text; they still match the same values in new data.
+        Levels and names are stored as pairs of kind and value. Values of kind "other" (intervals,
+        bytes) are stored, and come back, as text; they still match the same values in new data.
         """
         return {
             "formula": self.terms.text,
-            "response": factor_to_dict(self.response) if self.classes else "none",  # "none": no response
+            # "none": no response
+            "response": factor_to_dict(self.response) if self.classes else "none",
             "predictors": [factor_to_dict(f) for f in self.predictors],
             **terms_to_dict(self.terms.interactions, len(self.predictors)),
             "missing": self.missing,
@@ -370,22 +430,44 @@ class Design:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> Design:
-        """Return the design that `to_dict` stored, or raise a DataError; the formula stays text and is not parsed."""
+        """Return the design that `to_dict` stored, or raise a DataError; the formula stays text and
+        is not parsed.
+        """
         try:
             declared = flag("declared", stored.get("declared", False))
-            response = NO_RESPONSE if stored["response"] == "none" else factor_from_dict(stored["response"])
-            # a predictor has at least two levels (2 - False), with declared levels at least one (2 - True)
+            response = (
+                NO_RESPONSE
+                if stored["response"] == "none"
+                else factor_from_dict(stored["response"])
+            )
+            # a predictor has at least two levels (2 - False), with declared levels at least one (2
+            # - True)
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
-            terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))
+            terms = FormulaTerms(
+                stored["formula"], response.name, names, terms_from_dict(stored, len(names))
+            )
             # files of early versions have neither
             missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
             is_count = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")
             # names differ, that of the response (None without one) too
-            if not isinstance(terms.text, str) or not (names or declared) or len({response.name, *names}) <= len(names):
+            if (
+                not isinstance(terms.text, str)
+                or not (names or declared)
+                or len({response.name, *names}) <= len(names)
+            ):
                 raise ValueError("formula and names do not fit")
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise DataError(f"the stored design is corrupt ({error}). Store it again with to_dict().") from None
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            raise DataError(
+                f"the stored design is corrupt ({error}). Store it again with to_dict()."
+            ) from None
         return cls(terms, response, predictors, missing, incomplete, declared)

@@ -1,8 +1,9 @@
 """`Factor`: the levels of a categorical column, and the coding of values as numbers of levels.
 
-A `Column` has `codes` (n,) of the rows into its distinct `values`, and the `kinds` of these values, see `Factor`;
-missing values are its last value. `used()` marks the values that occur, `n` is the number of rows, `declared` and
-`ordered` are as in `Factor`. A `Counted` is the same with counts of the values in place of codes.
+A `Column` has `codes` (n,) of the rows into its distinct `values`, and the `kinds` of these values,
+see `Factor`; missing values are its last value. `used()` marks the values that occur, `n` is the
+number of rows, `declared` and `ordered` are as in `Factor`. A `Counted` is the same with counts of
+the values in place of codes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from bbl.design.intervals import RARE_LEVEL, Ends, interval_codes
-from bbl.design.values import KINDS, Column, Counted, check_discrete, is_missing, level_key, plain_level
+from bbl.design.values import (
+    KINDS,
+    Column,
+    Counted,
+    check_discrete,
+    is_missing,
+    level_key,
+    plain_level,
+)
 from bbl.errors import BBLTypeError, LevelError
 from bbl.rows.sample import code_dtype
 
@@ -24,7 +33,8 @@ __all__ = ["Factor"]
 
 MAX_SHOWN = 5  # levels shown in a message
 UNSEEN_REMEDY = (
-    "Refit with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
+    "Refit with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out "
+    "in those rows"
 )
 
 
@@ -38,11 +48,13 @@ class Factor:
     levels : tuple of length L
         Plain Python values; code ``a`` stands for ``levels[a]``, and code 0 is the reference level.
     kinds : tuple of length L
-        Kind of each level: "bool", "number", "string", "other", or "missing" for the level of missing values.
+        Kind of each level: "bool", "number", "string", "other", or "missing" for the level of
+        missing values.
     ordered : bool
         Whether the column declared its levels to be in order.
     declared : bool
-        Whether the levels were listed: by the column, as its categories, or by the user, in `xlevels`.
+        Whether the levels were listed: by the column, as its categories, or by the user, in
+        `xlevels`.
     """
 
     name: Hashable
@@ -54,30 +66,43 @@ class Factor:
     @cached_property
     def _codes(self) -> dict[tuple[str, Any], int]:
         """The code of each level, by the `level_key` of its kind and value."""
-        return {level_key(kind, value): a for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))}
+        return {
+            level_key(kind, value): a
+            for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))
+        }
 
     @cached_property
     def _intervals(self) -> list[tuple[Ends, int]]:
-        """The `Ends` and the code of each level, if the levels are intervals of numbers; else empty."""
+        """The `Ends` and the code of each level, if the levels are intervals of numbers; else
+        empty.
+        """
         return interval_codes(self.levels, self.kinds)
 
     @property
     def has_known_order(self) -> bool:
-        """Whether users can know the order of the levels: they declared it, or levels are numbers or booleans."""
+        """Whether users can know the order of the levels: they declared it, or levels are numbers
+        or booleans.
+        """
         has_natural_order = len(self.levels) < 2 or set(self.kinds) in ({"number"}, {"bool"})
         return self.declared or self.ordered or has_natural_order
 
     @property
     def binned(self) -> bool:
-        """Whether the levels are intervals of numbers, so that numbers are coded by their interval."""
+        """Whether the levels are intervals of numbers, so that numbers are coded by their
+        interval.
+        """
         return bool(self._intervals)
 
     @classmethod
-    def collect(cls, column: Column | Counted, *, keep_order: bool = False, unused: bool = False) -> Factor:
-        """Return the factor of the levels that occur in a column, without the level of missing values.
+    def collect(
+        cls, column: Column | Counted, *, keep_order: bool = False, unused: bool = False
+    ) -> Factor:
+        """Return the factor of the levels that occur in a column, without the level of missing
+        values.
 
-        Declared levels keep their order if they are declared as ordered, or with `keep_order` or `unused`. Other levels
-        are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
+        Declared levels keep their order if they are declared as ordered, or with `keep_order` or
+        `unused`. Other levels are sorted: numbers by value, strings by code point, and booleans
+        before numbers before strings.
 
         Parameters
         ----------
@@ -85,20 +110,27 @@ class Factor:
         keep_order : bool, default False
             Whether declared levels keep their order in any case, as those of the response do.
         unused : bool, default False
-            Whether declared levels that do not occur are levels, too: the declaration fixes levels and order.
+            Whether declared levels that do not occur are levels, too: the declaration fixes levels
+            and order.
 
         Raises
         ------
         DataError
-            If the column is continuous: over 20 distinct fractional numbers, which are over half of the rows or
-            over 1,000.
+            If the column is continuous: over 20 distinct fractional numbers, which are over half of
+            the rows or over 1,000.
         LevelError
             If the column holds a boolean and its number, or another value and its text.
         """
         # of the values that become levels: all, or those that occur
-        positions = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
+        positions = (
+            np.arange(len(column.values))
+            if unused and column.declared
+            else np.flatnonzero(column.used())
+        )
         # pairs (kind, value)
-        levels = [(column.kinds[k], column.values[k]) for k in positions if column.kinds[k] != "missing"]
+        levels = [
+            (column.kinds[k], column.values[k]) for k in positions if column.kinds[k] != "missing"
+        ]
         _check_distinguishable(column.name, levels, "data")
         if not column.declared:
             check_discrete(column.name, levels, column.n)
@@ -114,18 +146,29 @@ class Factor:
         Raises
         ------
         BBLTypeError, LevelError
-            If `levels` is no sequence, has a missing value or a level twice, or a boolean and its number, or another
-            value and its text.
+            If `levels` is no sequence, has a missing value or a level twice, or a boolean and its
+            number, or another value and its text.
         """
         if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
             raise BBLTypeError(
-                f"xlevels[{name!r}] must be a list of levels; got {levels!r}.", column=name, argument="xlevels"
+                f"xlevels[{name!r}] must be a list of levels; got {levels!r}.",
+                column=name,
+                argument="xlevels",
             )
         values = list(levels)
         if any(is_missing(v) for v in values):
-            raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
+            raise LevelError(
+                f"xlevels[{name!r}] holds a missing value. Leave it out.",
+                column=name,
+                argument="xlevels",
+            )
         typed_levels = [plain_level(name, v, declared=True) for v in values]  # (kind, value)
-        factor = cls(name, tuple(v for _, v in typed_levels), tuple(kind for kind, _ in typed_levels), declared=True)
+        factor = cls(
+            name,
+            tuple(v for _, v in typed_levels),
+            tuple(kind for kind, _ in typed_levels),
+            declared=True,
+        )
         if len(factor._codes) < len(typed_levels):  # equal levels have one key
             raise LevelError(
                 f"xlevels[{name!r}] gives a level twice: {values!r}. Name each level once.",
@@ -136,7 +179,9 @@ class Factor:
         return factor
 
     def padded(self) -> Factor:
-        """Return the factor; with a single level it gets a second one, ``"(other)"``, which never occurs."""
+        """Return the factor; with a single level it gets a second one, ``"(other)"``, which never
+        occurs.
+        """
         return self._extended("other", "string") if len(self.levels) == 1 else self
 
     def with_missing(self) -> Factor:
@@ -144,7 +189,9 @@ class Factor:
         return self._extended("missing", "missing")
 
     def _extended(self, word: str, kind: str) -> Factor:
-        """Return the factor with one more level of a `kind`: ``"(word)"``, or if that is a level ``"(word 2)"``, ..."""
+        """Return the factor with one more level of a `kind`: ``"(word)"``, or if that is a level
+        ``"(word 2)"``, ...
+        """
         labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
         label = next(label for label in labels if label not in self.levels)
         return replace(self, levels=(*self.levels, label), kinds=(*self.kinds, kind))
@@ -168,7 +215,8 @@ class Factor:
         argument : str, default "data"
             Name of the argument that holds the column, for messages.
         skip_missing : bool, default False
-            Whether missing values are coded 0 and not marked in `is_unseen`; else they are values like all others.
+            Whether missing values are coded 0 and not marked in `is_unseen`; else they are values
+            like all others.
         remedy : str, optional
             Advice in the error of unseen values.
 
@@ -184,7 +232,11 @@ class Factor:
             If `unseen` is "raise" and a value is no level; names column and levels.
         """
         code_of_value = np.array(
-            [self._code(k, v, skip_missing) for k, v in zip(column.kinds, column.values, strict=True)], dtype=np.int64
+            [
+                self._code(k, v, skip_missing)
+                for k, v in zip(column.kinds, column.values, strict=True)
+            ],
+            dtype=np.int64,
         )
         value_is_unseen = code_of_value < 0  # of each distinct value
         if skip_missing and "missing" in column.kinds:
@@ -192,9 +244,12 @@ class Factor:
         if value_is_unseen.any():
             value_is_unseen &= column.used()  # a value that does not occur does no harm
         if value_is_unseen.any() and unseen == "raise":
-            values = [v for v, is_unseen in zip(column.values, value_is_unseen, strict=True) if is_unseen]
+            values = [
+                v for v, is_unseen in zip(column.values, value_is_unseen, strict=True) if is_unseen
+            ]
             self._raise_unseen(values, argument, remedy)
-        if np.array_equal(code_of_value, np.arange(len(code_of_value))):  # values are levels in order: no lookup
+        # values are levels in order: no lookup
+        if np.array_equal(code_of_value, np.arange(len(code_of_value))):
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
             # values that are no level (-1) are coded 0
@@ -202,7 +257,8 @@ class Factor:
         return codes, value_is_unseen[column.codes] if value_is_unseen.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
-        """Return the code of a value: that of its level, of its interval, or of the level ``"(rare)"``; else -1.
+        """Return the code of a value: that of its level, of its interval, or of the level
+        ``"(rare)"``; else -1.
 
         With `skip_missing`, missing values do not become ``"(rare)"``.
         """
@@ -214,12 +270,21 @@ class Factor:
         return code
 
     def _raise_unseen(self, values: list, argument: str, remedy: str) -> NoReturn:
-        """Raise the error of `values` that are no levels; `argument` and `remedy` as in `encode`."""
+        """Raise the error of `values` that are no levels; `argument` and `remedy` as in
+        `encode`.
+        """
         values = ["missing values" if v is None else repr(v) for v in values]
-        shown = ", ".join(values[:MAX_SHOWN]) + (f", and {len(values) - MAX_SHOWN} more" * (len(values) > MAX_SHOWN))
-        shown_levels = ", ".join(map(repr, self.levels[:MAX_SHOWN])) + (", and more" * (len(self.levels) > MAX_SHOWN))
+        shown = ", ".join(values[:MAX_SHOWN]) + (
+            f", and {len(values) - MAX_SHOWN} more" * (len(values) > MAX_SHOWN)
+        )
+        shown_levels = ", ".join(map(repr, self.levels[:MAX_SHOWN])) + (
+            ", and more" * (len(self.levels) > MAX_SHOWN)
+        )
         if argument == "xlevels":
-            text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {shown_levels}"
+            text = (
+                f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to "
+                f"{shown_levels}"
+            )
         else:
             text = f"column {self.name!r} has levels that the model does not know: {shown}; "
             text += f"it knows {shown_levels}. {remedy}"
@@ -227,7 +292,8 @@ class Factor:
 
 
 def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
-    """Refuse levels (kind, value) that look the same as labels: True beside 1, or an interval beside its text.
+    """Refuse levels (kind, value) that look the same as labels: True beside 1, or an interval
+    beside its text.
 
     `argument` is "xlevels" if the user lists the levels there, for the message.
     """
@@ -236,22 +302,26 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
     for kind, value in levels:
         twin = None  # the level that looks the same
         if kind == "bool":
-            twin = next((number for number in numbers if number == value), None)  # True equals 1, and False 0
+            # True equals 1, and False 0
+            twin = next((number for number in numbers if number == value), None)
         elif kind == "other" and str(value) in strings:  # shown by its text
             twin = str(value)
         if twin is not None:
             where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
             raise LevelError(
-                f"{where} holds both {value!r} and {twin!r}, which cannot be told apart "
-                "as labels. Write them as different strings, or one of them as the other.",
+                f"{where} holds both {value!r} and {twin!r}, which cannot be told apart as "
+                "labels. Write them as different strings, or one of them as the other.",
                 column=name,
                 argument=argument,
             )
 
 
 def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return levels (kind, value) sorted by kind and then by value; by text if values of kind "other" have no order."""
+    """Return levels (kind, value) sorted by kind and then by value; by text if values of kind
+    "other" have no order.
+    """
     try:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level[1]))
     except TypeError:
-        return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))  # by text
+        # by text
+        return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))

@@ -1,9 +1,10 @@
 """Parse a formula into the response, the predictors and their interaction terms of any order.
 
-formulaic's lexer and operator grammar give a syntax tree, which this file evaluates over sets of numbered columns and
-their interactions (`TermSet`). An inner node has its operands in `args`; a leaf has a text `token`, and ``kind.value``,
-"name" for columns and "value" for the intercept. No model matrix is built, and no part of a formula runs as code: text
-is checked against a closed alphabet before formulaic sees it, and names in backticks are replaced by aliases.
+formulaic's lexer and operator grammar give a syntax tree, which this file evaluates over sets of
+numbered columns and their interactions (`TermSet`). An inner node has its operands in `args`; a
+leaf has a text `token`, and ``kind.value``, "name" for columns and "value" for the intercept. No
+model matrix is built, and no part of a formula runs as code: text is checked against a closed
+alphabet before formulaic sees it, and names in backticks are replaced by aliases.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ import numpy as np
 
 from bbl.capabilities import NO_RESPONSE  # the words "it must have a response"
 from bbl.checks import near_match
-from bbl.design.grammar import ALIAS_PREFIX, EXAMPLE, QUOTED, fail, quoted, sanitise, symbol_of, syntax_tree
+from bbl.design.grammar import (
+    ALIAS_PREFIX,
+    EXAMPLE,
+    QUOTED,
+    fail,
+    quoted,
+    sanitise,
+    symbol_of,
+    syntax_tree,
+)
 from bbl.design.interactions import Cube, Interactions, TermSet
 from bbl.errors import BBLTypeError, FormulaError
 
@@ -27,9 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["FormulaTerms", "check_formula", "parse", "write_formula"]
 
 MAX_LENGTH = 100_000  # characters of a formula
-MAX_TERMS = 5_000_000  # terms that evaluating a formula may make; for over 1,600 columns 2 x (columns + 1)^2
-ROW_INDEX = re.compile(r"__index_level_\d+__")  # columns of Arrow and Parquet in which pandas keeps the row labels
-NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # a sign or space beside a letter, or a digit first
+# terms that evaluating a formula may make; for over 1,600 columns 2 x (columns + 1)^2
+MAX_TERMS = 5_000_000
+# columns of Arrow and Parquet in which pandas keeps the row labels
+ROW_INDEX = re.compile(r"__index_level_\d+__")
+# a sign or space beside a letter, or a digit first
+NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +74,9 @@ class FormulaTerms:
 
     @property
     def pairs(self) -> np.ndarray:
-        """The terms of order 2, shape (P, 2), read-only; in the R package, the upper triangle of the matrix ``qJ``."""
+        """The terms of order 2, shape (P, 2), read-only; in the R package, the upper triangle of
+        the matrix ``qJ``.
+        """
         return self.interactions.list_terms(2)
 
     @property
@@ -87,22 +102,24 @@ def parse(
 ) -> FormulaTerms:
     """Read a formula.
 
-    Grammar: one name, ``~``, then names and ``.`` (all columns but the response, `exclude` and the row labels of pandas
-    in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``^k`` (or ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean
-    ``a``. Any column name may stand in backticks, with a backtick in it doubled. The intercept (``1``, ``0``, ``-1``)
-    changes nothing.
+    Grammar: one name, ``~``, then names and ``.`` (all columns but the response, `exclude` and the
+    row labels of pandas in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``^k`` (or ``**k``) and
+    parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name may stand in backticks, with
+    a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
 
-    - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair alone, inside
-      parentheses too. A later term overrules an earlier one.
+    - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair
+      alone, inside parentheses too. A later term overrules an earlier one.
     - Terms of more than `order` predictors are refused, as are function calls and arithmetic.
 
     Parameters
     ----------
     formula : str
     columns : sequence of hashable
-        Column names of the data. A name that is no string is found by its text if that is unambiguous.
+        Column names of the data. A name that is no string is found by its text if that is
+        unambiguous.
     exclude : mapping of hashable to str, optional
-        Columns that ``.`` leaves out and that cannot be predictors, with what they hold: ``"the weights"``.
+        Columns that ``.`` leaves out and that cannot be predictors, with what they hold: ``"the
+        weights"``.
     order : int or None, default 2
         The most predictors in a term that the engine takes (`Engine.order`); None for any number.
     empty : bool, default False
@@ -121,8 +138,8 @@ def parse(
     Raises
     ------
     FormulaError
-        If the formula is malformed, names no column, has a term of more than `order` predictors, or leaves no
-        predictors.
+        If the formula is malformed, names no column, has a term of more than `order` predictors, or
+        leaves no predictors.
     BBLTypeError
         If the formula is not a string.
 
@@ -149,16 +166,21 @@ def parse(
 
 
 def check_formula(formula: object) -> None:
-    """Refuse a formula that is not a string: users may have passed data and formula in the wrong order."""
+    """Refuse a formula that is not a string: users may have passed data and formula in the wrong
+    order.
+    """
     if not isinstance(formula, str):
         raise BBLTypeError(
-            f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}. It comes before the data.",
+            f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}. It comes "
+            "before the data.",
             argument="formula",
         )
 
 
 def _unquoted_name(formula: str, columns: Iterable[Hashable]) -> str | None:
-    """Return the longest column name that needs backticks and is in the formula without them; None if there is none."""
+    """Return the longest column name that needs backticks and is in the formula without them; None
+    if there is none.
+    """
     unquoted_text = QUOTED.sub(" ", formula[:MAX_LENGTH])
     names = [str(c) for c in columns if NEEDS_BACKTICKS.search(str(c)) and str(c) in unquoted_text]
     return max(names, key=len, default=None)
@@ -177,7 +199,9 @@ def _parse(
     """Parse a formula as `parse` does, without its advice about backticks."""
     if len(formula) > MAX_LENGTH:
         fail(
-            formula, f"it has {len(formula):,} characters", f"At most {MAX_LENGTH:,} are read; use '.' for all columns"
+            formula,
+            f"it has {len(formula):,} characters",
+            f"At most {MAX_LENGTH:,} are read; use '.' for all columns",
         )
     text, aliases = sanitise(formula)
     tree = syntax_tree(formula, text)
@@ -188,12 +212,16 @@ def _parse(
     if len(tree.args) == 2:
         numbered_columns.response = _find_response(tree.args[0], numbered_columns)
     term_set = _evaluate(tree.args[-1], numbered_columns)
-    predictor_numbers, interactions = term_set.predictors(), term_set.interactions()  # terms of column numbers
+    # terms of column numbers
+    predictor_numbers, interactions = term_set.predictors(), term_set.interactions()
     predictors = tuple(numbered_columns.columns[k] for k in predictor_numbers)
     numbered_columns.check_predictors(predictors, empty)
-    position_of_number = np.zeros(numbered_columns.width, dtype=np.intp)  # position in `predictors` by column number
+    # position in `predictors` by column number
+    position_of_number = np.zeros(numbered_columns.width, dtype=np.intp)
     position_of_number[predictor_numbers] = np.arange(len(predictor_numbers))
-    terms = FormulaTerms(formula, numbered_columns.response, predictors, interactions.renumbered(position_of_number))
+    terms = FormulaTerms(
+        formula, numbered_columns.response, predictors, interactions.renumbered(position_of_number)
+    )
     if order is not None and terms.order > order:
         _refuse_order(terms, order, reason)
     return terms
@@ -209,8 +237,8 @@ def write_formula(
     response : column name; None for a formula without a response
     predictors : sequence of m column names
     terms : collection of tuples of int
-        Terms of two or more predictors, rising positions in `predictors`. A model that has all parts of its terms is
-        written by its largest terms.
+        Terms of two or more predictors, rising positions in `predictors`. A model that has all
+        parts of its terms is written by its largest terms.
 
     Examples
     --------
@@ -221,18 +249,25 @@ def write_formula(
     # what is left of a term without one of its predictors; smaller parts are parts of these
     sub_terms = {part for term in term_sets for part in (term - {i} for i in term) if len(part) > 1}
     # a*b*c implies all parts of the term, a:b:c only its predictors
-    operator, written_sets = ("*", term_sets - sub_terms) if sub_terms <= term_sets else (":", term_sets)
+    operator, written_sets = (
+        ("*", term_sets - sub_terms) if sub_terms <= term_sets else (":", term_sets)
+    )
     covered = frozenset().union(*written_sets)
     written_terms = sorted(
-        [sorted(term) for term in written_sets] + [[i] for i in range(len(predictors)) if i not in covered]
+        [sorted(term) for term in written_sets]
+        + [[i] for i in range(len(predictors)) if i not in covered]
     )
-    right_side = " + ".join(operator.join(_write_name(predictors[i]) for i in term) for term in written_terms)
+    right_side = " + ".join(
+        operator.join(_write_name(predictors[i]) for i in term) for term in written_terms
+    )
     left_side = "" if response is None else f"{_write_name(response)} "
     terms_by_order: dict[int, list[tuple[int, ...]]] = {}
     for term in sorted(terms):
         terms_by_order.setdefault(len(term), []).append(term)
     arrays = {k: np.array(rows, dtype=np.intp) for k, rows in terms_by_order.items()}
-    return FormulaTerms(f"{left_side}~ {right_side}", response, tuple(predictors), Interactions(Cube(), arrays))
+    return FormulaTerms(
+        f"{left_side}~ {right_side}", response, tuple(predictors), Interactions(Cube(), arrays)
+    )
 
 
 def _write_name(name: Hashable) -> str:
@@ -247,7 +282,8 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
         text = "the response must be the name of one column"
         fail(columns.formula, text, "Put an unusual name in backticks, as in `1`")
     response = columns.find(left.token)
-    if response is None:  # the name of a column may be None, which stands for "no response" elsewhere
+    # the name of a column may be None, which stands for "no response" elsewhere
+    if response is None:
         fail(columns.formula, "the response is a column without a name", "Rename it")
     if response in columns.exclude:
         fail(
@@ -259,10 +295,16 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
 
 
 def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
-    """Raise the error of a term of more than `order` predictors; `reason` is why the engine takes none, or empty."""
+    """Raise the error of a term of more than `order` predictors; `reason` is why the engine takes
+    none, or empty.
+    """
     term = terms.interactions.find_term(order + 1) or ()  # positions of over `order` predictors
     names = [str(terms.predictors[i]) for i in term][: order + 1]
-    count, why, allowed = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
+    count, why, allowed = (
+        f"{order + 1}",
+        f"the method takes at most {order}",
+        f"terms of up to {order}",
+    )
     if order == 2:
         count, why, allowed = "three", "the model is pairwise", "pairs"
     why = reason or why
@@ -273,7 +315,8 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
 class _Columns:
     """The columns of the data, numbered in order of appearance in the formula.
 
-    `aliases` has the names in backticks by the words that replace them; other arguments are those of `parse`.
+    `aliases` has the names in backticks by the words that replace them; other arguments are those
+    of `parse`.
     """
 
     def __init__(
@@ -284,9 +327,15 @@ class _Columns:
         aliases: dict,
         aside: Collection[Hashable],
     ):
-        self.formula, self.available, self.exclude, self.aliases = formula, tuple(columns), exclude, aliases
+        self.formula, self.available, self.exclude, self.aliases = (
+            formula,
+            tuple(columns),
+            exclude,
+            aliases,
+        )
         self.aside = aside
-        self.columns_by_text: dict[str, list[Hashable]] = {}  # a number and its text may both be names
+        # a number and its text may both be names
+        self.columns_by_text: dict[str, list[Hashable]] = {}
         for column in self.available:
             self.columns_by_text.setdefault(str(column), []).append(column)
         self.width = len(self.available) + 1  # a number above all column numbers
@@ -303,9 +352,16 @@ class _Columns:
         if len(matches) != 1:  # of several columns with this text, a string is meant
             matches = [column for column in matches if isinstance(column, str)]
         if not matches:
-            shown = ", ".join(map(str, self.available[:10])) + (", and more" if len(self.available) > 10 else "")
+            shown = ", ".join(map(str, self.available[:10])) + (
+                ", and more" if len(self.available) > 10 else ""
+            )
             hint = near_match(name[:100], self.available)
-            fail(self.formula, f"{name!r} is not a column of the data{hint}", f"The columns are {shown}", name)
+            fail(
+                self.formula,
+                f"{name!r} is not a column of the data{hint}",
+                f"The columns are {shown}",
+                name,
+            )
         return matches[0]
 
     def number(self, column: Hashable) -> int:
@@ -318,33 +374,63 @@ class _Columns:
     def dot_numbers(self) -> np.ndarray:
         """Return the rising numbers of all columns that ``.`` stands for."""
         if self._dot_numbers is None:
-            left_out = {*self.exclude, *self.aside, *([] if self.response is None else [self.response])}
-            columns = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
+            left_out = {
+                *self.exclude,
+                *self.aside,
+                *([] if self.response is None else [self.response]),
+            }
+            columns = [
+                c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))
+            ]
             self._dot_numbers = np.array(sorted(map(self.number, columns)), dtype=np.int64)
         return self._dot_numbers
 
     def spend(self, terms: int) -> None:
-        """Count `terms` more terms that are made; refuse a formula that makes too many, for memory and time."""
+        """Count `terms` more terms that are made; refuse a formula that makes too many, for memory
+        and time.
+        """
         self.n_terms = min(self.n_terms + terms, 10**15)  # so that messages have no long numbers
-        if self.n_terms > max(MAX_TERMS, 2 * self.width**2):  # `.^2` makes about width^2, and passes at any width
-            fail(self.formula, f"it repeats itself: over {self.n_terms:,} terms", "Write it shorter")
+        # `.^2` makes about width^2, and passes at any width
+        if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
+            fail(
+                self.formula, f"it repeats itself: over {self.n_terms:,} terms", "Write it shorter"
+            )
 
     def make_set(self, singles: np.ndarray | None = None) -> TermSet:
-        """Return the set of the predictors numbered `singles`, without interactions; the empty set by default."""
-        return TermSet(self.width, self.spend) if singles is None else TermSet(self.width, self.spend, singles)
+        """Return the set of the predictors numbered `singles`, without interactions; the empty set
+        by default.
+        """
+        return (
+            TermSet(self.width, self.spend)
+            if singles is None
+            else TermSet(self.width, self.spend, singles)
+        )
 
     def require_factor(self, terms: TermSet | None) -> TermSet:
         """Return `terms`, a factor of a product; refuse the intercept (None)."""
         if terms is None:
-            fail(self.formula, "1 is the intercept and no factor of a product", "Put the column 1 in backticks")
+            fail(
+                self.formula,
+                "1 is the intercept and no factor of a product",
+                "Put the column 1 in backticks",
+            )
         return terms
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:
         """Refuse formulas without predictors, or with a predictor that has another role."""
         if not predictors and not empty:
-            fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
+            fail(
+                self.formula,
+                "no predictors are left",
+                "Name at least one column on the right of '~'",
+            )
         if self.response is not None and self.response in predictors:
-            fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
+            fail(
+                self.formula,
+                f"the response {self.response!r} is also a predictor",
+                "Drop it",
+                self.response,
+            )
         if excluded := set(predictors).intersection(self.exclude):
             column = excluded.pop()
             problem = f"{column!r} holds {self.exclude[column]} and is also a predictor"
@@ -352,10 +438,12 @@ class _Columns:
 
 
 def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
-    """Return the predictors and terms of a syntax tree, evaluated from the leaves up, left to right.
+    """Return the predictors and terms of a syntax tree, evaluated from the leaves up, left to
+    right.
 
-    Two stacks replace recursion, as formulas may be deeply nested: `nodes` to be evaluated, with a mark whether their
-    operands are on the stack of `results`. The intercept's result is None: it is no factor of a product.
+    Two stacks replace recursion, as formulas may be deeply nested: `nodes` to be evaluated, with a
+    mark whether their operands are on the stack of `results`. The intercept's result is None: it is
+    no factor of a product.
     """
     nodes: list[tuple[ASTNode | Token, bool]] = [(tree, False)]
     results: list[TermSet | None] = []
@@ -365,7 +453,9 @@ def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
         if symbol is None:
             is_intercept = node.kind.value == "value"  # 0 or 1
             results.append(
-                None if is_intercept else columns.make_set(np.array([columns.number(columns.find(node.token))]))
+                None
+                if is_intercept
+                else columns.make_set(np.array([columns.number(columns.find(node.token))]))
             )
         elif symbol == ".":  # an operator without operands
             results.append(columns.make_set(columns.dot_numbers()))
@@ -385,10 +475,16 @@ def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
     return results[0] or columns.make_set()  # None: the formula has the intercept alone
 
 
-def _combine(symbol: str, left: TermSet | None, right: TermSet | None, columns: _Columns) -> TermSet:
-    """Return ``left symbol right`` for the symbols + - : *; changes `left` in place. None is the intercept."""
+def _combine(
+    symbol: str, left: TermSet | None, right: TermSet | None, columns: _Columns
+) -> TermSet:
+    """Return ``left symbol right`` for the symbols + - : *; changes `left` in place. None is the
+    intercept.
+    """
     if symbol == "+" or symbol == "-":
-        return (left or columns.make_set()).add(right or columns.make_set(), sign=1 if symbol == "+" else -1)
+        return (left or columns.make_set()).add(
+            right or columns.make_set(), sign=1 if symbol == "+" else -1
+        )
     left, right = columns.require_factor(left), columns.require_factor(right)
     product = left.product(right)
     return product if symbol == ":" else left.add(right, sign=1).add(product, sign=1)

@@ -1,7 +1,7 @@
 """`Frame`: a table of any kind (pandas, polars, pyarrow, dict) as named pandas columns.
 
-A pyarrow *dictionary* column stores codes into distinct values; these may be categories that pandas declared. narwhals
-gives data frames of many libraries the same methods.
+A pyarrow *dictionary* column stores codes into distinct values; these may be categories that pandas
+declared. narwhals gives data frames of many libraries the same methods.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ __all__ = [
 ]
 
 ORDER_LOST = (
-    "was written as categories, and is stored without their order: Parquet keeps it in dictionaries of text alone, and "
-    "the names of folders keep none. Write it as categories of text, with dictionaries"
+    "was written as categories, and is stored without their order: Parquet keeps it in "
+    "dictionaries of text alone, and the names of folders keep none. Write it as categories of "
+    "text, with dictionaries"
 )
 
 
@@ -46,7 +47,8 @@ class DeclaredOrder(NamedTuple):
 
     categories: frozenset[str] = frozenset()  # declared by pandas, and stored as dictionaries
     ordered: frozenset[str] = frozenset()  # declared as ordered
-    lost: frozenset[str] = frozenset()  # declared by pandas, but not stored as dictionaries, so without their order
+    # declared by pandas, but not stored as dictionaries, so without their order
+    lost: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,20 @@ class Frame:
         return len(self.index)
 
     def order_problem(self, name: Hashable) -> str:
-        """Return why the declared order of a column's categories is unknown, and the remedy; empty if it is known."""
+        """Return why the declared order of a column's categories is unknown, and the remedy; empty
+        if it is known.
+        """
         if name in self.declared.lost:
             return ORDER_LOST
         if self.arrow is None or name not in self.declared.categories | self.declared.ordered:
             return ""
-        chunks = getattr(self.arrow.column(name), "chunks", ())  # columns of a RecordBatch have none
+        # columns of a RecordBatch have none
+        chunks = getattr(self.arrow.column(name), "chunks", ())
         dictionaries = [chunk.dictionary for chunk in chunks if len(chunk.dictionary)]
-        other = next((dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])), None)
+        other = next(
+            (dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])),
+            None,
+        )
         if other is None:
             return ""
         return describe_difference(dictionaries[0].to_pylist(), other.to_pylist(), "chunks")
@@ -112,7 +120,9 @@ class Frame:
     def column(self, name: Hashable) -> pd.Series:
         """Return a column, or raise a DataError that names it."""
         if name not in self._position:
-            shown = ", ".join(map(str, self.columns[:10])) + (", and more" if len(self.columns) > 10 else "")
+            shown = ", ".join(map(str, self.columns[:10])) + (
+                ", and more" if len(self.columns) > 10 else ""
+            )
             hint = near_match(name, self.columns) or "."  # "; did you mean ...?"
             raise DataError(
                 f"{self.argument} has no column {name!r}{hint} Its columns are: {shown}.",
@@ -127,7 +137,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
 
     Parameters
     ----------
-    data : pandas or polars DataFrame, pyarrow Table, any other eager frame that narwhals knows, or dict of columns
+    data : pandas or polars DataFrame, pyarrow Table, other eager frame of narwhals, or dict
     argument : str, default "data"
         Name of the argument, for messages.
 
@@ -140,7 +150,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     BBLTypeError
         If `data` is no table.
     DataError
-        If a column name occurs twice, or the columns of a dict differ in length or, as Series, in their index.
+        If a column name occurs twice, or the columns of a dict differ in length or, as Series, in
+        their index.
 
     Examples
     --------
@@ -156,7 +167,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             data = pd.DataFrame({name: _plain_column(column) for name, column in data.items()})
         except (ValueError, TypeError) as error:
             raise DataError(
-                f"{argument} is a dict that makes no table ({error}). Give lists of equal length.", argument=argument
+                f"{argument} is a dict that makes no table ({error}). Give lists of equal length.",
+                argument=argument,
             ) from None
     if isinstance(data, pd.DataFrame):
         frame, column_names = data, tuple(data.columns)
@@ -169,17 +181,21 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         return Frame(column_names, frame.index, get, argument, has_index=has_index)
     if is_pyarrow(data, "RecordBatch"):
         data = sys.modules["pyarrow"].Table.from_batches([data])
-    _check_names(list(getattr(data, "column_names", ())), argument)  # pyarrow allows repeats, narwhals does not
+    # pyarrow allows repeats, narwhals does not
+    _check_names(list(getattr(data, "column_names", ())), argument)
     try:
         table = nw.from_native(data, eager_only=True)
     except TypeError:
         remedy = "Make one with pandas.DataFrame(...), and collect lazy frames first."
         if isinstance(data, str | os.PathLike):
-            remedy = "Read a file first, with pandas.read_csv(...) for one; the formula comes before the data."
+            remedy = (
+                "Read a file first, with pandas.read_csv(...) for one; the formula comes before "
+                "the data."
+            )
         type_name = f"{type(data).__module__}.{type(data).__name__}".removeprefix("builtins.")
         raise BBLTypeError(
-            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of lists; got {type_name}. "
-            f"{remedy}",
+            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of "
+            f"lists; got {type_name}. {remedy}",
             argument=argument,
         ) from None
     names, index = tuple(table.columns), pd.RangeIndex(len(table))
@@ -187,7 +203,12 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         return Frame(names, index, lambda k: _to_pandas(table[names[k]]), argument)
     declared = declared_order(data.schema)
     return Frame(
-        names, index, lambda k: decode_arrow(data.column(k), names[k] in declared.categories), argument, data, declared
+        names,
+        index,
+        lambda k: decode_arrow(data.column(k), names[k] in declared.categories),
+        argument,
+        data,
+        declared,
     )
 
 
@@ -196,20 +217,24 @@ def _check_names(names: list, argument: str) -> None:
     if len(set(names)) < len(names):
         name, count = next((name, count) for name, count in Counter(names).items() if count > 1)
         raise DataError(
-            f"{argument} has the duplicate column name {name!r}, {count} times. Rename the columns.",
+            f"{argument} has the duplicate column name {name!r}, {count} times. "
+            "Rename the columns.",
             column=name,
             argument=argument,
         )
 
 
 def _check_aligned(data: Mapping, argument: str) -> None:
-    """Refuse a dict with Series whose row labels differ: their values would be matched by position."""
+    """Refuse a dict with Series whose row labels differ: their values would be matched by
+    position.
+    """
     series = [(name, column) for name, column in data.items() if isinstance(column, pd.Series)]
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
             raise DataError(
-                f"{argument} is a dict of Series, and the index of {name!r} differs from that of {series[0][0]!r}. "
-                "Align them with pandas.DataFrame(...), or pass .to_numpy() to go by position.",
+                f"{argument} is a dict of Series, and the index of {name!r} differs from that of "
+                f"{series[0][0]!r}. Align them with pandas.DataFrame(...), or pass .to_numpy() to "
+                "go by position.",
                 column=name,
                 argument=argument,
             )
@@ -221,11 +246,13 @@ def is_pyarrow(data: object, kind: str) -> bool:
 
 
 def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> DeclaredOrder:
-    """Return which columns of an Arrow schema were declared as categories: dictionaries, and pandas metadata.
+    """Return which columns of an Arrow schema were declared as categories: dictionaries, and pandas
+    metadata.
 
     `partition_keys` are columns whose values are the names of folders.
     """
-    column_metadata = (schema.pandas_metadata or {}).get("columns", ())  # a dict for each column of the DataFrame
+    # a dict for each column of the DataFrame
+    column_metadata = (schema.pandas_metadata or {}).get("columns", ())
     by_pandas = {  # categories by pandas: whether each column's are ordered
         column["field_name"]: bool((column["metadata"] or {}).get("ordered"))
         for column in column_metadata
@@ -243,11 +270,15 @@ def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> D
 
 
 def describe_difference(first: list, second: list, part_word: str) -> str:
-    """Return the message about a column whose categories are `first` in one part of the data and `second` in another.
+    """Return the message about a column whose categories are `first` in one part of the data and
+    `second` in another.
 
     `part_word` is the word for such parts, "chunks" or "batches".
     """
-    return f"has categories that are not the same in all {part_word}: {first} and {second}. Declare them alike"
+    return (
+        f"has categories that are not the same in all {part_word}: {first} and {second}. Declare "
+        "them alike"
+    )
 
 
 def is_dictionary(type_: pa.DataType) -> bool:
@@ -258,8 +289,9 @@ def is_dictionary(type_: pa.DataType) -> bool:
 def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
     """Return a pyarrow array as a pandas Series.
 
-    A dictionary becomes a categorical Series only if it is ordered (as those of polars Enums are) or `declared`: made
-    of pandas categories. Any other one is mere storage, whose order is that in which values appeared.
+    A dictionary becomes a categorical Series only if it is ordered (as those of polars Enums are)
+    or `declared`: made of pandas categories. Any other one is mere storage, whose order is that in
+    which values appeared.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
@@ -267,20 +299,26 @@ def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> p
 
 
 def _plain_column(column: Any) -> Any:
-    """Return a column of a dict as an array for pandas; declared levels of polars and pyarrow Series stay declared."""
+    """Return a column of a dict as an array for pandas; declared levels of polars and pyarrow
+    Series stay declared.
+    """
     if isinstance(column, pd.Series):
         return column.array
     if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
         return decode_arrow(column).array
-    series = nw.from_native(column, series_only=True, pass_through=True)  # lists and arrays are passed through
+    # lists and arrays are passed through
+    series = nw.from_native(column, series_only=True, pass_through=True)
     return _to_pandas(series).array if isinstance(series, nw.Series) else column
 
 
 def _to_pandas(series: nw.Series) -> pd.Series:
     """Return a narwhals Series as a pandas Series; declared levels stay declared."""
     if isinstance(series.dtype, nw.Enum):
-        return pd.Series(pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True))
-    if series.dtype in (nw.String, nw.Categorical):  # polars orders categories by appearance: no declared order
+        return pd.Series(
+            pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True)
+        )
+    # polars orders categories by appearance: no declared order
+    if series.dtype in (nw.String, nw.Categorical):
         try:
             return series.cast(nw.String).to_pandas()  # fast, but needs pyarrow
         except ImportError:

@@ -1,7 +1,8 @@
-"""Turn a formula into formulaic's syntax tree; refuse code. An *alias* is a word that replaces a name in backticks.
+"""Turn a formula into formulaic's syntax tree; refuse code. An *alias* is a word that replaces a
+name in backticks.
 
-A token of formulaic has a text `token`, and a ``kind.value``: "name", "value" (a number), "operator", "context" (a
-parenthesis) or "python" (code).
+A token of formulaic has a text `token`, and a ``kind.value``: "name", "value" (a number),
+"operator", "context" (a parenthesis) or "python" (code).
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from bbl.errors import FormulaError
 if TYPE_CHECKING:
     from formulaic.parser.types import ASTNode, Token
 
-__all__ = ["ALIAS_PREFIX", "EXAMPLE", "QUOTED", "fail", "quoted", "sanitise", "symbol_of", "syntax_tree"]
+__all__ = [
+    "ALIAS_PREFIX",
+    "EXAMPLE",
+    "QUOTED",
+    "fail",
+    "quoted",
+    "sanitise",
+    "symbol_of",
+    "syntax_tree",
+]
 
 MAX_DEPTH = 100  # of nested parentheses
-ALIAS_PREFIX = "\ua66e"  # a letter to formulaic; refused outside backticks, so that aliases are no names of users
+# a letter to formulaic; refused outside backticks, so that aliases are no names of users
+ALIAS_PREFIX = "\ua66e"
 QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")  # a name in backticks; a backtick in it is doubled
-FACTOR_CALL = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS_PREFIX}][\w.]*)\s*\)")  # C(a), factor(a)
-FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS_PREFIX}(?!\d)")  # a character outside the alphabet of formulas
+# C(a), factor(a)
+FACTOR_CALL = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS_PREFIX}][\w.]*)\s*\)")
+# a character outside the alphabet of formulas
+FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS_PREFIX}(?!\d)")
 OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[:^.]")
 EXPONENT = re.compile(r"[1-9][0-9]?")
 POWER = re.compile(r"(?:\^|\*\*)\s*([0-9][\w.]*)")  # its group is the exponent
@@ -34,7 +47,9 @@ def quoted(name: object) -> str:
 
 
 def fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoReturn:
-    """Raise a FormulaError of the problem `what` in `formula`, and its `remedy`: both are sentences without a stop."""
+    """Raise a FormulaError of the problem `what` in `formula`, and its `remedy`: both are sentences
+    without a stop.
+    """
     shown_formula = formula if len(formula) <= 200 else formula[:197] + "..."
     full_stop = "" if what.endswith("?") else "."
     raise FormulaError(
@@ -43,7 +58,9 @@ def fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoRet
 
 
 def sanitise(formula: str) -> tuple[str, dict[str, str]]:
-    """Return the formula with aliases for names in backticks, and a dict from aliases to names; refuse code."""
+    """Return the formula with aliases for names in backticks, and a dict from aliases to names;
+    refuse code.
+    """
     aliases: dict[str, str] = {}
 
     def replace_by_alias(match: re.Match) -> str:
@@ -52,23 +69,39 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
         aliases[word] = match[1].replace("``", "`")
         return f" {word} "
 
-    remedy = "Formulas are not evaluated: compute the column first, and put unusual column names in backticks"
+    remedy = (
+        "Formulas are not evaluated: compute the column first, and put unusual column names in "
+        "backticks"
+    )
     if ALIAS_PREFIX in QUOTED.sub("", formula):
         fail(formula, f"the character {ALIAS_PREFIX!r} cannot be read", remedy)
-    text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))  # C(a) and factor(a) become a
+    # C(a) and factor(a) become a
+    text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))
     if foreign_match := FOREIGN.search(text):
         fail(formula, f"the character {foreign_match[0]!r} has no meaning", remedy)
     for exponent in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
         if not EXPONENT.fullmatch(exponent):
-            fail(formula, f"the exponent {exponent!r} is not a whole number in 1..99", "Write ^2 for all pairs")
+            fail(
+                formula,
+                f"the exponent {exponent!r} is not a whole number in 1..99",
+                "Write ^2 for all pairs",
+            )
     if call_match := re.search(r"[\w.)]\s*\(", text):
-        fail(formula, f"{text[: call_match.end()][-30:].strip()!r} looks like a function call", remedy)
+        fail(
+            formula,
+            f"{text[: call_match.end()][-30:].strip()!r} looks like a function call",
+            remedy,
+        )
     # formulaic loses operators next to runs of signs: replace each run by one sign
-    return re.sub(r"[+-](?:\s*[+-])+", lambda sign_run: "-" if sign_run[0].count("-") % 2 else "+", text), aliases
+    return re.sub(
+        r"[+-](?:\s*[+-])+", lambda sign_run: "-" if sign_run[0].count("-") % 2 else "+", text
+    ), aliases
 
 
 def syntax_tree(formula: str, text: str) -> ASTNode | Token:
-    """Return formulaic's syntax tree of `text`, the sanitised `formula`; refuse what formulaic misreads."""
+    """Return formulaic's syntax tree of `text`, the sanitised `formula`; refuse what formulaic
+    misreads.
+    """
     from formulaic.parser import DefaultFormulaParser
 
     parser = DefaultFormulaParser(include_intercept=False)
@@ -84,18 +117,23 @@ def syntax_tree(formula: str, text: str) -> ASTNode | Token:
 
 
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
-    """Refuse tokens that formulaic accepts and formulas do not: missing operators, odd exponents, deep nesting.
+    """Refuse tokens that formulaic accepts and formulas do not: missing operators, odd exponents,
+    deep nesting.
 
-    `previous` is "" where an operand may start: at first, and after an operator or "(". After a power sign it is that
-    sign, and an exponent must follow. Else an operand has ended, and an operator must follow: `previous` is the
-    operand, ")", or the word "exponent".
+    `previous` is "" where an operand may start: at first, and after an operator or "(". After a
+    power sign it is that sign, and an exponent must follow. Else an operand has ended, and an
+    operator must follow: `previous` is the operand, ")", or the word "exponent".
     """
     depth, previous = 0, ""
     for token in tokens:
         kind, word = token.kind.value, token.token
         if previous in ("^", "**"):
             if kind != "value" or not EXPONENT.fullmatch(word):
-                fail(formula, f"the exponent {word!r} is not a whole number in 1..99", "Write ^2 for all pairs")
+                fail(
+                    formula,
+                    f"the exponent {word!r} is not a whole number in 1..99",
+                    "Write ^2 for all pairs",
+                )
             previous = "exponent"
             continue
         if word in ("^", "**") and previous == "exponent":
@@ -104,7 +142,9 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
         if starts_operand and previous:
             fail(formula, f"there is no operator between {previous!r} and {word!r}", EXAMPLE)
         if kind == "value" and word not in ("0", "1"):
-            fail(formula, f"{word!r} is no name", f"Put a column of that name in backticks: `{word}`")
+            fail(
+                formula, f"{word!r} is no name", f"Put a column of that name in backticks: `{word}`"
+            )
         if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
             fail(formula, f"{word!r} has no meaning", EXAMPLE)
         depth += (word == "(") - (word == ")") if kind == "context" else 0  # of parentheses
@@ -112,7 +152,8 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             fail(formula, f"parentheses are nested deeper than {MAX_DEPTH}", "Write it with fewer")
         if word in (")", "^", "**") or (starts_operand and word != "("):
             previous = word
-        else:  # "(" or an operator; the last `else` is never taken: formulas have no tokens of other kinds
+        # "(" or an operator; the last `else` is never taken: formulas have no tokens of other kinds
+        else:
             previous = "" if starts_operand or kind == "operator" else word
 
 

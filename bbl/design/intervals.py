@@ -1,4 +1,6 @@
-"""Read levels that are intervals of numbers, such as ``(0.5, 1.25]``, and find the interval of a number."""
+"""Read levels that are intervals of numbers, such as ``(0.5, 1.25]``, and find the interval of a
+number.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +54,20 @@ def interval_ends(level: object) -> Ends | None:
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
     """Return (ends, code) of each level by rising lower end; [] unless all levels are intervals.
 
-    Levels of missing values and `RARE_LEVEL` may stand beside the intervals. `kinds` has the kind of each level; an
-    interval, or its text that was stored, has the kind "other".
+    Levels of missing values and `RARE_LEVEL` may stand beside the intervals. `kinds` has the kind
+    of each level; an interval, or its text that was stored, has the kind "other".
     """
     candidates = [
         (level, kind, code)
         for code, (level, kind) in enumerate(zip(levels, kinds, strict=True))
         if kind != "missing" and (kind, level) != ("string", RARE_LEVEL)
     ]
-    intervals = [(ends, code) for level, kind, code in candidates if kind == "other" and (ends := interval_ends(level))]
+    intervals = [
+        (ends, code)
+        for level, kind, code in candidates
+        if kind == "other" and (ends := interval_ends(level))
+    ]
     if len(intervals) < len(candidates):
         return []
-    return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))  # a text may have nan as an end
+    # a text may have nan as an end
+    return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))

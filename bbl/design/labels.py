@@ -1,4 +1,6 @@
-"""`Labels`: the names of response, groups, predictors and levels, which label results that are plain arrays."""
+"""`Labels`: the names of response, groups, predictors and levels, which label results that are
+plain arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,4 +18,5 @@ class Labels:
     response: Hashable  # name of the response column; None for one group without a response
     groups: tuple[Any, ...]  # K response levels, in the order of the parameter rows
     names: tuple[Any, ...]  # of the m predictors
-    levels: tuple[tuple[Any, ...], ...]  # of each of the m predictors; the first is the reference level
+    # of each of the m predictors; the first is the reference level
+    levels: tuple[tuple[Any, ...], ...]

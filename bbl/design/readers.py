@@ -1,7 +1,9 @@
-"""Read FASTA files (`readFasta`), expand frequency tables (`freq2raw`), drop constant columns (`removeConst`).
+"""Read FASTA files (`readFasta`), expand frequency tables (`freq2raw`), drop constant columns
+(`removeConst`).
 
-A `Frame` is a table of any kind: `columns` are the names, `n` is the number of rows, ``get(k)`` returns column k as a
-Series, `index` are the row labels, and `has_index` says whether these are those of a pandas DataFrame.
+A `Frame` is a table of any kind: `columns` are the names, `n` is the number of rows, ``get(k)``
+returns column k as a Series, `index` are the row labels, and `has_index` says whether these are
+those of a pandas DataFrame.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ __all__ = ["freq2raw", "readFasta", "removeConst"]
 def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
-    The lines of a record are joined. The first sequence that is not empty sets the length m: longer sequences are cut
-    to m characters, shorter and empty sequences are skipped.
+    The lines of a record are joined. The first sequence that is not empty sets the length m: longer
+    sequences are cut to m characters, shorter and empty sequences are skipped.
 
     Parameters
     ----------
@@ -46,8 +48,8 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
     Returns
     -------
     DataFrame
-        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, upper or lower case as in
-        the file.
+        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, upper or lower
+        case as in the file.
 
     Raises
     ------
@@ -77,7 +79,10 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
     names, sequences = _parse_records(_read_lines(file))
     m = next((len(s) for s in sequences if s), 0)  # length of the first sequence that is not empty
     if not m:
-        raise DataError(f"{_name_file(file)} holds no sequences. Give a FASTA file: lines '>name', then the sequence.")
+        raise DataError(
+            f"{_name_file(file)} holds no sequences. Give a FASTA file: lines '>name', then the "
+            "sequence."
+        )
     lengths = np.array([len(s) for s in sequences])
     count_by_problem = {
         f"longer than the first ({m}) and cut": int((lengths > m).sum()),
@@ -85,12 +90,22 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
         "empty and skipped": int((lengths == 0).sum()),
     }
     if any(count_by_problem.values()):
-        problems = ", ".join(f"{count} {problem}" for problem, count in count_by_problem.items() if count)
-        warnings.warn(f"{_name_file(file)}: of {len(sequences)} sequences, {problems}.", DataWarning, stacklevel=3)
+        problems = ", ".join(
+            f"{count} {problem}" for problem, count in count_by_problem.items() if count
+        )
+        warnings.warn(
+            f"{_name_file(file)}: of {len(sequences)} sequences, {problems}.",
+            DataWarning,
+            stacklevel=3,
+        )
     kept_records = np.flatnonzero(lengths >= m)
     # in memory, a string of m characters is m strings of one
-    letters = np.array([sequences[k][:m] for k in kept_records], dtype=f"U{m}").view("U1").reshape(-1, m)
-    index = pd.Index([names[k] for k in kept_records]) if rownames else pd.RangeIndex(len(kept_records))
+    letters = (
+        np.array([sequences[k][:m] for k in kept_records], dtype=f"U{m}").view("U1").reshape(-1, m)
+    )
+    index = (
+        pd.Index([names[k] for k in kept_records]) if rownames else pd.RangeIndex(len(kept_records))
+    )
     return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
 
 
@@ -109,19 +124,25 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
         elif hasattr(file, "read"):
             content = file.read()
         else:
-            raise BBLTypeError(f"file must be a path or an open file; got {type(file).__name__}.", argument="file")
+            raise BBLTypeError(
+                f"file must be a path or an open file; got {type(file).__name__}.", argument="file"
+            )
         content = content.decode("utf-8") if isinstance(content, bytes) else content
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{_name_file(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA file."
+            f"{_name_file(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA "
+            "file."
         ) from None
     if not isinstance(content, str) or "\0" in content:
         raise DataError(f"{_name_file(file)} is no text. Give a FASTA file, unpacked.")
-    return content.removeprefix("\ufeff").splitlines()  # files opened as text keep the byte-order mark
+    # files opened as text keep the byte-order mark
+    return content.removeprefix("\ufeff").splitlines()
 
 
 def _parse_records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the names of all FASTA records, and their sequences with lines joined and spaces removed."""
+    """Return the names of all FASTA records, and their sequences with lines joined and spaces
+    removed.
+    """
     names: list[str] = []
     sequence_lines: list[list[str]] = []  # of each record
     for line in lines:
@@ -130,7 +151,9 @@ def _parse_records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
             names.append(text[1:].strip())
             sequence_lines.append([])
         elif text and not sequence_lines:
-            raise DataError(f"the file starts with {text[:40]!r}, not with a line '>name'. Give a FASTA file.")
+            raise DataError(
+                f"the file starts with {text[:40]!r}, not with a line '>name'. Give a FASTA file."
+            )
         elif text:
             sequence_lines[-1].append("".join(text.split()))
     return names, ["".join(record_lines) for record_lines in sequence_lines]
@@ -142,7 +165,8 @@ def _to_pandas(data: TableLike, frame: Frame) -> pd.DataFrame:
         return data
     columns = [frame.get(k) for k in range(len(frame.columns))]
     table = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
-    return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)  # a tuple is one name
+    # a tuple is one name
+    return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
 @verb  # unknown keywords are errors
@@ -153,8 +177,8 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     freq : column name or array_like of shape (n,)
-        Whole numbers, 0 or more; a column of them is left out of the result. An array goes by position; a pandas
-        Series must have the index of `data`.
+        Whole numbers, 0 or more; a column of them is left out of the result. An array goes by
+        position; a pandas Series must have the index of `data`.
 
     Returns
     -------
@@ -179,7 +203,9 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
         counts = check_weights(frame.column(freq), frame.n, "freq")
         table = table.loc[:, [name != freq for name in frame.columns]]
     elif freq is None:
-        raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
+        raise BBLTypeError(
+            "freq must be a column name or an array of counts; got None.", argument="freq"
+        )
     else:
         counts = check_weights(freq, frame.n, "freq", frame.index if frame.has_index else None)
     row_bytes = table.memory_usage(index=False).sum() / max(1, frame.n)  # mean over the rows
@@ -231,6 +257,7 @@ def _is_constant(series: pd.Series) -> bool:
     """Return whether all rows have the same value; missing is a value."""
     try:
         codes = find_distinct(series)[0]  # (n,), equal for equal values; -1 for missing ones
-    except (TypeError, NotImplementedError):  # lists and other nested values are compared by their text
+    # lists and other nested values are compared by their text
+    except (TypeError, NotImplementedError):
         codes = pd.factorize(series.map(repr))[0]
     return len(codes) > 0 and bool((codes == codes[0]).all())

@@ -1,8 +1,10 @@
-"""Sampling designs of surveys, by names of columns: `survey` makes a `SurveyDesign`, which is read against a table.
+"""Sampling designs of surveys, by names of columns: `survey` makes a `SurveyDesign`, which is read
+against a table.
 
-A *stage* of sampling draws units: clusters, then units within them, and so on. `SamplingPlan` has the weights, strata
-and clusters of all N rows, as numbers from 0; it tells what is wrong with a design. Its `clusters`, and `population`
-(numbers of units, or None), have one array (N,) for each stage. A `Frame` is the table.
+A *stage* of sampling draws units: clusters, then units within them, and so on. `SamplingPlan` has
+the weights, strata and clusters of all N rows, as numbers from 0; it tells what is wrong with a
+design. Its `clusters`, and `population` (numbers of units, or None), have one array (N,) for each
+stage. A `Frame` is the table.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ N_BOOTSTRAP = 500  # replicates by default; Wolter (2007), section 5.3
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """How the N rows of a table were drawn, by names of columns; the attributes are arguments of `bbl.survey`."""
+    """How the N rows of a table were drawn, by names of columns; the attributes are arguments of
+    `bbl.survey`.
+    """
 
     weights: Hashable
     strata: tuple[Hashable, ...] = ()
@@ -37,7 +41,8 @@ class SurveyDesign:
     fpc: tuple[Hashable, ...] = ()
     replicates: tuple[Hashable, ...] = ()
     type: str | None = None
-    n_replicates: int = 0  # to be drawn by type="bootstrap", given as a number `replicates`; 0 for the default
+    # to be drawn by type="bootstrap", given as a number `replicates`; 0 for the default
+    n_replicates: int = 0
     scale: float | None = None
     rscales: tuple[float, ...] | None = None
     mse: bool = False
@@ -54,20 +59,22 @@ class SurveyDesign:
         return (self.weights, *self.strata, *self.cluster, *self.fpc, *self.replicates, *domain)
 
     def read(self, frame: Frame) -> tuple[np.ndarray, SurveySample]:
-        """Return the weights (N,) of the rows of a table, 0 outside of the domain, and their design.
+        """Return the weights (N,) of the rows of a table, 0 outside of the domain, and their
+        design.
 
         Raises
         ------
         DataError
-            If a column is absent or has missing values, weights are not positive, a cluster lies in two strata, a
-            stratum has one cluster, or populations differ within a stratum or are smaller than their samples; names
-            column, row or stratum.
+            If a column is absent or has missing values, weights are not positive, a cluster lies in
+            two strata, a stratum has one cluster, or populations differ within a stratum or are
+            smaller than their samples; names column, row or stratum.
         """
         weights = self._read_positive(frame, self.weights, "weights")
         strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
         clusters: list[np.ndarray] = []
-        # outer_codes (N, k): equal names in rows with different codes are different clusters; (N, 0): no such codes.
-        # `nested` is about the first stage; names of later units always start anew in each outer cluster
+        # outer_codes (N, k): equal names in rows with different codes are different clusters; (N,
+        # 0): no such codes. `nested` is about the first stage; names of later units always start
+        # anew in each outer cluster
         outer_codes = strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
             stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
@@ -75,9 +82,17 @@ class SurveyDesign:
             clusters.append(stage_codes)
         if clusters and not self.nested:
             self._check_nested(frame, strata, clusters[0])
-        population = tuple(self._read_positive(frame, name, "populations") for name in self.fpc) or None
+        population = (
+            tuple(self._read_positive(frame, name, "populations") for name in self.fpc) or None
+        )
         # without clusters each row is one
-        plan = SamplingPlan(weights, strata, tuple(clusters) or (np.arange(frame.n),), population, lonely=self.lonely)
+        plan = SamplingPlan(
+            weights,
+            strata,
+            tuple(clusters) or (np.arange(frame.n),),
+            population,
+            lonely=self.lonely,
+        )
         self._check_plan(plan, labels)
         rows = np.arange(frame.n)
         if self.domain is not None:
@@ -86,10 +101,16 @@ class SurveyDesign:
         return weights, SurveySample(plan, self._make_replicates(frame, plan, labels), rows)
 
     def _find(self, frame: Frame, name: Hashable) -> pd.Series:
-        """Return a column of the table; raise a DataError that also counts the absent columns of the design."""
+        """Return a column of the table; raise a DataError that also counts the absent columns of
+        the design.
+        """
         if not frame.has(name):
             absent_names = [column for column in self.columns if not frame.has(column)]
-            count_text = f" {len(absent_names)} columns of the design are absent." if len(absent_names) > 1 else ""
+            count_text = (
+                f" {len(absent_names)} columns of the design are absent."
+                if len(absent_names) > 1
+                else ""
+            )
             try:
                 frame.column(name)
             except DataError as error:
@@ -103,18 +124,23 @@ class SurveyDesign:
         if not values.all():
             row = int((values == 0.0).argmax())
             raise DataError(
-                f"{shown} must be positive, and row {row} has 0. A row that was not drawn is no part of the sample: "
-                "leave it out; for rows that are not to be analysed, name a column of True and False as domain.",
+                f"{shown} must be positive, and row {row} has 0. A row that was not drawn is no "
+                "part of the sample: leave it out; for rows that are not to be analysed, name a "
+                "column of True and False as domain.",
                 column=name,
                 argument="design",
             )
         return values
 
-    def _read_codes(self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray) -> tuple[np.ndarray, list[str]]:
-        """Number the distinct combinations of values of some columns and of the codes `outer` (N, k).
+    def _read_codes(
+        self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray
+    ) -> tuple[np.ndarray, list[str]]:
+        """Number the distinct combinations of values of some columns and of the codes `outer` (N,
+        k).
 
-        `outer` are codes of strata or outer clusters (k = 0: none), so that equal values in two of them differ.
-        Returns the number of each row (N,), from 0, and a text for each number: its values in the columns, with colons.
+        `outer` are codes of strata or outer clusters (k = 0: none), so that equal values in two of
+        them differ. Returns the number of each row (N,), from 0, and a text for each number: its
+        values in the columns, with colons.
         """
         code_columns = [*outer.T]
         for name in names:
@@ -122,8 +148,9 @@ class SurveyDesign:
             codes, _ = pd.factorize(column, sort=False)
             if (codes < 0).any():
                 raise DataError(
-                    f"column {name!r} of the design is missing in row {int((codes < 0).argmax())}. Every row of a "
-                    "sample was drawn from some stratum and cluster: fill the column, or leave these rows out.",
+                    f"column {name!r} of the design is missing in row "
+                    f"{int((codes < 0).argmax())}. Every row of a sample was drawn from some "
+                    "stratum and cluster: fill the column, or leave these rows out.",
                     column=name,
                     argument="design",
                 )
@@ -132,80 +159,121 @@ class SurveyDesign:
             return np.zeros(frame.n, dtype=np.intp), [""]
         combined_codes = code_columns[0].astype(np.int64)
         for codes in code_columns[1:]:  # renumbered each time, so that products stay small
-            combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[0]
+            combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[
+                0
+            ]
         combined_codes = pd.factorize(combined_codes)[0]
-        first_rows = np.unique(combined_codes, return_index=True)[1]  # position of the first row of each number
-        texts = [":".join(str(self._find(frame, name).iloc[k]) for name in names) for k in first_rows]
+        # position of the first row of each number
+        first_rows = np.unique(combined_codes, return_index=True)[1]
+        texts = [
+            ":".join(str(self._find(frame, name).iloc[k]) for name in names) for k in first_rows
+        ]
         return combined_codes.astype(np.intp), texts
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
-        """Raise a DataError if a cluster lies in two strata; arguments are their numbers (N,) by row."""
+        """Raise a DataError if a cluster lies in two strata; arguments are their numbers (N,) by
+        row.
+        """
         pairs = pd.DataFrame({"cluster": clusters, "stratum": strata}).drop_duplicates()
         repeated_clusters = pairs["cluster"][pairs["cluster"].duplicated()]
         if len(repeated_clusters):
             rows = np.flatnonzero(clusters == repeated_clusters.iloc[0])
-            _, firsts = np.unique(strata[rows], return_index=True)  # positions in `rows`, one for each stratum
-            labels = [":".join(str(self._find(frame, name).iloc[rows[k]]) for name in self.strata) for k in firsts[:2]]
+            # positions in `rows`, one for each stratum
+            _, firsts = np.unique(strata[rows], return_index=True)
+            labels = [
+                ":".join(str(self._find(frame, name).iloc[rows[k]]) for name in self.strata)
+                for k in firsts[:2]
+            ]
             name = str(self._find(frame, self.cluster[0]).iloc[rows[0]])
             raise DataError(
-                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata {labels[0]!r} and {labels[1]!r}, "
-                "but clusters are drawn within strata. If numbers start anew in each stratum, give nested=True.",
+                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata {labels[0]!r} "
+                f"and {labels[1]!r}, but clusters are drawn within strata. If numbers start anew "
+                "in each stratum, give nested=True.",
                 column=self.cluster[0],
                 argument="nested",
             )
 
     def _check_plan(self, plan: SamplingPlan, labels: list[str]) -> None:
-        """Raise a DataError about populations that do not fit the sample, or strata with one cluster.
+        """Raise a DataError about populations that do not fit the sample, or strata with one
+        cluster.
 
         `labels` are the names of the strata, by number.
         """
         uneven = plan.uneven_stage
         if uneven is not None:
-            # stage, and two rows of the same stratum (k = 0) or cluster of stage k - 1, from which stage k draws
+            # stage, and two rows of the same stratum (k = 0) or cluster of stage k - 1, from which
+            # stage k draws
             k, row, other = uneven
-            place = f"cluster of {self.cluster[k - 1]!r}" if k else "stratum" if self.strata else "design"
+            place = (
+                f"cluster of {self.cluster[k - 1]!r}"
+                if k
+                else "stratum"
+                if self.strata
+                else "design"
+            )
             values = plan.population[k][[row, other]]  # type: ignore[index]
             raise DataError(
-                f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in row {other}, of the same "
-                f"{place}. fpc holds how many units that has in the population: one number for all of its rows.",
+                f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in row "
+                f"{other}, of the same {place}. fpc holds how many units that has in the "
+                "population: one number for all of its rows.",
                 column=self.fpc[k],
                 argument="fpc",
             )
         oversampled = plan.oversampled_stage
         if oversampled is not None:
             k, row = oversampled  # number of the stage, and a row
+            population = plan.population[k][row]  # type: ignore[index]
             raise DataError(
-                f"column {self.fpc[k]!r} has the population {plan.population[k][row]:g} in row {row}, but more units "  # type: ignore[index]
-                "were drawn there. fpc holds how many units (clusters, or rows) the stratum or cluster has in the "
-                "population, not shares and not weights.",
+                f"column {self.fpc[k]!r} has the population {population:g} in row {row}, but more "
+                "units were drawn there. fpc holds how many units (clusters, or rows) the stratum or "
+                "cluster has in the population, not shares and not weights.",
                 column=self.fpc[k],
                 argument="fpc",
             )
         stage, numbers = plan.lonely_strata  # of strata in stage 0, of clusters in later stages
         if self.lonely == "error" and len(numbers) and not self.replicates:
-            self._refuse_lonely(stage, [labels[h] for h in numbers] if stage == 0 else numbers.tolist())
+            self._refuse_lonely(
+                stage, [labels[h] for h in numbers] if stage == 0 else numbers.tolist()
+            )
 
     def _refuse_lonely(self, stage: int, sampled_once: list) -> None:
         """Raise a DataError about strata, or clusters of a stage, from which one unit was drawn.
 
-        If `stage` is 0, `sampled_once` has the texts of strata, else the numbers of clusters of that stage.
+        If `stage` is 0, `sampled_once` has the texts of strata, else the numbers of clusters of
+        that stage.
         """
         noun = "cluster" if len(self.cluster) > stage else "row"
         if stage == 0 and not self.strata:
-            remedy = "If rows were drawn one by one, leave out cluster." if self.cluster else "Give more rows."
-            raise DataError(f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster")
-        choices = "'adjust' (the distance from the mean of all counts), 'average' (the variance of others) or "
+            remedy = (
+                "If rows were drawn one by one, leave out cluster."
+                if self.cluster
+                else "Give more rows."
+            )
+            raise DataError(
+                f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster"
+            )
+        choices = (
+            "'adjust' (the distance from the mean of all counts), 'average' (the variance of "
+            "others) or "
+        )
         is_one = len(sampled_once) == 1
-        subject, plural = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}", "strata"
+        subject, plural = (
+            f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}",
+            "strata",
+        )
         subject += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
             count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
             # no choices: 'average' counts no variance in later stages
-            subject, plural, choices = f"{count} of column {self.cluster[stage - 1]!r}", "clusters", ""
+            subject, plural, choices = (
+                f"{count} of column {self.cluster[stage - 1]!r}",
+                "clusters",
+                "",
+            )
         predicate = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
-            f"{subject} {predicate}, from which no variance can be told. Merge with similar {plural}, or give "
-            f"lonely={choices}'remove' (no variance).",
+            f"{subject} {predicate}, from which no variance can be told. Merge with similar "
+            f"{plural}, or give lonely={choices}'remove' (no variance).",
             argument="lonely",
         )
 
@@ -214,18 +282,23 @@ class SurveyDesign:
         column = self._find(frame, self.domain)
         if column.isna().any() or not column.isin([True, False]).all():
             raise DataError(
-                f"domain={self.domain!r} must be a column of True and False without missing values. Make one, such as "
-                "data.assign(domain=data['age'] >= 18).",
+                f"domain={self.domain!r} must be a column of True and False without missing "
+                "values. Make one, such as data.assign(domain=data['age'] >= 18).",
                 column=self.domain,
                 argument="domain",
             )
         in_domain = column.to_numpy(dtype=bool)
         if not in_domain.any():
-            raise DataError(f"no row is True in the column {self.domain!r} of the domain.", argument="domain")
+            raise DataError(
+                f"no row is True in the column {self.domain!r} of the domain.", argument="domain"
+            )
         return in_domain
 
-    def _make_replicates(self, frame: Frame, plan: SamplingPlan, labels: list[str]) -> Replicates | None:
-        """Return the replicates whose columns are named, or that are made; None without a type of replicates.
+    def _make_replicates(
+        self, frame: Frame, plan: SamplingPlan, labels: list[str]
+    ) -> Replicates | None:
+        """Return the replicates whose columns are named, or that are made; None without a type of
+        replicates.
 
         `labels` are the names of the strata, by number.
         """
@@ -233,11 +306,17 @@ class SurveyDesign:
             return None
         if self.replicates:
             columns = [
-                check_weights(self._find(frame, name), frame.n, f"replicate weights in column {name!r}", whole=False)
+                check_weights(
+                    self._find(frame, name),
+                    frame.n,
+                    f"replicate weights in column {name!r}",
+                    whole=False,
+                )
                 for name in self.replicates
             ]
             scale, rscales = self.scale, self.rscales
-            if self.type != "JKn":  # factors of JKn depend on the strata of replicates; `survey` requires them
+            # factors of JKn depend on the strata of replicates; `survey` requires them
+            if self.type != "JKn":
                 default_scale, default_rscales = default_scales(self.type, len(columns), self.rho)
                 scale = default_scale if scale is None else scale
                 rscales = tuple(default_rscales) if rscales is None else rscales
@@ -245,24 +324,30 @@ class SurveyDesign:
             rscales = (1.0,) * len(columns) if rscales is None else rscales
             scale = 1.0 if scale is None else scale
             return Replicates(np.column_stack(columns), scale, np.array(rscales), mse=self.mse)
-        # number of clusters that were drawn from each stratum; [1] are the positions of a row of each cluster
+        # number of clusters that were drawn from each stratum; [1] are the positions of a row of
+        # each cluster
         n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
         if self.type == "JK1" and len(n_drawn) > 1:
-            raise OptionError("type='JK1' is of designs without strata; take 'JKn'.", argument="type")
+            raise OptionError(
+                "type='JK1' is of designs without strata; take 'JKn'.", argument="type"
+            )
         if self.type in ("BRR", "Fay") and (n_drawn != 2).any():
             h = int((n_drawn != 2).argmax())
             raise OptionError(
-                f"type={self.type!r} needs two clusters in each stratum, and {labels[h]!r} has {n_drawn[h]}. Take "
-                "'JKn'.",
+                f"type={self.type!r} needs two clusters in each stratum, and {labels[h]!r} has "
+                f"{n_drawn[h]}. Take 'JKn'.",
                 argument="type",
             )
         if (n_drawn < 2).any():
             raise DataError(
-                f"stratum {labels[int((n_drawn < 2).argmax())]!r} has one cluster, which no replicate can leave out. "
-                "Merge it with a similar stratum, or leave out type, so that covariances are linearised.",
+                f"stratum {labels[int((n_drawn < 2).argmax())]!r} has one cluster, which no "
+                "replicate can leave out. Merge it with a similar stratum, or leave out type, so "
+                "that covariances are linearised.",
                 argument="type",
             )
-        replicates = make_replicates(plan, self.type, self.n_replicates or N_BOOTSTRAP, self.rho, generator(self.seed))
+        replicates = make_replicates(
+            plan, self.type, self.n_replicates or N_BOOTSTRAP, self.rho, generator(self.seed)
+        )
         return Replicates(replicates.weights, replicates.scale, replicates.rscales, mse=self.mse)
 
 
@@ -284,10 +369,12 @@ def survey(
     domain: Hashable = None,
     seed: int | np.random.Generator | None = 0,
 ) -> SurveyDesign:
-    """Describe how the rows of a table were drawn, for the argument `design` of `bbl` and `crossVal`.
+    """Describe how the rows of a table were drawn, for the argument `design` of `bbl` and
+    `crossVal`.
 
-    Estimates are those of real-valued weights. Standard errors, intervals and tests know that rows of a cluster are
-    alike, that strata are represented by design, and that a large share of a finite population was seen.
+    Estimates are those of real-valued weights. Standard errors, intervals and tests know that rows
+    of a cluster are alike, that strata are represented by design, and that a large share of a
+    finite population was seen.
 
     Parameters
     ----------
@@ -296,27 +383,34 @@ def survey(
     strata : column name or list of them, optional
         Strata from which clusters were drawn; those of several columns are their combinations.
     cluster : column name or list of them, optional
-        Clusters (primary sampling units), then the units that were drawn within them, and so on; by default each row
-        was drawn by itself.
+        Clusters (primary sampling units), then the units that were drawn within them, and so on; by
+        default each row was drawn by itself.
     fpc : column name or list of them, optional
-        For each stage the number of units that the stratum or cluster has in the population. Without, units count as
-        drawn with replacement, and stages after the first add nothing. Not for ``type="BRR"`` and ``"Fay"``.
+        For each stage the number of units that the stratum or cluster has in the population.
+        Without, units count as drawn with replacement, and stages after the first add nothing. Not
+        for ``type="BRR"`` and ``"Fay"``.
     replicates : list of column names, or int, optional
-        Columns of replicate weights, times the sampling weights already; or the number of replicates that
-        ``type="bootstrap"`` draws (500). Columns do not tell which rows are a cluster: folds are then single rows.
+        Columns of replicate weights, times the sampling weights already; or the number of
+        replicates that ``type="bootstrap"`` draws (500). Columns do not tell which rows are a
+        cluster: folds are then single rows.
     type : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}, optional
-        The kind of replicates; without columns of `replicates` they are made. By default covariances are linearised.
+        The kind of replicates; without columns of `replicates` they are made. By default
+        covariances are linearised.
     scale, rscales : float and sequence of floats, optional
-        Factors of the squared deviations of all replicates and of each, by default those of their type.
+        Factors of the squared deviations of all replicates and of each, by default those of their
+        type.
     mse : bool, default False
-        Whether deviations are from the estimate of the full sample, not from the mean of the replicates.
+        Whether deviations are from the estimate of the full sample, not from the mean of the
+        replicates.
     rho : float, default 0.0
         Share of the weights that ``type="Fay"`` keeps in the smaller half, in 0..0.999.
     lonely : {"error", "adjust", "remove", "average"}, default "error"
-        Variance of a stratum with one cluster: an error that names it; by its distance from the mean of all; none; or
-        the mean of the other strata. Where one unit of a later stage was drawn, "average" counts no variance either.
+        Variance of a stratum with one cluster: an error that names it; by its distance from the
+        mean of all; none; or the mean of the other strata. Where one unit of a later stage was
+        drawn, "average" counts no variance either.
     nested : bool, default True
-        Whether names of clusters start anew in each stratum. If False, a cluster in two strata is an error.
+        Whether names of clusters start anew in each stratum. If False, a cluster in two strata is
+        an error.
     domain : column name, optional
         Column of True and False: only rows with True are analysed, with the design of all rows.
     seed : int, numpy.random.Generator or None, default 0
@@ -343,19 +437,25 @@ def survey(
     ('weight', 'region', 'village')
     """
     columns = {
-        name: column_names(name, value) for name, value in (("strata", strata), ("cluster", cluster), ("fpc", fpc))
+        name: column_names(name, value)
+        for name, value in (("strata", strata), ("cluster", cluster), ("fpc", fpc))
     }
     n_replicates = 0
     if isinstance(replicates, int | np.integer):
         n_replicates, replicates = integer("replicates", replicates, 2), None
         if type != "bootstrap":
             raise OptionError(
-                "a number of replicates is that of type='bootstrap'; else name their columns.", argument="replicates"
+                "a number of replicates is that of type='bootstrap'; else name their columns.",
+                argument="replicates",
             )
     columns["replicates"] = column_names("replicates", replicates)
     if type is not None:
         choice("type", type, KINDS)
-    factors = None if rscales is None else tuple(reals("rscales", rscales, lambda name, v: real(name, v, 0.0)).tolist())
+    factors = (
+        None
+        if rscales is None
+        else tuple(reals("rscales", rscales, lambda name, v: real(name, v, 0.0)).tolist())
+    )
     design = SurveyDesign(
         weights=column_name("weights", weights),
         **columns,
@@ -364,7 +464,8 @@ def survey(
         scale=None if scale is None else real("scale", scale, 0.0, open_low=True),
         rscales=factors,
         mse=flag("mse", mse),
-        rho=real("rho", rho, 0.0, 0.999),  # below 1, as squared deviations are divided by (1 - rho)^2
+        # below 1, as squared deviations are divided by (1 - rho)^2
+        rho=real("rho", rho, 0.0, 0.999),
         lonely=choice("lonely", lonely, LONELY),
         nested=flag("nested", nested),
         domain=None if domain is None else column_name("domain", domain),
@@ -379,21 +480,28 @@ def _check_together(design: SurveyDesign) -> None:
     n_stages = max(1, len(design.cluster))
     if design.fpc and len(design.fpc) != n_stages:
         raise OptionError(
-            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages. Give one for each, or leave "
-            "fpc out.",
+            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages. Give one "
+            "for each, or leave fpc out.",
             argument="fpc",
         )
     if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
         raise OptionError(
-            f"type={design.type!r} has half of the clusters in each replicate, whatever share of the population they "
-            "are. Leave fpc out, or take 'JKn' or 'bootstrap', which count it.",
+            f"type={design.type!r} has half of the clusters in each replicate, whatever share of "
+            "the population they are. Leave fpc out, or take 'JKn' or 'bootstrap', which count "
+            "it.",
             argument="fpc",
         )
     # without a type the error is another: `check_replicates` asks for it, below
-    if design.replicates and design.type is not None and (design.cluster or design.strata or design.fpc):
+    if (
+        design.replicates
+        and design.type is not None
+        and (design.cluster or design.strata or design.fpc)
+    ):
         raise OptionError(
-            "replicate weights hold the clusters and strata already. Give replicates with weights, or strata, cluster "
-            "and fpc.",
+            "replicate weights hold the clusters and strata already. Give replicates with "
+            "weights, or strata, cluster and fpc.",
             argument="replicates",
         )
-    check_replicates(len(design.replicates), design.type, design.scale, design.rscales, design.mse, design.rho)
+    check_replicates(
+        len(design.replicates), design.type, design.scale, design.rscales, design.mse, design.rho
+    )

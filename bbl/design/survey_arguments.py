@@ -19,10 +19,12 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
         return ()
     if isinstance(value, str | tuple | int | np.integer):  # a tuple is one name
         return (value,)
-    if not isinstance(value, Sequence | pd.Index) or not all(isinstance(name, Hashable) for name in value):
+    if not isinstance(value, Sequence | pd.Index) or not all(
+        isinstance(name, Hashable) for name in value
+    ):
         raise BBLTypeError(
-            f"{argument} must be the name of a column, or a list of names; got {value.__class__.__name__}. Put the "
-            "values into the table, and name their column.",
+            f"{argument} must be the name of a column, or a list of names; got "
+            f"{value.__class__.__name__}. Put the values into the table, and name their column.",
             argument=argument,
         )
     return tuple(value)
@@ -33,42 +35,57 @@ def column_name(argument: str, value: object) -> Hashable:
     names = column_names(argument, value)
     if len(names) != 1:
         raise BBLTypeError(
-            f"{argument} must be the name of one column; got {list(names) or 'none'}.", argument=argument
+            f"{argument} must be the name of one column; got {list(names) or 'none'}.",
+            argument=argument,
         )
     return names[0]
 
 
 def check_replicates(
-    n_given: int, kind: str | None, scale: float | None, rscales: Sequence[float] | None, mse: bool, rho: float
+    n_given: int,
+    kind: str | None,
+    scale: float | None,
+    rscales: Sequence[float] | None,
+    mse: bool,
+    rho: float,
 ) -> None:
     """Raise an OptionError if arguments of replicates do not go together.
 
-    `n_given` is the number of columns of replicate weights, `kind` the argument `type` of `bbl.survey`. The variance is
-    ``scale * sum_r rscales[r] (theta_r - centre)^2``, where the centre is the estimate of the full sample with `mse`,
-    else the mean of the replicates. Fay's replicates multiply the weights of one half by `rho`.
+    `n_given` is the number of columns of replicate weights, `kind` the argument `type` of
+    `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``, where the
+    centre is the estimate of the full sample with `mse`, else the mean of the replicates. Fay's
+    replicates multiply the weights of one half by `rho`.
     """
     if n_given and kind is None:
-        raise OptionError(f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type")
+        raise OptionError(
+            f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type"
+        )
     if n_given and kind == "JKn" and rscales is None:
         raise OptionError(
-            "type='JKn' needs rscales, (n - 1)/n of the n clusters in the stratum of each replicate.",
+            "type='JKn' needs rscales, (n - 1)/n of the n clusters in the stratum of each "
+            "replicate.",
             argument="rscales",
         )
     if rscales is not None and len(rscales) != n_given:
         raise OptionError(
-            f"rscales has {len(rscales)} numbers, and replicates names {n_given} columns.", argument="rscales"
+            f"rscales has {len(rscales)} numbers, and replicates names {n_given} columns.",
+            argument="rscales",
         )
     if rho and kind != "Fay":
         raise OptionError("rho is of type='Fay'; leave it out, or give that type.", argument="rho")
     if n_given and kind == "Fay" and not rho and scale is None:
         raise OptionError(
-            "type='Fay' needs rho, by which the replicate weights were made; without it take 'BRR'.", argument="rho"
+            "type='Fay' needs rho, by which the replicate weights were made; without it "
+            "take 'BRR'.",
+            argument="rho",
         )
     if mse and kind is None:
         raise OptionError(
-            "mse is of replicates, and this design has none: its covariances are linearised. Leave mse out, or give a "
-            "type of replicates, such as 'JKn'.",
+            "mse is of replicates, and this design has none: its covariances are linearised. "
+            "Leave mse out, or give a type of replicates, such as 'JKn'.",
             argument="mse",
         )
     if scale is not None and not n_given:
-        raise OptionError("scale is of replicates whose columns are given; leave it out.", argument="scale")
+        raise OptionError(
+            "scale is of replicates whose columns are given; leave it out.", argument="scale"
+        )

@@ -16,7 +16,9 @@ __all__ = ["Batches", "RowFolds", "Splitter", "TableLike", "Weights"]
 
 
 class InterchangeTable(Protocol):
-    """A polars DataFrame, pyarrow Table or other table in memory with the dataframe interchange protocol."""
+    """A polars DataFrame, pyarrow Table or other table in memory with the dataframe interchange
+    protocol.
+    """
 
     def __dataframe__(self, nan_as_null: bool = ..., allow_copy: bool = ...) -> Any:
         """Return the table as an object of the protocol."""
@@ -41,7 +43,12 @@ class Splitter(Protocol):
 
 TableLike: TypeAlias = Frame | pd.DataFrame | InterchangeTable | ArrowStream | Mapping[Any, Any]
 Batches: TypeAlias = (
-    str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Callable[[], Iterator[TableLike]] | ArrowStream
+    str
+    | os.PathLike[str]
+    | Sequence[str | os.PathLike[str]]
+    | Callable[[], Iterator[TableLike]]
+    | ArrowStream
 )
 Weights: TypeAlias = str | ArrayLike  # the name of a column, or one number for each row
-RowFolds: TypeAlias = Splitter | Iterable[tuple[ArrayLike, ArrayLike]]  # positions of training and validation rows
+# positions of training and validation rows
+RowFolds: TypeAlias = Splitter | Iterable[tuple[ArrayLike, ArrayLike]]

@@ -1,9 +1,10 @@
 """Read two-way tables: the observed cells and the names of rows and columns.
 
-A *long table* has one row for each observed cell, with its row name, column name and value; a *matrix* has all cells.
-A `Factor` has the names of the I rows, or of the J columns, as its levels; ``encode(column)`` returns the codes of a
-`Column`, numbers of levels, and a mask of unknown names. ``Factor.collect(column)`` makes it of the names in a column,
-``column.missing()`` is a mask (n,) or None. What cells hold is one of `CELL_KINDS`, the argument `holds`.
+A *long table* has one row for each observed cell, with its row name, column name and value; a
+*matrix* has all cells. A `Factor` has the names of the I rows, or of the J columns, as its levels;
+``encode(column)`` returns the codes of a `Column`, numbers of levels, and a mask of unknown names.
+``Factor.collect(column)`` makes it of the names in a column, ``column.missing()`` is a mask (n,) or
+None. What cells hold is one of `CELL_KINDS`, the argument `holds`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Entries", "TwoWay"]
 
 PRESENT = "(present)"  # name of the response of a formula without one
-CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # numbers; ordered numbers; codes of categories; rated or not
+# numbers; ordered numbers; codes of categories; rated or not
+CELL_KINDS = ("numeric", "ordinal", "levels", "rated")
 
 
 class Entries(NamedTuple):
@@ -44,7 +46,8 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True)
 class TwoWay:
-    """Names of the I rows, the J columns and the values of a two-way table; reads training data and new data.
+    """Names of the I rows, the J columns and the values of a two-way table; reads training data and
+    new data.
 
     Attributes
     ----------
@@ -77,7 +80,7 @@ class TwoWay:
         ----------
         formula : str or None
             ``"rating ~ user*movie"``, or ``"~ user*movie"`` where the data list the rated pairs.
-        data : DataFrame (pandas, polars), pyarrow Table, dict of columns; without a formula a matrix too
+        data : DataFrame (pandas, polars), pyarrow Table, dict of columns; or a matrix (no formula)
         weights : column name or array_like, or None
             One for each row of `data`.
         holds : {"numeric", "ordinal", "levels", "rated"}
@@ -112,8 +115,8 @@ class TwoWay:
             value, levels = _read_values(response, frame.column(response).iloc[keep], holds)
         elif holds != "rated":
             raise FormulaError(
-                f"formula {formula!r}: it has no response. Write it like 'rating ~ user*movie', or use method='mcmc' "
-                "for pairs that are there or not.",
+                f"formula {formula!r}: it has no response. Write it like 'rating ~ user*movie', "
+                "or use method='mcmc' for pairs that are there or not.",
                 argument="formula",
             )
         else:
@@ -122,42 +125,60 @@ class TwoWay:
         return _check_table(formula, factors[0], factors[1], response, holds, levels, entries)
 
     def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
-        """Return row codes, column codes and values, (n,) each, of a long table of new data, and the names of new rows.
+        """Return row codes, column codes and values, (n,) each, of a long table of new data, and
+        the names of new rows.
 
-        Rows that are not in this table have the codes I, I + 1, ...; a column that is not in it is a LevelError. Values
-        are nan where missing, and None if no row is new or the new data lack the column of the response.
+        Rows that are not in this table have the codes I, I + 1, ...; a column that is not in it is
+        a LevelError. Values are nan where missing, and None if no row is new or the new data lack
+        the column of the response.
         """
         frame = to_frame(newdata, "newdata")
-        column_of_cell = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), missing="keep"))
+        column_of_cell = _refuse_missing(
+            factorise(self.columns.name, frame.column(self.columns.name), missing="keep")
+        )
         column_codes = self.columns.encode(column_of_cell, argument="newdata")[0].astype(np.int64)
-        row_of_cell = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), missing="keep"))
+        row_of_cell = _refuse_missing(
+            factorise(self.rows.name, frame.column(self.rows.name), missing="keep")
+        )
         row_codes, is_new = self.rows.encode(row_of_cell, unseen="ignore", argument="newdata")
         newdata_factor = Factor.collect(row_of_cell)
         row_codes = row_codes.astype(np.int64)
         new_rows = Factor(self.rows.name, (), ())
         if is_new is not None and is_new.any():
-            # distinct new names, in the order of their levels, are numbered after the rows of the table
+            # distinct new names, in the order of their levels, are numbered after the rows of the
+            # table
             new_row_of_cell = newdata_factor.encode(row_of_cell)[0][is_new]
             new_levels, row_codes[is_new] = np.unique(new_row_of_cell, return_inverse=True)
             row_codes[is_new] += self.shape[0]
             names, kinds = newdata_factor.levels, newdata_factor.kinds
-            new_rows = Factor(self.rows.name, tuple(names[k] for k in new_levels), tuple(kinds[k] for k in new_levels))
+            new_rows = Factor(
+                self.rows.name,
+                tuple(names[k] for k in new_levels),
+                tuple(kinds[k] for k in new_levels),
+            )
         value = None
         if len(new_rows.levels) and self.response != PRESENT and frame.has(self.response):
-            value = _read_values(self.response, frame.column(self.response), self.holds, self.levels)[0]
+            value = _read_values(
+                self.response, frame.column(self.response), self.holds, self.levels
+            )[0]
         return row_codes, column_codes, value, new_rows
 
     def read_matrix(self, newdata: object) -> tuple[Entries, pd.Index]:
-        """Return the observed cells of a matrix of new rows, and the row labels; columns may be in another order."""
+        """Return the observed cells of a matrix of new rows, and the row labels; columns may be in
+        another order.
+        """
         values, index, columns, _ = _read_cells(newdata, self.holds, "newdata", self.levels)
         if list(columns) != list(self.columns.levels):
             if sorted(map(str, columns)) != sorted(map(str, self.columns.levels)):
                 raise DataError(
-                    f"newdata has not the {self.shape[1]} columns of the table. Give them all; nan where missing.",
+                    f"newdata has not the {self.shape[1]} columns of the table. Give them all; nan "
+                    "where missing.",
                     argument="newdata",
                 )
             # by text, as they are compared above: 1 and "1" are the same column
-            order = pd.Index(list(map(str, columns))).get_indexer(pd.Index(list(map(str, self.columns.levels))))
+            order = pd.Index(list(map(str, columns))).get_indexer(
+                pd.Index(list(map(str, self.columns.levels)))
+            )
             values = np.asarray(values)[:, order]
         return _list_cells(values, np.ones(len(values))), index
 
@@ -167,7 +188,9 @@ class TwoWay:
             "formula": self.formula,
             "rows": factor_to_dict(self.rows),
             "columns": factor_to_dict(self.columns),
-            "response": self.response if isinstance(self.response, str) else name_to_list(self.response),
+            "response": self.response
+            if isinstance(self.response, str)
+            else name_to_list(self.response),
             "holds": self.holds,
             "levels": None if self.levels is None else factor_to_dict(self.levels),
             "repeats": self.repeats,
@@ -178,25 +201,38 @@ class TwoWay:
         """Return the table that `to_dict` stored; raise a ValueError if `stored` is corrupt."""
         if type(stored["holds"]) is not str or type(stored["repeats"]) is not int:
             raise ValueError("the table is not as saved")
-        if stored["holds"] not in CELL_KINDS or not (stored["formula"] is None or type(stored["formula"]) is str):
+        if stored["holds"] not in CELL_KINDS or not (
+            stored["formula"] is None or type(stored["formula"]) is str
+        ):
             raise ValueError("the table is not as saved")
         levels = None if stored["levels"] is None else factor_from_dict(stored["levels"])
         rows, columns = (factor_from_dict(stored[name]) for name in ("rows", "columns"))
-        response = stored["response"] if type(stored["response"]) is str else name_from_list(stored["response"])
-        return cls(stored["formula"], rows, columns, response, stored["holds"], levels, stored["repeats"])
+        response = (
+            stored["response"]
+            if type(stored["response"]) is str
+            else name_from_list(stored["response"])
+        )
+        return cls(
+            stored["formula"], rows, columns, response, stored["holds"], levels, stored["repeats"]
+        )
 
 
-def _parse_names(formula: str, frame: Frame, weights_name: Hashable | None) -> tuple[Hashable, Hashable, Hashable]:
-    """Return the column names of the response (or `PRESENT`), of the rows and of the columns that a formula gives."""
+def _parse_names(
+    formula: str, frame: Frame, weights_name: Hashable | None
+) -> tuple[Hashable, Hashable, Hashable]:
+    """Return the column names of the response (or `PRESENT`), of the rows and of the columns that a
+    formula gives.
+    """
     names, exclude = frame.columns, {} if weights_name is None else {weights_name: "the weights"}
-    if isinstance(formula, str) and formula.lstrip().startswith("~"):  # `PRESENT` stands in for the response
+    # `PRESENT` stands in for the response
+    if isinstance(formula, str) and formula.lstrip().startswith("~"):
         terms = parse(f"`{PRESENT}` {formula.lstrip()}", (*names, PRESENT), exclude, order=None)
     else:
         terms = parse(formula, names, exclude, order=None)
     if len(terms.predictors) != 2:
         raise FormulaError(
-            f"formula {formula!r}: it names {len(terms.predictors)} factors, and a two-way table has two. Write it "
-            "like 'rating ~ user*movie'.",
+            f"formula {formula!r}: it names {len(terms.predictors)} factors, and a two-way table "
+            "has two. Write it like 'rating ~ user*movie'.",
             argument="formula",
         )
     return terms.response, *terms.predictors
@@ -208,8 +244,8 @@ def _refuse_missing(column: Column) -> Column:
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows belong to "
-            f"no cell. Drop them: data.dropna(subset=[{column.name!r}]).",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows "
+            f"belong to no cell. Drop them: data.dropna(subset=[{column.name!r}]).",
             column=column.name,
         )
     return column
@@ -218,10 +254,12 @@ def _refuse_missing(column: Column) -> Column:
 def _read_values(
     name: Hashable, series: pd.Series, holds: str, levels: Factor | None = None
 ) -> tuple[np.ndarray, Factor | None]:
-    """Return a column of cells as floats (n,), nan where missing, and the levels of categorical or ordered cells.
+    """Return a column of cells as floats (n,), nan where missing, and the levels of categorical or
+    ordered cells.
 
-    With ``holds="levels"`` floats are codes. The levels of ordered cells are numbers, or else are counted 1, 2, ...
-    `levels` are None for training data, which tell their own; for new data `TwoWay.levels`, None for plain numbers.
+    With ``holds="levels"`` floats are codes. The levels of ordered cells are numbers, or else are
+    counted 1, 2, ... `levels` are None for training data, which tell their own; for new data
+    `TwoWay.levels`, None for plain numbers.
     """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
@@ -234,14 +272,20 @@ def _read_values(
         if holds == "levels":
             return codes, factor
         levels_are_numbers = all(kind == "number" for kind in factor.kinds)
-        scores = np.array(factor.levels if levels_are_numbers else range(1, len(factor.levels) + 1), dtype=float)
+        scores = np.array(
+            factor.levels if levels_are_numbers else range(1, len(factor.levels) + 1), dtype=float
+        )
         return np.where(np.isnan(codes), np.nan, scores[np.nan_to_num(codes).astype(int)]), factor
     return _to_floats(name, series), None
 
 
 def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
-    """Return a column of numbers as floats (n,), nan where missing; refuse other types, and infinite numbers."""
-    is_numeric = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(series.dtype)
+    """Return a column of numbers as floats (n,), nan where missing; refuse other types, and
+    infinite numbers.
+    """
+    is_numeric = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(
+        series.dtype
+    )
     values = None
     if is_numeric and getattr(series.dtype, "kind", "f") != "c":  # "c": complex
         values = series.to_numpy(dtype=float, na_value=np.nan)
@@ -252,13 +296,14 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
             values = np.where(is_missing, np.nan, cells).astype(float)
     if values is None:
         raise BBLTypeError(
-            f"column {name!r} is of type {series.dtype}, not numbers. Turn it into numbers or an ordered category (in "
-            "a matrix the same one in all columns), or use metric='levels'.",
+            f"column {name!r} is of type {series.dtype}, not numbers. Turn it into numbers or an "
+            "ordered category (in a matrix the same one in all columns), or use metric='levels'.",
             column=name,
         )
     if np.isinf(values).any():
         raise DataError(
-            f"column {name!r} has the value {values[np.isinf(values)][0]}. Make it missing (nan), or drop the row.",
+            f"column {name!r} has the value {values[np.isinf(values)][0]}. Make it missing (nan), "
+            "or drop the row.",
             column=name,
         )
     return values
@@ -267,17 +312,18 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
 def _read_cells(
     data: object, holds: str, argument: str, levels: Factor | None = None
 ) -> tuple[np.ndarray, pd.Index, Sequence[Any], Factor | None]:
-    """Return the values (I, J) of a matrix or wide frame, nan where missing, row labels, column labels, and levels.
+    """Return the values (I, J) of a matrix or wide frame, nan where missing, row labels, column
+    labels, and levels.
 
-    `holds` is one of `CELL_KINDS`. `levels` is None for training data, and for new data `TwoWay.levels`; both there
-    and in the result, None says that cells are plain numbers.
+    `holds` is one of `CELL_KINDS`. `levels` is None for training data, and for new data
+    `TwoWay.levels`; both there and in the result, None says that cells are plain numbers.
     """
     if isinstance(data, np.ndarray | list | tuple):
         array = np.asarray(data)
         if array.ndim != 2:
             raise DataError(
-                f"{argument} has {array.ndim} dimension{'s' * (array.ndim != 1)}; without a formula it is a matrix or "
-                "a wide frame.",
+                f"{argument} has {array.ndim} dimension{'s' * (array.ndim != 1)}; without a "
+                "formula it is a matrix or a wide frame.",
                 argument=argument,
             )
         # "biuf": booleans, integers and floats
@@ -285,17 +331,23 @@ def _read_cells(
             values = array.astype(float)
             if np.isinf(values).any():
                 i, j = np.argwhere(np.isinf(values))[0]
-                raise DataError(f"{argument} is {values[i, j]} at row {i}, column {j}. Make it missing (nan).")
+                raise DataError(
+                    f"{argument} is {values[i, j]} at row {i}, column {j}. Make it missing (nan)."
+                )
             return values, pd.RangeIndex(len(array)), range(array.shape[1]), None
         data = pd.DataFrame(array)
     frame = to_frame(data, argument)
     if not frame.n or not frame.columns:
-        raise DataError(f"{argument} is empty. Give at least two rows and two columns.", argument=argument)
+        raise DataError(
+            f"{argument} is empty. Give at least two rows and two columns.", argument=argument
+        )
     columns = [frame.column(name).reset_index(drop=True) for name in frame.columns]
     share_categories = len({column.dtype for column in columns}) == 1 and isinstance(
         columns[0].dtype, pd.CategoricalDtype
     )
-    are_ordered = share_categories and columns[0].cat.ordered  # one dtype: all columns have the same categories
+    are_ordered = (
+        share_categories and columns[0].cat.ordered
+    )  # one dtype: all columns have the same categories
     are_numbers = holds != "levels" and levels is None and not are_ordered
     if are_numbers:
         values = np.column_stack(
@@ -304,40 +356,60 @@ def _read_cells(
         return values, frame.index, frame.columns, None
     # all cells, column after column
     all_cells = pd.concat(
-        columns if share_categories else [column.astype(object) for column in columns], ignore_index=True
+        columns if share_categories else [column.astype(object) for column in columns],
+        ignore_index=True,
     )
     flat_values, levels = _read_values("value", all_cells, holds, levels)
     return flat_values.reshape(len(frame.columns), frame.n).T, frame.index, frame.columns, levels
 
 
 def _make_label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
-    """Return the factor of row or column labels; its levels are 0, 1, ... if labels repeat or cannot be stored."""
+    """Return the factor of row or column labels; its levels are 0, 1, ... if labels repeat or
+    cannot be stored.
+    """
     plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
-    if len(set(map(str, plain))) < len(plain) or not all(type(label) in (str, int) for label in plain):
+    if len(set(map(str, plain))) < len(plain) or not all(
+        type(label) in (str, int) for label in plain
+    ):
         plain = list(range(len(plain)))
-    return Factor(name, tuple(plain), tuple("string" if isinstance(label, str) else "number" for label in plain))
+    return Factor(
+        name,
+        tuple(plain),
+        tuple("string" if isinstance(label, str) else "number" for label in plain),
+    )
 
 
 def _list_cells(values: np.ndarray, counts: np.ndarray) -> Entries:
-    """Return the observed cells of a matrix (I, J), nan where missing; `counts` (I,) are the weights of its rows."""
+    """Return the observed cells of a matrix (I, J), nan where missing; `counts` (I,) are the
+    weights of its rows.
+    """
     row, column = np.nonzero(~np.isnan(values))
     return Entries(row, column, values[row, column], counts[row])
 
 
-def _read_matrix(data: object, weights: Hashable | ArrayLike | None, holds: str) -> tuple[TwoWay, Entries]:
+def _read_matrix(
+    data: object, weights: Hashable | ArrayLike | None, holds: str
+) -> tuple[TwoWay, Entries]:
     """Return the table and the observed cells of a matrix or wide frame; see `TwoWay.from_data`."""
     values, index, columns, levels = _read_cells(data, holds, "data")
     if isinstance(weights, str):
         raise DataError(
-            f"weights={weights!r}: a matrix has no column of weights. Give an array, one for each row.",
+            f"weights={weights!r}: a matrix has no column of weights. Give an array, one for each "
+            "row.",
             argument="weights",
         )
     row_weights = check_weights(weights, len(values))
     is_kept = row_weights > 0
     row_title = index.name if isinstance(index.name, str) else "row"
-    column_title = "column" if row_title != "column" else "columns"  # another one than that of the rows
-    factors = _make_label_factor(row_title, index[is_kept]), _make_label_factor(column_title, columns)
-    return _check_table(None, *factors, "value", holds, levels, _list_cells(values[is_kept], row_weights[is_kept]))
+    # another one than that of the rows
+    column_title = "column" if row_title != "column" else "columns"
+    factors = (
+        _make_label_factor(row_title, index[is_kept]),
+        _make_label_factor(column_title, columns),
+    )
+    return _check_table(
+        None, *factors, "value", holds, levels, _list_cells(values[is_kept], row_weights[is_kept])
+    )
 
 
 def _check_table(
@@ -349,50 +421,68 @@ def _check_table(
     levels: Factor | None,
     entries: Entries,
 ) -> tuple[TwoWay, Entries]:
-    """Return the table and its observed cells; refuse tables that cannot be clustered. Arguments as in `TwoWay`."""
+    """Return the table and its observed cells; refuse tables that cannot be clustered. Arguments as
+    in `TwoWay`.
+    """
     shape = len(rows.levels), len(columns.levels)
     if min(shape) < 2:
-        raise DataError(f"the table is {shape[0]} x {shape[1]}. Give at least two rows and two columns.")
+        raise DataError(
+            f"the table is {shape[0]} x {shape[1]}. Give at least two rows and two columns."
+        )
     is_observed = ~np.isnan(entries.value)
     entries = Entries(*(array[is_observed] for array in entries))
     if holds == "rated":
         entries = _rated_pairs(response, entries, shape)
     # observations less distinct cells (I * J numbers)
-    repeats = entries.weight.sum() - len(np.unique(entries.row * np.int64(shape[1]) + entries.column))
+    repeats = entries.weight.sum() - len(
+        np.unique(entries.row * np.int64(shape[1]) + entries.column)
+    )
     for factor, codes in ((rows, entries.row), (columns, entries.column)):
         unobserved = np.flatnonzero(np.bincount(codes, minlength=len(factor.levels)) == 0)
-        if len(unobserved) and (holds != "rated" or factor is rows):  # a column that nobody rated may stay
+        # a column that nobody rated may stay
+        if len(unobserved) and (holds != "rated" or factor is rows):
             how_many_more = f" (and {len(unobserved) - 1} more)" * (len(unobserved) > 1)
             problem = "no rated item" if holds == "rated" else "no observed cell"
             raise DataError(
-                f"{factor.name!r} {factor.levels[unobserved[0]]!r}{how_many_more} has {problem}, so nothing tells its "
-                "group. Drop it.",
+                f"{factor.name!r} {factor.levels[unobserved[0]]!r}{how_many_more} has {problem}, "
+                "so nothing tells its group. Drop it.",
                 column=factor.name,
             )
     if len(np.unique(entries.value)) < 2 and holds != "rated":  # rated pairs all have the value 1
         raise DataError(
-            f"the response {response!r} has the single value {entries.value[0]:g}, so there is nothing to tell apart."
+            f"the response {response!r} has the single value {entries.value[0]:g}, so there is "
+            "nothing to tell apart."
             if levels is None
-            else f"the response {response!r} has a single level, so there is nothing to tell apart.",
+            else (
+                f"the response {response!r} has a single level, so there is nothing to tell apart."
+            ),
             column=response,
         )
-    repeats = 0 if formula is None else round(float(repeats))  # the weight of a row of a matrix repeats the row
+    # the weight of a row of a matrix repeats the row
+    repeats = 0 if formula is None else round(float(repeats))
     return TwoWay(formula, rows, columns, response, holds, levels, repeats), entries
 
 
 def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -> Entries:
-    """Return the cells of value 1, once each and with weight 1; refuse values other than 0 and 1, or both in a cell."""
+    """Return the cells of value 1, once each and with weight 1; refuse values other than 0 and 1,
+    or both in a cell.
+    """
     is_valid = np.isin(entries.value, (0.0, 1.0))
     if not is_valid.all():
         raise DataError(
-            f"the response {response!r} has the value {entries.value[~is_valid][0]:g}; method='mcmc' is for 0 and 1, "
-            "unrated and rated. Leave the response out ('~ user*movie') if all pairs in the data are rated.",
+            f"the response {response!r} has the value {entries.value[~is_valid][0]:g}; "
+            "method='mcmc' is for 0 and 1, unrated and rated. Leave the response out ('~ "
+            "user*movie') if all pairs in the data are rated.",
             column=response,
         )
-    cell = entries.row * np.int64(shape[1]) + entries.column  # number of each pair in the table, row by row
+    # number of each pair in the table, row by row
+    cell = entries.row * np.int64(shape[1]) + entries.column
     rated, unrated = np.unique(cell[entries.value == 1.0]), np.unique(cell[entries.value == 0.0])
     if len(np.intersect1d(rated, unrated)):
-        raise DataError(f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.", column=response)
+        raise DataError(
+            f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.",
+            column=response,
+        )
     if len(rated) in (0, shape[0] * shape[1]):
         problem = "no pair is rated" if not len(rated) else "all pairs are rated"
         raise DataError(f"{problem}, so there is nothing to tell apart.", column=response)

@@ -1,9 +1,10 @@
-"""Read columns as codes into their distinct values; find missing values and refuse values that cannot be levels.
+"""Read columns as codes into their distinct values; find missing values and refuse values that
+cannot be levels.
 
-Each value has a *kind*, one of `KINDS`. The categories of pandas and Arrow are *declared* values. An Arrow *dictionary*
-has codes (`indices`) into its distinct values (`dictionary`). A `Frame` is a table; its attribute `arrow` has the same
-columns as Arrow arrays, or is None, and `declared` (a `DeclaredOrder`) has the names of its columns of categories and
-of ordered ones.
+Each value has a *kind*, one of `KINDS`. The categories of pandas and Arrow are *declared* values.
+An Arrow *dictionary* has codes (`indices`) into its distinct values (`dictionary`). A `Frame` is a
+table; its attribute `arrow` has the same columns as Arrow arrays, or is None, and `declared` (a
+`DeclaredOrder`) has the names of its columns of categories and of ordered ones.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ KINDS = ("bool", "number", "string", "other", "missing")
 # levels only if they are declared categories
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
-MAX_UNQUESTIONED_FRACTIONS = 20  # up to so many distinct fractional numbers are levels, however few the rows
-MAX_FRACTIONS = 1000  # with more distinct fractional numbers a column is continuous, however many the rows
+# up to so many distinct fractional numbers are levels, however few the rows
+MAX_UNQUESTIONED_FRACTIONS = 20
+# with more distinct fractional numbers a column is continuous, however many the rows
+MAX_FRACTIONS = 1000
 
 
 class Column(NamedTuple):
@@ -76,7 +79,11 @@ class Column(NamedTuple):
 
     def used(self) -> np.ndarray:
         """Return which of the values occur, shape (number of values,)."""
-        counts = np.bincount(self.codes, minlength=len(self.values)) if len(self.codes) else np.zeros(len(self.values))
+        counts = (
+            np.bincount(self.codes, minlength=len(self.values))
+            if len(self.codes)
+            else np.zeros(len(self.values))
+        )
         return counts > 0
 
     @property
@@ -96,7 +103,9 @@ class Column(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The distinct values of a column and their counts, without its rows; other attributes as in `Column`."""
+    """The distinct values of a column and their counts, without its rows; other attributes as in
+    `Column`.
+    """
 
     name: Hashable
     counts: np.ndarray  # rows with each value, (number of values,)
@@ -118,17 +127,21 @@ class Counted(NamedTuple):
     @property
     def n_missing(self) -> int:
         """Number of rows with a missing value."""
-        return int(sum(n for n, kind in zip(self.counts, self.kinds, strict=True) if kind == "missing"))
+        return int(
+            sum(n for n, kind in zip(self.counts, self.kinds, strict=True) if kind == "missing")
+        )
 
 
 def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
-    """Return the codes (n,) of a Series into its distinct values (-1 for missing), these values, and its type.
+    """Return the codes (n,) of a Series into its distinct values (-1 for missing), these values,
+    and its type.
 
-    The type is None if the Series is not categorical. Values that cannot be hashed raise a TypeError or
-    NotImplementedError.
+    The type is None if the Series is not categorical. Values that cannot be hashed raise a
+    TypeError or NotImplementedError.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
-        series = decode_arrow(series.array.__arrow_array__())  # categorical only if the dictionary is ordered
+        # categorical only if the dictionary is ordered
+        series = decode_arrow(series.array.__arrow_array__())
     if isinstance(series.dtype, pd.CategoricalDtype):
         return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
     if isinstance(series.dtype, pd.SparseDtype):
@@ -136,7 +149,9 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
     if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):
         # True and 1 hash alike: code the booleans separately
         cells = series.to_numpy()
-        is_bool = np.fromiter((isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells))
+        is_bool = np.fromiter(
+            (isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells)
+        )
         without_bools = cells.copy()
         without_bools[is_bool] = None
         codes, other_values = pd.factorize(without_bools)
@@ -147,37 +162,53 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
 
 
 def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
-    """Return a column as codes and distinct values; refuse dates, lists, complex and infinite numbers.
+    """Return a column as codes and distinct values; refuse dates, lists, complex and infinite
+    numbers.
 
-    With ``missing="raise"`` missing values are refused, too; with "keep" they are the last value, of kind "missing".
+    With ``missing="raise"`` missing values are refused, too; with "keep" they are the last value,
+    of kind "missing".
     """
-    kind = getattr(series.dtype, "kind", "O")  # "m", "M", "c": differences of times, times, complex numbers
+    # "m", "M", "c": differences of times, times, complex numbers
+    kind = getattr(series.dtype, "kind", "O")
     if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
         _refuse(name, f"type {series.dtype}")
     try:
         codes, values, dtype = find_distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
-    is_missing_value = np.array([is_missing(v) for v in values] + [True])  # the last is for rows of code -1
+    # the last is for rows of code -1
+    is_missing_value = np.array([is_missing(v) for v in values] + [True])
     is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
     n_missing, declared = int(is_missing_row.sum()), dtype is not None
     if n_missing and missing == "raise":
         refuse_missing_training(name, n_missing)
-    # missing rows get the last code; a missing value among `values` stays, of kind "other", though no row has it any
-    # more: so the codes of the other values stay
-    kind_value_pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values]
+    # missing rows get the last code; a missing value among `values` stays, of kind "other", though
+    # no row has it any more: so the codes of the other values stay
+    kind_value_pairs = [
+        ("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values
+    ]
     if n_missing:
         codes = np.where(is_missing_row, len(values), codes)
         kind_value_pairs.append(("missing", None))
-    plain_values, kinds = [value for _, value in kind_value_pairs], [kind for kind, _ in kind_value_pairs]
-    return Column(name, codes, plain_values, kinds, declared, bool(dtype is not None and dtype.ordered))
+    plain_values, kinds = (
+        [value for _, value in kind_value_pairs],
+        [kind for kind, _ in kind_value_pairs],
+    )
+    return Column(
+        name, codes, plain_values, kinds, declared, bool(dtype is not None and dtype.ordered)
+    )
 
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
-    """Return a column of a table as codes and distinct values; missing values are the last value."""
-    # columns of a Table are in chunks, each with its own dictionary; an absent column is refused by `frame.column`
+    """Return a column of a table as codes and distinct values; missing values are the last
+    value.
+    """
+    # columns of a Table are in chunks, each with its own dictionary; an absent column is refused by
+    # `frame.column`
     if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
-        column = _read_arrow_column(name, frame.arrow.column(name), declared=name in frame.declared.categories)
+        column = _read_arrow_column(
+            name, frame.arrow.column(name), declared=name in frame.declared.categories
+        )
     else:
         column = factorise(name, frame.column(name), missing="keep")
     return with_order(frame, column)
@@ -186,15 +217,20 @@ def frame_column(frame: Frame, name: Hashable) -> Column:
 def with_order(frame: Frame, column: Column) -> Column:
     """Return a column of `frame` with its `order_problem` set, if its declared order is unknown."""
     problem = frame.order_problem(column.name)
-    # without the dictionaries, only the schema (`declared`) tells whether the categories are ordered
-    return column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered) if problem else column
+    # without the dictionaries, only the schema (`declared`) tells whether the categories are
+    # ordered
+    return (
+        column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered)
+        if problem
+        else column
+    )
 
 
 def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Column:
     """Return a pyarrow array as codes and distinct values, checked as in `factorise`.
 
-    Only the distinct values become Python objects. They are declared categories if `declared` is True or the Arrow
-    dictionary is ordered.
+    Only the distinct values become Python objects. They are declared categories if `declared` is
+    True or the Arrow dictionary is ordered.
     """
     import pyarrow as pa
 
@@ -205,9 +241,12 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
     dictionary_values = encoded.dictionary.to_pandas()
     if declared or encoded.type.ordered:
         dictionary_values = pd.Series(
-            pd.Categorical(dictionary_values, dictionary_values.dropna().unique(), ordered=encoded.type.ordered)
+            pd.Categorical(
+                dictionary_values, dictionary_values.dropna().unique(), ordered=encoded.type.ordered
+            )
         )
-    column = factorise(name, dictionary_values, missing="keep")  # its codes lead from dictionary entries to values
+    # its codes lead from dictionary entries to values
+    column = factorise(name, dictionary_values, missing="keep")
     arrow_codes = encoded.indices.cast("int64")  # of each row: its dictionary entry
     if not arrow_codes.null_count:
         return column._replace(codes=column.codes[arrow_codes.to_numpy()])
@@ -218,48 +257,65 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
 
 
 def refuse_missing_training(name: Hashable, count: int, sums_out: bool = True) -> None:
-    """Raise the error of `count` missing values in a column of training data with ``missing="raise"``.
+    """Raise the error of `count` missing values in a column of training data with
+    ``missing="raise"``.
 
     `sums_out` is as in `missing_remedy`.
     """
     raise DataError(
-        f"column {name!r} has {count} missing value{'s' * (count > 1)}. {missing_remedy(sums_out)}", column=name
+        f"column {name!r} has {count} missing value{'s' * (count > 1)}. {missing_remedy(sums_out)}",
+        column=name,
     )
 
 
 def missing_remedy(sums_out: bool) -> str:
-    """Return advice about missing values in training data; `sums_out` says whether the engine can sum them out."""
+    """Return advice about missing values in training data; `sums_out` says whether the engine can
+    sum them out.
+    """
     if sums_out:
         return (
-            "Drop the rows (missing='drop'), give missing values a level of their own (missing='level'), or sum them "
-            "out (missing='marginal')."
+            "Drop the rows (missing='drop'), give missing values a level of their own "
+            "(missing='level'), or sum them out (missing='marginal')."
         )
-    return "Drop the rows (missing='drop'), or give missing values a level of their own (missing='level')."
+    return (
+        "Drop the rows (missing='drop'), or give missing values a level of their own "
+        "(missing='level')."
+    )
 
 
 def _refuse(name: Hashable, what: str) -> NoReturn:
     """Raise the error of a column that holds `what`, which cannot be levels."""
     raise BBLTypeError(
-        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories; of a date "
-        "take a part, such as the month.",
+        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or "
+        "categories; of a date take a part, such as the month.",
         column=name,
     ) from None
 
 
 def is_missing(value: object) -> bool:
     """Return whether a value is None, NA, NaT or nan."""
-    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | Decimal) and value != value)
+    return (
+        value is None
+        or value is pd.NA
+        or value is pd.NaT
+        or (isinstance(value, float | Decimal) and value != value)
+    )
 
 
 def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, Any]:
-    """Return the kind and the plain Python object of a level of column `name`; refuse times unless `declared`."""
+    """Return the kind and the plain Python object of a level of column `name`; refuse times unless
+    `declared`.
+    """
     if isinstance(value, bool | np.bool_):
         return "bool", bool(value)
     if isinstance(value, numbers.Integral):
         return "number", int(value)
     if isinstance(value, numbers.Real | Decimal):
         if not math.isfinite(value):
-            raise DataError(f"{value} is no level of column {name!r}. Bin the column, or drop the rows.", column=name)
+            raise DataError(
+                f"{value} is no level of column {name!r}. Bin the column, or drop the rows.",
+                column=name,
+            )
         return "number", float(value)
     if isinstance(value, str):
         return "string", str(value)
@@ -271,18 +327,24 @@ def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, A
 def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
     """Return a key that is equal for equal levels.
 
-    Levels of different kinds differ: ``1``, ``"1"`` and ``True``. Numbers are compared by value (``1`` equals ``1.0``),
-    values of kind "other" (intervals, bytes) by their text. All missing values are equal.
+    Levels of different kinds differ: ``1``, ``"1"`` and ``True``. Numbers are compared by value
+    (``1`` equals ``1.0``), values of kind "other" (intervals, bytes) by their text. All missing
+    values are equal.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value
 
 
 def check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
-    """Refuse a column of `n` rows whose distinct values `levels`, pairs (kind, value), have too many fractions."""
+    """Refuse a column of `n` rows whose distinct values `levels`, pairs (kind, value), have too
+    many fractions.
+    """
     n_fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
-    if n_fractions > MAX_UNQUESTIONED_FRACTIONS and (2 * n_fractions > n or n_fractions > MAX_FRACTIONS):
+    if n_fractions > MAX_UNQUESTIONED_FRACTIONS and (
+        2 * n_fractions > n or n_fractions > MAX_FRACTIONS
+    ):
         raise DataError(
-            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin it first, for "
-            "example with bbl.bin or pandas.cut; if each number is a level, make it a category.",
+            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin "
+            "it first, for example with bbl.bin or pandas.cut; if each number is a level, make "
+            "it a category.",
             column=name,
         )

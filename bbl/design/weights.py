@@ -1,8 +1,9 @@
-"""Check weights of rows, given as a column name or an array: finite, not negative, and whole where they count rows.
+"""Check weights of rows, given as a column name or an array: finite, not negative, and whole where
+they count rows.
 
-A `Frame` is a table: `n` is the number of rows, `columns` are the names, ``column(name)`` returns a Series, `index` are
-the row labels; `has_index` says that these are a pandas index, which a Series of weights must share. `argument` is the
-table's name in messages.
+A `Frame` is a table: `n` is the number of rows, `columns` are the names, ``column(name)`` returns a
+Series, `index` are the row labels; `has_index` says that these are a pandas index, which a Series
+of weights must share. `argument` is the table's name in messages.
 """
 
 from __future__ import annotations
@@ -29,22 +30,28 @@ MAX_TOTAL = 2.0**53  # sums of whole weights are exact in float64 up to here
 def named_weights(
     weights: Hashable | ArrayLike | None, frame: Frame, whole: bool = True
 ) -> tuple[Hashable | None, np.ndarray]:
-    """Return the name of the column of weights, None if they are an array or None, and the weights (n,).
+    """Return the name of the column of weights, None if they are an array or None, and the weights
+    (n,).
 
     `whole` is as in `check_weights`.
     """
     if frame.n == 0:
-        raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
+        raise DataError(
+            f"{frame.argument} has no rows. Give at least one row for each response group."
+        )
     if weights is not None and frame.has(weights):
         return weights, check_weights(frame.column(weights), frame.n, whole=whole)
     if isinstance(weights, str):
         hint = near_match(weights, frame.columns) or "."  # "; did you mean ...?"
         raise DataError(
-            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an array.",
+            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an "
+            "array.",
             argument="weights",
             column=weights,
         )
-    return None, check_weights(weights, frame.n, index=frame.index if frame.has_index else None, whole=whole)
+    return None, check_weights(
+        weights, frame.n, index=frame.index if frame.has_index else None, whole=whole
+    )
 
 
 def check_weights(
@@ -80,7 +87,8 @@ def check_weights(
     BBLTypeError
         If weights are no numbers.
     DataError
-        If the shape or index is wrong, or a weight is negative, fractional, missing or infinite; names the row.
+        If the shape or index is wrong, or a weight is negative, fractional, missing or infinite;
+        names the row.
 
     Examples
     --------
@@ -94,7 +102,8 @@ def check_weights(
         """Raise an error of the given class; `problem` is the predicate of its first sentence."""
         # 'whole ' * whole: the word, or nothing
         raise error(
-            f"{argument} {problem}. Give one {'whole ' * whole}number, 0 or more, for each of the {n} rows.",
+            f"{argument} {problem}. Give one {'whole ' * whole}number, 0 or more, for each of the "
+            f"{n} rows.",
             argument=argument,
         )
 
@@ -117,8 +126,8 @@ def check_weights(
         other_objects = [v for v in array[~is_missing] if not isinstance(v, numbers.Real)]
         if other_objects and isinstance(other_objects[0], pd.Interval):
             raise BBLTypeError(
-                f"{argument} were cut into intervals: {other_objects[0]}. Name them where the table is binned: "
-                "bbl.bin(data, weights=...).",
+                f"{argument} were cut into intervals: {other_objects[0]}. Name them where the "
+                "table is binned: bbl.bin(data, weights=...).",
                 argument=argument,
             )
         if other_objects:
@@ -136,15 +145,21 @@ def check_weights(
         row = int(is_invalid.argmax())
         fail(f"are not all {'counts' if whole else 'weights'}: row {row} has {array[row]:g}")
     if not part and not 0 < array.sum() <= MAX_TOTAL:
-        fail("are all zero" if not array.any() else f"sum to {array.sum():g}, more than can be counted")
+        fail(
+            "are all zero"
+            if not array.any()
+            else f"sum to {array.sum():g}, more than can be counted"
+        )
     return array
 
 
 def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
-    """Refuse `weights` (not None) in a call without newdata: the training rows have the weights of the fit."""
+    """Refuse `weights` (not None) in a call without newdata: the training rows have the weights of
+    the fit.
+    """
     if weights is not None:
         raise OptionError(
-            "weights are those of newdata, and there is none; the training rows have their own. Leave weights out, or "
-            "give newdata too.",
+            "weights are those of newdata, and there is none; the training rows have their own. "
+            "Leave weights out, or give newdata too.",
             argument="weights",
         )

@@ -1,10 +1,12 @@
-"""Read structural zeros: combinations of levels that cannot occur, from a table of them or a column that marks rows.
+"""Read structural zeros: combinations of levels that cannot occur, from a table of them or a column
+that marks rows.
 
-A `Design` has the `Factor` `response` (`classes` says whether there is one), the m factors `predictors`, and the option
-`missing` of the fit. A factor's ``encode(column, unseen)`` returns the codes (n,) of a `Column` as numbers of levels,
-and a mask (n,) of unknown levels, None without any; with `skip_missing`, missing values are not in the mask. A `Column`
-has `codes` (n,) of rows into its distinct `values`, of some `kinds`; ``missing()`` is a mask (n,) or None, `used()`
-marks the values that occur.
+A `Design` has the `Factor` `response` (`classes` says whether there is one), the m factors
+`predictors`, and the option `missing` of the fit. A factor's ``encode(column, unseen)`` returns the
+codes (n,) of a `Column` as numbers of levels, and a mask (n,) of unknown levels, None without any;
+with `skip_missing`, missing values are not in the mask. A `Column` has `codes` (n,) of rows into
+its distinct `values`, of some `kinds`; ``missing()`` is a mask (n,) or None, `used()` marks the
+values that occur.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ __all__ = ["ImpossibleCells", "read_zeros"]
 
 ARGUMENT = "structural_zeros"
 UNKNOWN_LEVEL = (
-    "Levels that do not occur need no structural zeros: leave these rows out, or list the levels in xlevels, if they "
-    "can occur elsewhere"
+    "Levels that do not occur need no structural zeros: leave these rows out, or list the levels "
+    "in xlevels, if they can occur elsewhere"
 )
 
 
@@ -61,14 +63,15 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
     BBLTypeError
         If it is neither a table nor the name of a column.
     DataError, LevelError
-        If a column is none of the formula, marks are other than true and false, or a level is unknown or missing.
+        If a column is none of the formula, marks are other than true and false, or a level is
+        unknown or missing.
     """
     if frame.has(zeros):
         return _read_marks(frame_column(frame, zeros), design, frame)
     if isinstance(zeros, str):
         raise DataError(
-            f"structural_zeros={zeros!r} is no column of the data. Give the name of one that marks rows, or a table "
-            "of the combinations that cannot occur.",
+            f"structural_zeros={zeros!r} is no column of the data. Give the name of one that "
+            "marks rows, or a table of the combinations that cannot occur.",
             argument=ARGUMENT,
             column=zeros,
         )
@@ -76,30 +79,32 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
         table = to_frame(zeros, ARGUMENT)
     except BBLTypeError as error:
         raise BBLTypeError(
-            f"structural_zeros must be a table of combinations, or the name of a column that marks rows; got "
-            f"{type(zeros).__name__}.",
+            "structural_zeros must be a table of combinations, or the name of a column that "
+            f"marks rows; got {type(zeros).__name__}.",
             argument=ARGUMENT,
         ) from error
     return _read_table(table, design)
 
 
 def _read_table(table: Frame, design: Design) -> ImpossibleCells:
-    """Return the combinations in the rows of a table whose columns are predictors, and perhaps the response."""
+    """Return the combinations in the rows of a table whose columns are predictors, and perhaps the
+    response.
+    """
     names = [factor.name for factor in design.predictors]
     formula_names = [*names, *([design.response.name] if design.classes else [])]
     for name in table.columns:
         if name not in formula_names:
             raise DataError(
-                f"structural_zeros has the column {name!r}, which the formula does not have. Its columns are the "
-                "predictors whose combinations cannot occur; leave others out.",
+                f"structural_zeros has the column {name!r}, which the formula does not have. Its "
+                "columns are the predictors whose combinations cannot occur; leave others out.",
                 argument=ARGUMENT,
                 column=name,
             )
     used_predictors = tuple(i for i, name in enumerate(names) if name in table.columns)
     if not used_predictors:
         raise DataError(
-            "structural_zeros has no column of a predictor. Its columns are the predictors whose combinations cannot "
-            "occur.",
+            "structural_zeros has no column of a predictor. Its columns are the predictors whose "
+            "combinations cannot occur.",
             argument=ARGUMENT,
         )
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
@@ -107,27 +112,32 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
         column = frame_column(table, names[i])
         if design.missing != "level":  # else missing values are a level
             _refuse_missing(column, np.ones(table.n, dtype=bool))
-        codes[:, position] = design.predictors[i].encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0]
+        codes[:, position] = design.predictors[i].encode(
+            column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL
+        )[0]
     groups = None
     if design.classes and design.response.name in table.columns:
         column = frame_column(table, design.response.name)
         _refuse_missing(column, np.ones(table.n, dtype=bool))
-        groups = design.response.encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0].astype(np.intp)
+        groups = design.response.encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0].astype(
+            np.intp
+        )
     return ImpossibleCells(used_predictors, codes, groups)
 
 
 def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
     """Return the cells of the rows that the column `marks` of the data `frame` marks.
 
-    A level that only marked rows have is unknown to the design. Cells with such a level need no zeros and are left out.
+    A level that only marked rows have is unknown to the design. Cells with such a level need no
+    zeros and are left out.
     """
     _refuse_missing(marks, np.ones(frame.n, dtype=bool))
     occurring = marks.used()
     for value, kind, occurs in zip(marks.values, marks.kinds, occurring, strict=True):
         if occurs and not (kind in ("bool", "number") and value in (0, 1)):
             raise DataError(
-                f"structural_zeros: the column {marks.name!r} holds {value!r}. It marks the rows of cells that cannot "
-                "occur by True or 1, and the others by False or 0.",
+                f"structural_zeros: the column {marks.name!r} holds {value!r}. It marks the rows "
+                "of cells that cannot occur by True or 1, and the others by False or 0.",
                 argument=ARGUMENT,
                 column=marks.name,
             )
@@ -138,7 +148,9 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
         column = frame_column(frame, factor.name)
         if design.missing != "level":
             _refuse_missing(column, is_marked)
-        codes[:, i], is_unseen = factor.encode(column, "ignore", skip_missing=design.missing != "level")
+        codes[:, i], is_unseen = factor.encode(
+            column, "ignore", skip_missing=design.missing != "level"
+        )
         is_known &= True if is_unseen is None else ~is_unseen
     groups = np.zeros(frame.n, dtype=np.intp)
     if design.classes:
@@ -148,16 +160,21 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
         groups[:] = encoded
         is_known &= True if is_unseen is None else ~is_unseen
     predictors = tuple(range(len(design.predictors)))
-    return ImpossibleCells(predictors, codes[is_known], groups[is_known] if design.classes else None)
+    return ImpossibleCells(
+        predictors, codes[is_known], groups[is_known] if design.classes else None
+    )
 
 
 def _refuse_missing(column: Column, rows: np.ndarray) -> None:
-    """Raise a DataError if a column has a missing value in one of the `rows`, a mask (n,) of structural zeros."""
+    """Raise a DataError if a column has a missing value in one of the `rows`, a mask (n,) of
+    structural zeros.
+    """
     is_missing = column.missing()
     if is_missing is not None and (is_missing & rows).any():
         raise DataError(
-            f"structural_zeros: the column {column.name!r} is missing in row {int((is_missing & rows).argmax())}. Name "
-            "every level of a combination that cannot occur.",
+            f"structural_zeros: the column {column.name!r} is missing in row "
+            f"{int((is_missing & rows).argmax())}. Name every level of a combination that cannot "
+            "occur.",
             argument=ARGUMENT,
             column=column.name,
         )

@@ -67,22 +67,27 @@ BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a wa
 
 def engine_class(method: str | Engine) -> type[Engine]:
     """Return the class of `method` if it is an engine, else the engine class of this name."""
-    return type(method) if isinstance(method, Engine) else ENGINES[choice("method", method, list(ENGINES))]
+    return (
+        type(method)
+        if isinstance(method, Engine)
+        else ENGINES[choice("method", method, list(ENGINES))]
+    )
 
 
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
-    Raises a BBLTypeError for an unknown option. The error suggests the nearest known name, among the engine's options
-    and the names `beside` of the caller's other arguments.
+    Raises a BBLTypeError for an unknown option. The error suggests the nearest known name, among
+    the engine's options and the names `beside` of the caller's other arguments.
     """
     kind = engine_class(method)
     option_names = [f.name for f in dataclasses.fields(kind)]
     for name in options:
         if name not in option_names:  # `near_match` returns a question, or "" if no name is near
             raise BBLTypeError(
-                f"{name!r} is not an option of method={kind.name!r}{near_match(name, [*option_names, *beside]) or '.'} "
-                f"Its options: {', '.join(option_names)}.",
+                f"{name!r} is not an option of "
+                f"method={kind.name!r}{near_match(name, [*option_names, *beside]) or '.'} Its "
+                f"options: {', '.join(option_names)}.",
                 argument=name,
             )
     if isinstance(method, Engine):

@@ -1,4 +1,6 @@
-"""Engine, the base class of inference methods: options, declared capabilities, and `path`, which fits a group."""
+"""Engine, the base class of inference methods: options, declared capabilities, and `path`, which
+fits a group.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +25,40 @@ from bbl.rows.sample import Sample
 
 __all__ = ["NEED_ERRORS", "Engine"]
 
-NO_EQUATIONS = "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and 'naive')"
+NO_EQUATIONS = (
+    "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and "
+    "'naive')"
+)
 # capabilities that a prediction method without standard errors lacks
 NEED_ERRORS = (
-    "standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria", "odds_ratios", "effects",
+    "standard_errors",
+    "covariances",
+    "tests",
+    "pooled",
+    "differences",
+    "composite_criteria",
+    "odds_ratios",
+    "effects",
     "survey",
-)  # fmt: skip
+)
 SHARED_ROWS = "The posterior of the pooled fit shares its rows with those of the groups"
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Options of an inference method, and its method `path`, which fits a group at a grid of settings.
+    """Options of an inference method, and its method `path`, which fits a group at a grid of
+    settings.
 
-    An engine declares whatever callers need to know of it; no caller asks for the name of an engine or for an option.
+    An engine declares whatever callers need to know of it; no caller asks for the name of an engine
+    or for an option.
 
     Attributes
     ----------
     name : str
         Name in the ENGINES table.
     order : int
-        Highest order of a term that the engine fits: 1 for fields only (whatever the formula has), 2 for pairs.
+        Highest order of a term that the engine fits: 1 for fields only (whatever the formula has),
+        2 for pairs.
     order_reason : str
         Why the order is no higher, for the error.
     tuned : Tuned or None
@@ -51,18 +66,21 @@ class Engine:
     log_z : str
         How ln Z is computed by default where the exact one is too costly.
     needs : {"each", "pairs", "neighbours"}
-        What must be known together in at least one row, if values are missing: each predictor by itself, each pair of
-        predictors, or each predictor with all predictors that it interacts with.
+        What must be known together in at least one row, if values are missing: each predictor by
+        itself, each pair of predictors, or each predictor with all predictors that it interacts
+        with.
     weights : {"counts", "real"}
-        Whether weights of rows have to be frequencies, or may be any positive numbers. With "real", standard errors and
-        tests still need frequencies.
+        Whether weights of rows have to be frequencies, or may be any positive numbers. With "real",
+        standard errors and tests still need frequencies.
     joint : JointTraits or None
-        How the engine fits all groups at once, to P(group | row), in place of `path`; None if it fits group by group.
+        How the engine fits all groups at once, to P(group | row), in place of `path`; None if it
+        fits group by group.
     collapses : bool
-        Whether equal rows are merged, in a fixed order, before `path` gets them. An engine that only counts levels and
-        pairs does not need that.
+        Whether equal rows are merged, in a fixed order, before `path` gets them. An engine that
+        only counts levels and pairs does not need that.
     streams : bool
-        Whether `path` reads rows block by block, so that they may be a `StoredSample`, larger than memory.
+        Whether `path` reads rows block by block, so that they may be a `StoredSample`, larger than
+        memory.
     solves : bool
         Whether the engine solves likelihood equations, so that there are standard errors.
     zeros : bool
@@ -74,17 +92,19 @@ class Engine:
     samples : bool
         Whether `path` draws random numbers; it then takes `rng` and `progress` too.
     takes_start : bool
-        Whether `path` takes ``start``, parameters (layout.size,) at which it begins, such as those of a fit to the same
-        rows with other weights; its solution agrees with that of a fit without to the tolerance of the engine.
+        Whether `path` takes ``start``, parameters (layout.size,) at which it begins, such as those
+        of a fit to the same rows with other weights; its solution agrees with that of a fit without
+        to the tolerance of the engine.
     chooses : bool
         Whether the engine chooses the terms of each group; each fit then has a layout of its own.
     posterior : PosteriorTraits or None
-        The posterior that fits hold, and whether they hold draws from it (`has_draws`) and records of their course
-        (`keeps_history`); None without one.
+        The posterior that fits hold, and whether they hold draws from it (`has_draws`) and records
+        of their course (`keeps_history`); None without one.
     sized_by : tuple of str
         Options with which the memory of a fit grows.
     classifier : dict
-        Defaults of `BBLClassifier` that differ from those of the engine, so that any table can be fitted.
+        Defaults of `BBLClassifier` that differ from those of the engine, so that any table can be
+        fitted.
     """
 
     name: ClassVar[str]
@@ -135,15 +155,19 @@ class Engine:
         return float("nan") if isinstance(value, tuple) else float(value)
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
-        """Return the generator of the fits of a call: the call's own, unless the engine has a seed."""
+        """Return the generator of the fits of a call: the call's own, unless the engine has a
+        seed.
+        """
         return rng
 
     def check_missing(self, sample: Sample) -> None:
         """Raise an OptionError if values are missing and the method cannot sum them out."""
         reason = self.refusals().get("missing_marginal")
-        if reason is not None and sample.missing is not None:  # a mask (n, m) of missing values; None if none are
+        # a mask (n, m) of missing values; None if none are
+        if reason is not None and sample.missing is not None:
             raise OptionError(
-                f"{reason}. Give them a level of their own (missing='level'), or drop their rows (missing='drop').",
+                f"{reason}. Give them a level of their own (missing='level'), or drop their rows "
+                "(missing='drop').",
                 argument="missing",
             )
 
@@ -151,17 +175,21 @@ class Engine:
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason.
 
-        Keys are those of `bbl.capabilities.CAPABILITIES`; errors quote the reasons, and the guide lists them. An option
-        that the method does not have is `ABSENT`.
+        Keys are those of `bbl.capabilities.CAPABILITIES`; errors quote the reasons, and the guide
+        lists them. An option that the method does not have is `ABSENT`.
         """
         method = f"method={cls.name!r}"
         reasons: dict[str, str] = {}
         if cls.order == 2:  # engines of order 1 take any formula, and leave its interactions out
             reasons["third_order"] = cls.order_reason or "the model is pairwise"
         if not cls.streams:
-            reasons["batches"] = reasons["missing_marginal_batches"] = f"{method} needs all rows in memory"
+            reasons["batches"] = reasons["missing_marginal_batches"] = (
+                f"{method} needs all rows in memory"
+            )
         elif cls.needs == "neighbours":
-            reasons["missing_marginal_batches"] = f"missing='marginal' with {method} needs all rows in memory"
+            reasons["missing_marginal_batches"] = (
+                f"missing='marginal' with {method} needs all rows in memory"
+            )
         if cls.weights == "counts":
             reasons["real_weights"] = NOT_COUNTS
         if not cls.solves:
@@ -174,36 +202,65 @@ class Engine:
             reasons["structural_zeros"] = f"{method} takes every combination of levels for possible"
         if cls.joint:
             only_conditional = f"{method} fits P(y|x) alone"
-            need_density = ("no_response", "mlestimate", "bootstrap", "likelihood", "mcSample", "sample", "density")
+            need_density = (
+                "no_response",
+                "mlestimate",
+                "bootstrap",
+                "likelihood",
+                "mcSample",
+                "sample",
+                "density",
+            )
             reasons |= dict.fromkeys(need_density, only_conditional)
             reasons["missing_marginal"] = (
                 f"{method} does not model the predictors, so missing values cannot be summed out"
             )
             reasons["importance"] = "missing or unseen values cannot be summed out"
         if cls.chooses or cls.posterior:
-            why_not = "chooses its terms itself" if cls.chooses else "has priors by which what does not matter is small"
+            why_not = (
+                "chooses its terms itself"
+                if cls.chooses
+                else "has priors by which what does not matter is small"
+            )
             reasons["relevance"] = f"{method} {why_not}"
         if cls.chooses:
-            reasons["mlestimate"] = f"{method} chooses its terms, which h and J of pairs do not hold"
-            reasons["bootstrap"] = f"{method} chooses other terms from other rows, so that refits share no parameters"
+            reasons["mlestimate"] = (
+                f"{method} chooses its terms, which h and J of pairs do not hold"
+            )
+            reasons["bootstrap"] = (
+                f"{method} chooses other terms from other rows, so that refits share no parameters"
+            )
         if cls.posterior:
-            reasons |= dict.fromkeys(("tests", "composite_criteria"), f"{method} has a posterior, not tests")
+            reasons |= dict.fromkeys(
+                ("tests", "composite_criteria"), f"{method} has a posterior, not tests"
+            )
             reasons["pooled"] = SHARED_ROWS
         elif not cls.solves:
-            need_equations = ("standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria")
+            need_equations = (
+                "standard_errors",
+                "covariances",
+                "tests",
+                "pooled",
+                "differences",
+                "composite_criteria",
+            )
             reasons |= dict.fromkeys(need_equations, f"{NO_EQUATIONS}, not for {method}")
         if not (cls.solves or cls.joint or (cls.posterior and cls.posterior.has_draws)):
             reasons["effects"] = f"{method} has neither a covariance of its estimates nor draws"
         if not (cls.posterior and cls.posterior.has_draws):
             reasons["draws"] = f"{method} has no draws from a posterior"
             if cls.posterior:
-                reasons["covariances"] = f"{method} keeps the sd of each parameter, and no covariances"
+                reasons["covariances"] = (
+                    f"{method} keeps the sd of each parameter, and no covariances"
+                )
         if not (cls.posterior and cls.posterior.keeps_history):
             reasons["history"] = f"{method} keeps no history"
         if not cls.has_likelihood:
             reasons["goodness_of_fit"] = f"{method} does not find the largest likelihood of a table"
         if cls.order == 1:
-            reasons |= dict.fromkeys(("plot_network", "odds_ratios"), "The model has no interactions")
+            reasons |= dict.fromkeys(
+                ("plot_network", "odds_ratios"), "The model has no interactions"
+            )
         elif "tests" in reasons:
             reasons["odds_ratios"] = reasons["tests"]
         return reasons
@@ -212,14 +269,15 @@ class Engine:
         """Raise an OptionError if P(row | group), which `what` needs, is not modelled."""
         if self.joint:
             raise OptionError(
-                f"{what} needs a model of the predictors, P(x|y), and {self.refusals()['density']}: of its "
-                "scores only differences between groups mean anything. Take method='pseudo'; evaluate() tells how good "
-                "predictions are.",
+                f"{what} needs a model of the predictors, P(x|y), and "
+                f"{self.refusals()['density']}: of its scores only differences between groups "
+                "mean anything. Take method='pseudo'; evaluate() tells how good predictions are.",
                 argument="method",
             )
 
     def stepwise(self, sample: Any, layout: Layout) -> bool:
-        """Return whether settings are compared a few at a time, the strongest penalty first, with warm starts.
+        """Return whether settings are compared a few at a time, the strongest penalty first, with
+        warm starts.
 
         `sample` holds the rows of all groups.
         """
@@ -236,22 +294,27 @@ class Engine:
         """
         return self
 
-    def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> Callable[..., np.ndarray] | None:
-        """Return a function that fits all folds together at a setting; None if each fold is fitted by itself.
+    def held_out(
+        self, sample: Sample, layout: Layout, K: int, folds: Folds
+    ) -> Callable[..., np.ndarray] | None:
+        """Return a function that fits all folds together at a setting; None if each fold is fitted
+        by itself.
 
         `K` is the number of groups.
 
-        The function takes one of the `variants`, a value of the tuned option, the positions of the rows that each fold
-        validates, ``exactly`` (whether the scores will be calibrated and not only compared), and ``workers``. It
-        returns the class scores (N, K) of the validated rows, fold by fold.
+        The function takes one of the `variants`, a value of the tuned option, the positions of the
+        rows that each fold validates, ``exactly`` (whether the scores will be calibrated and not
+        only compared), and ``workers``. It returns the class scores (N, K) of the validated rows,
+        fold by fold.
         """
         return None
 
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
         """Return the layout of predictors and, after them, hidden units, if the engine has any.
 
-        Raises a ValueError if it has more than `max_size` parameters, as with the options of a forged model file. A fit
-        with hidden units holds draws of all parameters, shape (chains, draws, size), in ``state["hidden"]``.
+        Raises a ValueError if it has more than `max_size` parameters, as with the options of a
+        forged model file. A fit with hidden units holds draws of all parameters, shape (chains,
+        draws, size), in ``state["hidden"]``.
         """
         return layout
 
@@ -263,11 +326,15 @@ class Engine:
         """Raise an OptionError if the engine has no `equations`, and so no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
-            alternative = ": inference().table() and interactions() tell it" if self.posterior else ""
+            alternative = (
+                ": inference().table() and interactions() tell it" if self.posterior else ""
+            )
             raise OptionError(f"{reason}{alternative}.", argument="method")
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
-        """Solve a group's likelihood equations again, for standard errors; call `check_equations` first."""
+        """Solve a group's likelihood equations again, for standard errors; call `check_equations`
+        first.
+        """
         raise NotImplementedError
 
     def check_composite(self) -> None:
@@ -279,14 +346,19 @@ class Engine:
             raise OptionError(f"{reason}.", argument="method")
 
     def influence(self, sample: Any, layout: Layout) -> tuple[RowInfluence, Any]:
-        """Fit a group again, and return the influence of rows on its estimate, and the rows that were fitted."""
+        """Fit a group again, and return the influence of rows on its estimate, and the rows that
+        were fitted.
+        """
         equations = self.equations(sample, layout)._asdict()
         rows = equations.pop("rows")
         # the other fields of `Equations` are keyword arguments of `Influence`
         return Influence(rows, layout, **equations), rows
 
-    def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
-        """Fit the rows of a group without a penalty, as tests need it: by pseudo-likelihood, whatever the method.
+    def unpenalised(
+        self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray
+    ) -> Unpenalised:
+        """Fit the rows of a group without a penalty, as tests need it: by pseudo-likelihood,
+        whatever the method.
 
         Parameters
         ----------
@@ -295,22 +367,29 @@ class Engine:
         start : ndarray, shape (layout.size,)
             The fitted parameters.
         sites : ndarray of int
-            Predictors with enough rows to be regressed on the others; parameters of the other ones have no meaning.
+            Predictors with enough rows to be regressed on the others; parameters of the other ones
+            have no meaning.
         """
-        # `to_sites` gives each site (predictor as the response) its parameters, as `EngineFit.site_theta` does;
-        # `determined` has that shape (layout.D, 1 + D): a row for each level, columns for the field and D regressors
+        # `to_sites` gives each site (predictor as the response) its parameters, as
+        # `EngineFit.site_theta` does; `determined` has that shape (layout.D, 1 + D): a row for each
+        # level, columns for the field and D regressors
         site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
         influence = Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
-        # `from_sites` averages over the sites of a term: the mean is 1 if the parameter is determined at all of them
+        # `from_sites` averages over the sites of a term: the mean is 1 if the parameter is
+        # determined at all of them
         is_determined = from_sites(layout, determined.astype(float)) == 1.0
         return Unpenalised(from_sites(layout, site_theta), is_determined, influence)
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
-        """Return the largest log-likelihood of rows and the number of free parameters, if it `has_likelihood`."""
+        """Return the largest log-likelihood of rows and the number of free parameters, if it
+        `has_likelihood`.
+        """
         raise NotImplementedError
 
     def prepare(self, sample: Any, layout: Layout) -> Any:
-        """Return the rows that `path` fits: `sample`, unless the method adds a row or leaves incomplete rows out."""
+        """Return the rows that `path` fits: `sample`, unless the method adds a row or leaves
+        incomplete rows out.
+        """
         return sample
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
@@ -318,34 +397,48 @@ class Engine:
         return 0.0
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of working memory of a fit to `n` rows that are read block by block (see `streams`)."""
+        """Return the bytes of working memory of a fit to `n` rows that are read block by block (see
+        `streams`).
+        """
         return self.memory(n, layout, settings)
 
-    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def path(
+        self,
+        sample: Sample,
+        layout: Layout,
+        values: Sequence[float] | None = None,
+        workers: int = 1,
+    ):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
 
-        Returns one `EngineFit` for each value. An engine that `samples` also takes ``rng``, a Generator for this group,
-        and ``progress``, None or a function that is called as ``progress(share, note)`` whenever another share of the
-        fit is done. Raises an OptionError if the engine fits all groups at once.
+        Returns one `EngineFit` for each value. An engine that `samples` also takes ``rng``, a
+        Generator for this group, and ``progress``, None or a function that is called as
+        ``progress(share, note)`` whenever another share of the fit is done. Raises an OptionError
+        if the engine fits all groups at once.
         """
         if not self.joint:
             raise NotImplementedError
         raise OptionError(
-            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
-            "method='pseudo'.",
+            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a "
+            "response, or take method='pseudo'.",
             argument="method",
         )
 
     def compare(
-        self, sample: Sample, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
+        self,
+        sample: Sample,
+        layout: Layout,
+        values: Sequence[float] | None,
+        warm_starts: WarmStarts,
     ) -> list[EngineFit]:
-        """Fit one group at each of `values`, just precisely enough to compare their losses; here as `path` does.
+        """Fit one group at each of `values`, just precisely enough to compare their losses; here as
+        `path` does.
 
         Parameters
         ----------
         warm_starts : WarmStarts
-            Solutions of earlier comparisons on the same rows; it may be added to. A value that is among them is fitted
-            again, more precisely.
+            Solutions of earlier comparisons on the same rows; it may be added to. A value that is
+            among them is fitted again, more precisely.
         """
         return self.path(sample, layout, values)
 
@@ -359,13 +452,15 @@ class Engine:
     ) -> EngineFit:
         """Fit one group at the engine's own setting.
 
-        Only an engine that `samples` uses `rng`, and only one that `takes_start` uses `start` (layout.size,).
+        Only an engine that `samples` uses `rng`, and only one that `takes_start` uses `start`
+        (layout.size,).
         """
         path: Callable[..., list[EngineFit]] = self.path
         options: dict[str, Any] = {"rng": rng, "progress": None} if self.samples else {}
         if self.takes_start:
             options["start"] = start
-        return path(sample, layout, None, workers, **options)[0]  # None: one fit, at the engine's own setting
+        # None: one fit, at the engine's own setting
+        return path(sample, layout, None, workers, **options)[0]
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""

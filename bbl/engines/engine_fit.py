@@ -24,7 +24,8 @@ class Note(NamedTuple):
     level : int
         Code of the level; -1 for none.
     what : str
-        The problem and its remedy: equal problems have equal texts, so that a warning says each once.
+        The problem and its remedy: equal problems have equal texts, so that a warning says each
+        once.
     detail : str
         Figures of this problem.
     """
@@ -36,9 +37,11 @@ class Note(NamedTuple):
 
 
 class NoProgress(Exception):
-    """The rounds of a fit to rows in a file make no progress, and there is no memory for a larger sample of them.
+    """The rounds of a fit to rows in a file make no progress, and there is no memory for a larger
+    sample of them.
 
-    `norm` is the gradient norm of `predictor`, `rows` the size of the sample, `n` the number of rows in the file.
+    `norm` is the gradient norm of `predictor`, `rows` the size of the sample, `n` the number of
+    rows in the file.
     """
 
     def __init__(self, predictor: int, norm: float, rows: int, n: int):
@@ -53,28 +56,31 @@ class EngineFit:
     Attributes
     ----------
     theta : ndarray, shape (layout.size,)
-        Fields and couplings in the reference gauge: those of reference levels are zero and not stored.
+        Fields and couplings in the reference gauge: those of reference levels are zero and not
+        stored.
     lkh : float
         The maximised objective per observation, summed over predictors.
     site_theta : ndarray, shape (layout.D, 1 + D), or None
-        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``, with terms of
-        three predictors and more also ``J_i(a; j, b, k, c)``, for the D columns of the regressors of predictor i (see
-        `bbl.model.regressors.Regressors`).
+        Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j,
+        b)``, with terms of three predictors and more also ``J_i(a; j, b, k, c)``, for the D columns
+        of the regressors of predictor i (see `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
-        ``normaliser(half)`` returns ln Z by eq. (31) on the fitted rows; with `half`, couplings of k predictors have
-        the factor 1/k. None if the kernel has not computed it.
+        ``normaliser(half)`` returns ln Z by eq. (31) on the fitted rows; with `half`, couplings of
+        k predictors have the factor 1/k. None if the kernel has not computed it.
     mf_log_z : float, or None
         The mean-field ln Z of eq. (32), from the frequencies that the engine uses.
     grad_norm : ndarray, shape (m,)
-        Norm of the gradient left at each predictor; empty, as `n_iter`, if the engine does not iterate.
+        Norm of the gradient left at each predictor; empty, as `n_iter`, if the engine does not
+        iterate.
     n_iter : ndarray of int, shape (m,)
         Iterations that each predictor took.
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
         Problems of the fit, for warnings.
     unbounded : tuple of tuples of int
-        For each predictor without a finite optimum, one of its parameters that grow without end: predictor, level code,
-        then predictor and level code of each predictor that it is coupled to (none for a field).
+        For each predictor without a finite optimum, one of its parameters that grow without end:
+        predictor, level code, then predictor and level code of each predictor that it is coupled to
+        (none for a field).
     remedy : str
         What gives the parameters in `unbounded` a finite optimum, for warnings.
     sd : ndarray, shape (layout.size,), or None
@@ -86,7 +92,8 @@ class EngineFit:
     layout : Layout, or None
         Layout of `theta`, if the engine chose the terms (`Engine.chooses`).
     state : dict of str to ndarray
-        Other arrays that the engine needs later to answer questions about this fit; stored in model files.
+        Other arrays that the engine needs later to answer questions about this fit; stored in model
+        files.
     history : dict of str to ndarray
         Course of the fit: columns of equal length, the first of them the iteration.
     """
@@ -112,7 +119,8 @@ class EngineFit:
     def log_z(self, kind: str) -> float | None:
         """Return the ln Z of this `kind` if the engine has computed it, else None.
 
-        ``"pseudo"`` is eq. (31), ``"half"`` the same with couplings of k predictors times 1/k, ``"mf"`` is eq. (32).
+        ``"pseudo"`` is eq. (31), ``"half"`` the same with couplings of k predictors times 1/k,
+        ``"mf"`` is eq. (32).
         """
         if kind == "mf":
             return self.mf_log_z
@@ -120,7 +128,8 @@ class EngineFit:
 
 
 class Equations(NamedTuple):
-    """Solution of a group's likelihood equations, one set for each predictor, from which standard errors follow.
+    """Solution of a group's likelihood equations, one set for each predictor, from which standard
+    errors follow.
 
     Attributes
     ----------
@@ -163,12 +172,14 @@ class Unpenalised(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What the rows, or the coding of levels in order, determine of a group that is fitted together with others.
+    """What the rows, or the coding of levels in order, determine of a group that is fitted together
+    with others.
 
     Attributes
     ----------
     rank : int
-        Number of coefficients that are determined. The constant is one of them only if there is no penalty.
+        Number of coefficients that are determined. The constant is one of them only if there is no
+        penalty.
     unbounded : tuple of tuples of int
         As in `EngineFit`.
     notes : tuple of Note
@@ -183,8 +194,8 @@ class Limit(NamedTuple):
 class JointFit(NamedTuple):
     """A fit of all K groups together, to P(group | row).
 
-    The class scores of a row are its energies under `theta`, plus `constant`, plus `temperature` times the scores by
-    the generative fit that the joint fit started from.
+    The class scores of a row are its energies under `theta`, plus `constant`, plus `temperature`
+    times the scores by the generative fit that the joint fit started from.
 
     Attributes
     ----------
@@ -193,16 +204,18 @@ class JointFit(NamedTuple):
     constant : ndarray, shape (K,)
     temperature : float
     loss : float
-        Log-loss of the training rows without the penalty; with minibatches, at the time when each row was used.
+        Log-loss of the training rows without the penalty; with minibatches, at the time when each
+        row was used.
     gradient : float
-        Largest component of the gradient with respect to scaled unknowns; nan if it was not computed.
+        Largest component of the gradient with respect to scaled unknowns; nan if it was not
+        computed.
     evaluations : int
         Number of evaluations of the objective over all rows.
     converged : bool
         Whether the gradient is below the tolerance.
     limits : sequence of K Limit, or None
-        What the rows leave open in each group; None for penalised fits, which have a finite optimum, unless levels in
-        order share parameters.
+        What the rows leave open in each group; None for penalised fits, which have a finite
+        optimum, unless levels in order share parameters.
     """
 
     theta: np.ndarray

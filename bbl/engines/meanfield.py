@@ -1,7 +1,8 @@
-"""Mean field: couplings from the inverse of the regularised covariance of the predictors (section 2.3).
+"""Mean field: couplings from the inverse of the regularised covariance of the predictors (section
+2.3).
 
-D counts the non-reference levels of all m predictors. The flat parameter vector `theta` (size,) of a layout holds their
-D fields first, then the couplings; as a matrix, couplings are (D, D).
+D counts the non-reference levels of all m predictors. The flat parameter vector `theta` (size,) of
+a layout holds their D fields first, then the couplings; as a matrix, couplings are (D, D).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from bbl.rows.on_disk import Rows
 
 __all__ = ["MeanField"]
 
-SINGULAR = 1e-12  # ratio of least to largest eigenvalue, or squared pivot, at which a covariance counts as singular
+# ratio of least to largest eigenvalue, or squared pivot, at which a covariance counts as singular
+SINGULAR = 1e-12
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,15 @@ class MeanField(Engine):
     Parameters
     ----------
     eps : float, default 0.9
-        Weight of the sample covariance against ``tr(C)/D`` times the identity (eq. 21); 0 is naive Bayes.
+        Weight of the sample covariance against ``tr(C)/D`` times the identity (eq. 21); 0 is naive
+        Bayes.
     prior_count : float, default 1.0
         Pseudocount of eqs. (20)-(23), spread evenly over levels and pairs of levels.
     gauge : {"reference", "zero-sum"}, default "reference"
-        In which coordinates the covariance is shrunk towards a multiple of the identity: indicators of non-reference
-        levels, as in eq. (21), or orthonormal contrasts of all levels. Then probabilities do not depend on which levels
-        are the references, and eq. (31) is taken in the zero-sum gauge. Of predictors with two levels both are the
-        same.
+        In which coordinates the covariance is shrunk towards a multiple of the identity: indicators
+        of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels. Then
+        probabilities do not depend on which levels are the references, and eq. (31) is taken in the
+        zero-sum gauge. Of predictors with two levels both are the same.
 
     Raises
     ------
@@ -66,11 +69,18 @@ class MeanField(Engine):
     prior_count: float = 1.0
     gauge: str = "reference"
     name = "mf"
-    order_reason = "method='mf' has its couplings from the covariance of pairs, which knows no more of the predictors"
+    order_reason = (
+        "method='mf' has its couplings from the covariance of pairs, which knows no more of the "
+        "predictors"
+    )
     tuned = Tuned(
-        "eps", "epsilon", r"$\epsilon$", r"Coupling weight $\epsilon$",
-        (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), simpler="smaller",
-    )  # fmt: skip
+        "eps",
+        "epsilon",
+        r"$\epsilon$",
+        r"Coupling weight $\epsilon$",
+        (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        simpler="smaller",
+    )
     needs = "pairs"
     log_z = "half"
     weights = "real"
@@ -88,25 +98,34 @@ class MeanField(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the matrices (D, D) that are held at a time."""
-        # 4 with the Cholesky factor of a single setting, 8 with an eigendecomposition, none without couplings
+        # 4 with the Cholesky factor of a single setting, 8 with an eigendecomposition, none without
+        # couplings
         return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
 
-    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def path(
+        self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1
+    ):
         """Fit one group at each `eps` of `values`; one eigendecomposition serves them all.
 
-        With C the shrunk covariance (D, D), f the shares (D,) of the non-reference levels and f_0 that of the reference
-        level of each predictor, couplings are ``J = -C^-1`` between predictors and 0 within one, fields are
-        ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f' J f / 2`` (eq. 32), with the sum over predictors.
+        With C the shrunk covariance (D, D), f the shares (D,) of the non-reference levels and f_0
+        that of the reference level of each predictor, couplings are ``J = -C^-1`` between
+        predictors and 0 within one, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0
+        - f' J f / 2`` (eq. 32), with the sum over predictors.
 
         `workers` is in the signature of all engines, and unused here.
         """
         grid = [self.eps] if values is None else [float(v) for v in values]
         shares = frequencies(sample, layout, self.prior_count)
-        level_shares = np.concatenate([predictor_shares[1:] for predictor_shares in shares])  # (D,): f in the formulas
+        # (D,): f in the formulas
+        level_shares = np.concatenate([predictor_shares[1:] for predictor_shares in shares])
         # ln(f / f_0), (D,)
-        effective_fields = np.concatenate([log_ratio(predictor_shares) for predictor_shares in shares])
+        effective_fields = np.concatenate(
+            [log_ratio(predictor_shares) for predictor_shares in shares]
+        )
         notes = absent_levels(shares, "give prior_count > 0")
-        log_reference_shares = float(sum(np.log(max(predictor_shares[0], TINY)) for predictor_shares in shares))
+        log_reference_shares = float(
+            sum(np.log(max(predictor_shares[0], TINY)) for predictor_shares in shares)
+        )
         if layout.order < 2 or grid == [0.0]:  # no couplings: naive Bayes
             theta = np.concatenate([effective_fields, np.zeros(layout.size - layout.D)])
             return [_finish(theta, -log_reference_shares, sample, layout, notes)] * len(grid)
@@ -115,17 +134,22 @@ class MeanField(Engine):
         with serial_blas():
             fits = []
             pairs = pair_counts(sample, layout)
-            counts = parameter_counts(pairs, layout) if sample.complete else None  # complete: no value is missing
+            # complete: no value is missing
+            counts = parameter_counts(pairs, layout) if sample.complete else None
             C = covariance(pairs, sample, layout, level_shares, self.prior_count)
-            bases = orthonormal_bases(layout) if self.zero_sum else []  # a matrix (L - 1, L - 1) for each predictor
+            # a matrix (L - 1, L - 1) for each predictor
+            bases = orthonormal_bases(layout) if self.zero_sum else []
             if bases:
                 change_coordinates(layout, C, bases)
             for J, singular in _inverses(C, grid, clip=not sample.complete):
-                np.negative(J, out=J)  # the inverse, as yet; in place: another matrix (D, D) may not fit into memory
+                # the inverse, as yet; in place: another matrix (D, D) may not fit into memory
+                np.negative(J, out=J)
                 if bases:
                     change_coordinates(layout, J, [basis.T for basis in bases])
-                theta = from_matrix(layout, effective_fields, J)  # reads the couplings of interacting pairs alone
-                # J f; this J (D, D) is that of `theta`: symmetric, and 0 where two levels' predictors do not interact
+                # reads the couplings of interacting pairs alone
+                theta = from_matrix(layout, effective_fields, J)
+                # J f; this J (D, D) is that of `theta`: symmetric, and 0 where two levels'
+                # predictors do not interact
                 mean_fields = to_matrix(layout, theta)[1] @ level_shares
                 theta[: layout.D] -= mean_fields
                 log_z = -log_reference_shares - 0.5 * float(level_shares @ mean_fields)
@@ -137,26 +161,40 @@ class MeanField(Engine):
                     ),
                 ) * singular  # an empty tuple if it is not
                 fit = _finish(theta, log_z, sample, layout, notes + singular_note, counts)
-                fits.append(replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta)) if bases else fit)
+                fits.append(
+                    replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta))
+                    if bases
+                    else fit
+                )
         return fits
 
 
-def _zero_sum_normaliser(sample: Rows, layout: Layout, theta: np.ndarray) -> Callable[[bool], float]:
+def _zero_sum_normaliser(
+    sample: Rows, layout: Layout, theta: np.ndarray
+) -> Callable[[bool], float]:
     """Return the function of eq. (31) in the zero-sum gauge, with or without the factor 1/2."""
     return lambda half: zero_sum_log_z(sample, layout, theta, to_sites(layout, theta), half)
 
 
 def _finish(theta, log_z, sample, layout, notes, counts=None) -> EngineFit:
-    """Return the fit of `theta` (size,); its `lkh` is the mean log-likelihood of complete rows with ln Z `log_z`.
+    """Return the fit of `theta` (size,); its `lkh` is the mean log-likelihood of complete rows with
+    ln Z `log_z`.
 
-    The fit has not converged if one of its `notes`, a tuple of `Note`, is on no level (-1): the covariance is singular.
-    `counts` (size,) are those of `parameter_counts`, if all rows are complete and the counts are known.
+    The fit has not converged if one of its `notes`, a tuple of `Note`, is on no level (-1): the
+    covariance is singular. `counts` (size,) are those of `parameter_counts`, if all rows are
+    complete and the counts are known.
     """
     # weight of the complete rows, and sum of their energies
-    total, energy = known_energy(sample, layout, theta) if counts is None else (sample.total, float(counts @ theta))
+    total, energy = (
+        known_energy(sample, layout, theta)
+        if counts is None
+        else (sample.total, float(counts @ theta))
+    )
     lkh = energy / total - log_z if total else np.nan
     is_singular = any(note.level < 0 for note in notes)
-    return EngineFit(theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not is_singular), notes=notes)
+    return EngineFit(
+        theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not is_singular), notes=notes
+    )
 
 
 def covariance(
@@ -164,9 +202,10 @@ def covariance(
 ) -> np.ndarray:
     """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
 
-    `counts` (D, D) holds the weights of the rows that have both of two levels; the covariance takes its memory.
-    `level_shares` (D,) holds the frequencies of these levels. With missing values the covariance of two predictors and
-    the means in it are those of the rows in which both are known; means over other rows would add noise.
+    `counts` (D, D) holds the weights of the rows that have both of two levels; the covariance takes
+    its memory. `level_shares` (D,) holds the frequencies of these levels. With missing values the
+    covariance of two predictors and the means in it are those of the rows in which both are known;
+    means over other rows would add noise.
     """
     C, even_shares = counts, np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
@@ -175,30 +214,39 @@ def covariance(
         C /= sample.total + prior_count
         C -= np.multiply.outer(level_shares, level_shares)
     else:
-        # weight of the rows in which two predictors are known (m, m), and counts of levels in these rows (D, m)
+        # weight of the rows in which two predictors are known (m, m), and counts of levels in these
+        # rows (D, m)
         known_weight, level_weights = known_counts(sample, layout)
         n_columns = layout.n_levels - 1
         # (D, m): weight of the rows in which a level's predictor and another one are known
         pair_weight = np.repeat(known_weight, n_columns, axis=0) + prior_count
-        # (D, D): the share of the row's level among rows in which the column's predictor is known too
-        means = np.repeat((level_weights + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1)
+        # (D, D): the share of the row's level among rows in which the column's predictor is known
+        # too
+        means = np.repeat(
+            (level_weights + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1
+        )
         C /= np.repeat(pair_weight, n_columns, axis=1)
         C -= means * means.T
-    for i in range(layout.m):  # levels of one predictor exclude each other: multinomial covariance of one observation
+    # levels of one predictor exclude each other: multinomial covariance of one observation
+    for i in range(layout.m):
         block = slice(layout.start[i], layout.start[i + 1])
-        C[block, block] = np.diag(level_shares[block]) - np.multiply.outer(level_shares[block], level_shares[block])
+        C[block, block] = np.diag(level_shares[block]) - np.multiply.outer(
+            level_shares[block], level_shares[block]
+        )
     return C
 
 
 def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np.ndarray, bool]]:
-    """Yield, for each eps, the inverse of ``eps C + (1 - eps) tr(C)/D I`` (eq. 21), and whether it was near-singular.
+    """Yield, for each eps, the inverse of ``eps C + (1 - eps) tr(C)/D I`` (eq. 21), and whether it
+    was near-singular.
 
-    With missing values the elements of C (D, D) come from different rows, so that C may have negative eigenvalues.
-    With `clip` these are set to zero, which gives the nearest matrix without negative eigenvalues: in the
-    Frobenius norm it is no farther from the true covariance, which has none either.
+    With missing values the elements of C (D, D) come from different rows, so that C may have
+    negative eigenvalues. With `clip` these are set to zero, which gives the nearest matrix without
+    negative eigenvalues: in the Frobenius norm it is no farther from the true covariance, which has
+    none either.
 
-    A single eps without `clip` takes a Cholesky factor. An eigendecomposition serves several eps, and is also the way
-    out if the Cholesky factorisation fails or finds the matrix near-singular.
+    A single eps without `clip` takes a Cholesky factor. An eigendecomposition serves several eps,
+    and is also the way out if the Cholesky factorisation fails or finds the matrix near-singular.
     """
     from scipy.linalg import LinAlgError, eigh, lapack
 
@@ -206,7 +254,8 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     if len(grid) == 1 and not clip:
         M = grid[0] * C
         M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean_variance
-        factor, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)  # M.T is M, but in LAPACK's order
+        # M.T is M, but in LAPACK's order
+        factor, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)
         pivots = np.abs(factor.diagonal())
         if failed == 0 and pivots.min() ** 2 > SINGULAR * pivots.max() ** 2:
             inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
@@ -221,6 +270,10 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     if clip:
         eigenvalues = np.maximum(eigenvalues, 0.0)
     for eps in grid:
-        shrunk = (1.0 - eps) * mean_variance + eps * eigenvalues  # eigenvalues of the shrunk covariance
+        # eigenvalues of the shrunk covariance
+        shrunk = (1.0 - eps) * mean_variance + eps * eigenvalues
         floor = SINGULAR * shrunk.max() or 1.0  # 1 if no predictor varies, so that none is coupled
-        yield (eigenvectors / np.maximum(shrunk, floor)) @ eigenvectors.T, bool((shrunk < floor).any())
+        yield (
+            (eigenvectors / np.maximum(shrunk, floor)) @ eigenvectors.T,
+            bool((shrunk < floor).any()),
+        )

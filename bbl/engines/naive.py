@@ -1,7 +1,7 @@
 """Naive Bayes: independent predictors, solved in closed form (section 2.4).
 
-D counts the non-reference levels of all predictors. A *site solution* (layout.D, 1 + D) has a row for each of them: its
-field, then its couplings with all D levels.
+D counts the non-reference levels of all predictors. A *site solution* (layout.D, 1 + D) has a row
+for each of them: its field, then its couplings with all D levels.
 """
 
 from __future__ import annotations
@@ -48,9 +48,14 @@ class NaiveBayes(Engine):
     name = "naive"
     order = 1
     tuned = Tuned(
-        "prior_count", "prior_count", "$c$", "Prior count $c$",
-        tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)), simpler="larger", logarithmic=True,
-    )  # fmt: skip
+        "prior_count",
+        "prior_count",
+        "$c$",
+        "Prior count $c$",
+        tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)),
+        simpler="larger",
+        logarithmic=True,
+    )
     solves = True
     weights = "real"
     collapses = False
@@ -64,7 +69,8 @@ class NaiveBayes(Engine):
         return Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
-        """Return the closed form as a site solution of likelihood equations, from which standard errors follow.
+        """Return the closed form as a site solution of likelihood equations, from which standard
+        errors follow.
 
         Its couplings are 0.
         """
@@ -73,17 +79,25 @@ class NaiveBayes(Engine):
         return Equations(site_theta, lambda_=0.0, lambdah=0.0, rows=sample)
 
     def path(self, sample, layout, values=None, workers=1):
-        """Fit one group at each prior count of `values`; `workers` is in the signature of all engines, and unused."""
+        """Fit one group at each prior count of `values`; `workers` is in the signature of all
+        engines, and unused.
+        """
         grid = [self.prior_count] if values is None else values
         counts = level_counts(sample, layout.n_levels)
         return [self._fit_one(counts, sample.total, float(prior_count)) for prior_count in grid]
 
     def _fit_one(self, counts: list[np.ndarray], total: float, prior_count: float) -> EngineFit:
-        """Return the fit from the weights (L_i,) of each predictor's levels, of rows of weight `total`."""
+        """Return the fit from the weights (L_i,) of each predictor's levels, of rows of weight
+        `total`.
+        """
         f = smoothed(counts, prior_count)  # frequencies (L_i,) of each predictor's levels
         theta = np.concatenate([log_ratio(fi) for fi in f])
-        # eq. (26) per observation: the mean over the rows of the logs of the smoothed frequencies, TINY in place of 0
-        lkh = sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True)) / total
+        # eq. (26) per observation: the mean over the rows of the logs of the smoothed frequencies,
+        # TINY in place of 0
+        lkh = (
+            sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True))
+            / total
+        )
         notes: tuple[Note, ...] = ()
         if prior_count == 0:
             notes = absent_levels(counts, "give prior_count > 0")
@@ -99,5 +113,7 @@ def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
         return ()
     text = f"never occurs, so its field has no finite value; {remedy}"
     return tuple(
-        Note(predictor=i, level=int(a), what=text) for i, n in enumerate(counts) for a in np.flatnonzero(n == 0)
+        Note(predictor=i, level=int(a), what=text)
+        for i, n in enumerate(counts)
+        for a in np.flatnonzero(n == 0)
     )

@@ -1,4 +1,6 @@
-"""The option ``lambda_`` of methods with an L2 penalty on couplings: a number, or one for each order of terms."""
+"""The option ``lambda_`` of methods with an L2 penalty on couplings: a number, or one for each
+order of terms.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,14 @@ from bbl.model.layout import Layout
 __all__ = ["PENALTY", "check_orders", "penalty_option"]
 
 PENALTY = Tuned(
-    "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
-    tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), simpler="larger", logarithmic=True,
-)  # fmt: skip
+    "lambda_",
+    "lambda",
+    r"$\lambda$",
+    r"Penalty $\lambda$",
+    tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)),
+    simpler="larger",
+    logarithmic=True,
+)
 
 
 def penalty_option(lambda_: object) -> float | tuple[float, ...]:
@@ -30,20 +37,26 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
     # a string is a sequence too: `real` refuses it
     if isinstance(lambda_, Sequence | np.ndarray) and not isinstance(lambda_, str):
         if not len(lambda_):
-            raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
+            raise OptionError(
+                "lambda_ is empty; give a number, or one for each order.", argument="lambda_"
+            )
         return tuple(real("lambda_", value, 0.0) for value in lambda_)
     return real("lambda_", lambda_, 0.0)
 
 
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
-    """Raise an OptionError unless a sequence of penalties has one for each order of the terms of `layout`.
+    """Raise an OptionError unless a sequence of penalties has one for each order of the terms of
+    `layout`.
 
-    The message names `crossVal` for those who mean a grid of penalties to compare, of which one is chosen.
+    The message names `crossVal` for those who mean a grid of penalties to compare, of which one is
+    chosen.
     """
-    n_orders = max(layout.order, 2) - 1  # orders 2, 3, ...; a model without terms has a penalty of pairs too
+    # orders 2, 3, ...; a model without terms has a penalty of pairs too
+    n_orders = max(layout.order, 2) - 1
     if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
         raise OptionError(
-            f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
-            f"to {n_orders + 1} predictors. Give {n_orders if n_orders > 1 else 'one number'}; crossVal takes a grid.",
+            f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model has "
+            f"terms of up to {n_orders + 1} predictors. Give "
+            f"{n_orders if n_orders > 1 else 'one number'}; crossVal takes a grid.",
             argument="lambda_",
         )

@@ -1,8 +1,9 @@
 """Annealed importance sampling of ln Z from the independent model (Neal 2001).
 
-A `Layout` has m predictors with `n_levels` (m,) levels, D of which are non-reference levels; ``terms[k - 2]`` (T_k, k)
-lists its terms of k predictors. ``layout.factors(theta)`` are the tables whose sum is the energy of a state; `log_sum`
-returns the log of the sum of exp(energy) over the levels of predictors.
+A `Layout` has m predictors with `n_levels` (m,) levels, D of which are non-reference levels;
+``terms[k - 2]`` (T_k, k) lists its terms of k predictors. ``layout.factors(theta)`` are the tables
+whose sum is the energy of a state; `log_sum` returns the log of the sum of exp(energy) over the
+levels of predictors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio
 from bbl.rows.on_disk import Rows
 
-__all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds", "annealing_start"]
+__all__ = [
+    "N_CHAINS",
+    "N_STEPS",
+    "AnnealedLogZ",
+    "annealed_log_z",
+    "annealing_seconds",
+    "annealing_start",
+]
 
 N_STEPS = 500  # temperatures
 N_CHAINS = 512  # independent chains, each of which gives one weight
@@ -50,14 +58,18 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     lookups = TERM_SECONDS * sum(
         terms.size for terms in layout.terms[1:]
     )  # a sweep looks a term up once for each member
-    return n_steps * n_chains * (layout.m * (UPDATE_SECONDS + COUPLING_SECONDS * layout.D) + lookups)
+    return (
+        n_steps * n_chains * (layout.m * (UPDATE_SECONDS + COUPLING_SECONDS * layout.D) + lookups)
+    )
 
 
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
-    """Return the fields (D,) of the independent model that annealing starts from: half those of naive Bayes.
+    """Return the fields (D,) of the independent model that annealing starts from: half those of
+    naive Bayes.
 
-    The fields of naive Bayes are log odds of levels against the reference level, here with a prior count of 1. A model
-    with half of them is flatter than the data, so that chains start near every mode; naive Bayes misses rare modes.
+    The fields of naive Bayes are log odds of levels against the reference level, here with a prior
+    count of 1. A model with half of them is flatter than the data, so that chains start near every
+    mode; naive Bayes misses rare modes.
     """
     return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
 
@@ -90,38 +102,47 @@ def annealed_log_z(
 
     Notes
     -----
-    Path: ``E_b(x) = (1 - b) E_start(x) + b E(x)``, b from 0 to 1. Each chain starts from an exact draw of the
-    independent model and collects ``sum_t (b_{t+1} - b_t) (E - E_start)(x_t)``; the mean of the exponentials is an
-    unbiased estimate of ``Z / Z_start`` (Neal 2001, eq. 8; Salakhutdinov & Murray 2008).
+    Path: ``E_b(x) = (1 - b) E_start(x) + b E(x)``, b from 0 to 1. Each chain starts from an exact
+    draw of the independent model and collects ``sum_t (b_{t+1} - b_t) (E - E_start)(x_t)``; the
+    mean of the exponentials is an unbiased estimate of ``Z / Z_start`` (Neal 2001, eq. 8;
+    Salakhutdinov & Murray 2008).
 
     Examples
     --------
     >>> layout = Layout([2, 2])
     >>> estimate = annealed_log_z(layout, np.array([0.5, -1.0, 3.0]), np.zeros(2), rng=1)
-    >>> bool(abs(estimate.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5))) < 4 * estimate.standard_error)
+    >>> bool(
+    ...     abs(estimate.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5)))
+    ...     < 4 * estimate.standard_error
+    ... )
     True
     """
-    h, J, higher_terms = split(layout, theta)  # fields (D,), couplings (D, D), terms of three and more
+    # fields (D,), couplings (D, D), terms of three and more
+    h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)
     independent_layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))  # without pairs
     start_energy = Energy(independent_layout, np.asarray(start, dtype=float)[None])
     log_w = np.zeros(n_chains)  # logs of the chains' weights w
     b = np.linspace(0.0, 1.0, n_steps + 1)
     for t in range(n_steps):
-        # a sweep at temperature b[t], with the fields and couplings of (1 - b) E_start + b E; at b = 0 predictors are
-        # independent, so one sweep is an exact draw
+        # a sweep at temperature b[t], with the fields and couplings of (1 - b) E_start + b E; at b
+        # = 0 predictors are independent, so one sweep is an exact draw
         chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
         codes = np.ascontiguousarray(chains.codes)
         E_start = start_energy(codes)[:, 0]
-        # for b > 0 `current_energy` (n_chains,) is (1 - b) E_start + b E; it does not tell E at b = 0
+        # for b > 0 `current_energy` (n_chains,) is (1 - b) E_start + b E; it does not tell E at b =
+        # 0
         E = (chains.current_energy - (1.0 - b[t]) * E_start) / b[t] if t else chains.energy(codes)
         log_w += (b[t + 1] - b[t]) * (E - E_start)
     max_log_w = log_w.max()
     w = np.exp(log_w - max_log_w)
     # exact ln Z of the independent model; [0]: it is the one model
-    log_z_start = float(log_sum(independent_layout.factors(np.asarray(start)[None]), range(layout.m))[0])
+    log_z_start = float(
+        log_sum(independent_layout.factors(np.asarray(start)[None]), range(layout.m))[0]
+    )
     return AnnealedLogZ(
         log_z=float(log_z_start + max_log_w + np.log(w.mean())),
-        standard_error=float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),  # of ln(mean w), by the delta method
+        # of ln(mean w), by the delta method
+        standard_error=float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),
         ess=float(w.sum() ** 2 / (w**2).sum()),
     )

@@ -1,7 +1,7 @@
 """Attribution: contributions of the terms of a model to the scores of a row, in the zero-sum gauge.
 
-*Scope*: the predictors of a term. *Factor*: a term's table (K, L_1, ..., L_k) over all levels of its scope, for K
-groups. *Zero-sum gauge*: each table sums to zero along each predictor's axis.
+*Scope*: the predictors of a term. *Factor*: a term's table (K, L_1, ..., L_k) over all levels of
+its scope, for K groups. *Zero-sum gauge*: each table sums to zero along each predictor's axis.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Scope = tuple[int, ...]
 Factors = Mapping[Scope, np.ndarray]
 
 
-def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
+def zero_sum_factors(
+    factors: Iterable[tuple[Scope, np.ndarray]],
+) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
     """Return factors in the zero-sum gauge, and the constant that the change of gauge splits off.
 
     Parameters
@@ -30,8 +32,8 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
     Returns
     -------
     terms : dict of tuple of int to ndarray
-        The same energies up to the constant: main effects of predictors, and interactions beyond those of fewer
-        predictors (Hoeffding's decomposition under equal weights of all levels).
+        The same energies up to the constant: main effects of predictors, and interactions beyond
+        those of fewer predictors (Hoeffding's decomposition under equal weights of all levels).
     constant : ndarray, shape (K,)
         Sum of the means of all tables.
 
@@ -48,9 +50,11 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
     for scope, table in factors:
         for k in range(len(scope) + 1):
             for kept_axes in combinations(range(len(scope)), k):
-                averaged_axes = tuple(1 + axis for axis in range(len(scope)) if axis not in kept_axes)
-                # the part of the table that belongs to this subset of the scope: the mean over the other axes,
-                # less its own means along each kept axis
+                averaged_axes = tuple(
+                    1 + axis for axis in range(len(scope)) if axis not in kept_axes
+                )
+                # the part of the table that belongs to this subset of the scope: the mean over the
+                # other axes, less its own means along each kept axis
                 effect = table.mean(axis=averaged_axes) if averaged_axes else table
                 for axis in range(1, k + 1):
                     effect = effect - effect.mean(axis=axis, keepdims=True)
@@ -63,18 +67,23 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
     return {sub_scope: terms[sub_scope] for sub_scope in ordered}, np.asarray(constant)
 
 
-def contributions(terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+def contributions(
+    terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None
+) -> np.ndarray:
     """Return the contributions (n, K, T) of T terms to K scores of rows `codes` (n, m).
 
     The contribution of a term is zero in rows in which one of its predictors is `missing` (n, m).
     """
     check_memory(
-        8.0 * len(codes) * K * len(terms), f"Explaining {len(codes)} rows by {len(terms)} terms", "Explain fewer rows."
+        8.0 * len(codes) * K * len(terms),
+        f"Explaining {len(codes)} rows by {len(terms)} terms",
+        "Explain fewer rows.",
     )
     out = np.zeros((len(codes), K, len(terms)))
     for t, (scope, table) in enumerate(terms.items()):
         scope_codes = tuple(codes[:, i].astype(np.intp) for i in scope)
-        out[:, :, t] = np.moveaxis(table, 0, -1)[scope_codes]  # (n, K): the table's cell at each row's levels
+        # (n, K): the table's cell at each row's levels
+        out[:, :, t] = np.moveaxis(table, 0, -1)[scope_codes]
         if missing is not None:
             out[missing[:, list(scope)].any(axis=1), :, t] = 0.0
     return out

@@ -1,9 +1,9 @@
 """Gibbs sampling of one group's model on plain arrays: chains and draws.
 
-*Fields* h (D,) and *couplings* J (D, D) are parameters of the D non-reference levels (codes 1, 2, ...) of all
-predictors. A *state* is a code for each of the m predictors; its *energy* is the exponent ``sum h + sum J`` of its
-probability (eq. 6 of Woo & Wang 2022, as all equations here). A *sweep* draws every predictor once. A *pack* is a
-number of chains that a kernel advances together.
+*Fields* h (D,) and *couplings* J (D, D) are parameters of the D non-reference levels (codes 1, 2,
+...) of all predictors. A *state* is a code for each of the m predictors; its *energy* is the
+exponent ``sum h + sum J`` of its probability (eq. 6 of Woo & Wang 2022, as all equations here). A
+*sweep* draws every predictor once. A *pack* is a number of chains that a kernel advances together.
 """
 
 from __future__ import annotations
@@ -29,34 +29,41 @@ __all__ = ["Chains", "GibbsDraws", "gibbs"]
 
 SLICE_SECONDS = 0.1  # duration of a slice of sweeps, between two checks for Ctrl-C
 PACK_BY_LEVELS = 128  # chains of a pack if vectors run over levels
-PACK_BY_CHAINS = 64  # chains of a pack if vectors run over chains; the states of a pack should stay in the cache
-PACK_OF_MANY_LEVELS = 32  # chains of a pack if vectors run over chains and the model has over `MANY_LEVELS` levels
+# chains of a pack if vectors run over chains; the states of a pack should stay in the cache
+PACK_BY_CHAINS = 64
+# chains of a pack if vectors run over chains and the model has over `MANY_LEVELS` levels
+PACK_OF_MANY_LEVELS = 32
 MANY_LEVELS = 256  # non-reference levels of all predictors
 LOAD_COST = 5.0  # time of the load of a vector of 16 floats, in multiply-adds of such vectors
 
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """Result of `gibbs`: visited states of highest energy, burn-in included, last states and draws."""
+    """Result of `gibbs`: visited states of highest energy, burn-in included, last states and
+    draws.
+    """
 
     best: np.ndarray  # (m,) of int: the state of highest energy over all chains
     best_energy: float  # of `best`, in double precision
     chain_best: np.ndarray  # (n_chains, m) of int: the state of highest energy of each chain
-    chain_energy: np.ndarray  # (n_chains,): energies of `chain_best`; if many agree, the maximum is likely global
+    # (n_chains,): energies of `chain_best`; if many agree, the maximum is likely global
+    chain_energy: np.ndarray
     last: np.ndarray  # (n_chains, m) of int: state of each chain after the last sweep
     # both are None without `thin`
-    draws: np.ndarray | None = None  # (n_chains, n_draws, m) of uint8, uint16 or int32: every thin-th state
+    # (n_chains, n_draws, m) of uint8, uint16 or int32: every thin-th state
+    draws: np.ndarray | None = None
     energy: np.ndarray | None = None  # (n_chains, n_draws) of float32: energies of `draws`
 
 
-# sweeps per draw, sweeps since the last draw, index of the next draw, draws (chains, draws, bytes of a state),
-# energies (chains, draws)
+# sweeps per draw, sweeps since the last draw, index of the next draw, draws (chains, draws, bytes
+# of a state), energies (chains, draws)
 Recording = tuple[int, int, int, np.ndarray, np.ndarray]
 
 
 @dataclass
 class _Pack:
-    """Chains `first` to `stop` - 1, which advance together; arrays have the chain as the last axis (see gibbs.h).
+    """Chains `first` to `stop` - 1, which advance together; arrays have the chain as the last axis
+    (see gibbs.h).
 
     `width` may exceed the number of chains; the surplus is never read.
     """
@@ -71,19 +78,22 @@ class _Pack:
 
 
 class Chains:
-    """Gibbs chains of ``P(x) ~ exp(sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j) + ...)`` (eq. 6) with sequential sweeps.
+    """Gibbs chains of ``P(x) ~ exp(sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j) + ...)`` (eq. 6) with
+    sequential sweeps.
 
-    A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each chain starts from a
-    random state and has its own random stream (xoshiro128++, seeded with 128 bits drawn from `rng`): its states depend
-    on its index, but not on the number of chains or `n_jobs`. The kernel works in single precision; probabilities below
-    about 1e-7 of a level are not resolved.
+    A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each
+    chain starts from a random state and has its own random stream (xoshiro128++, seeded with 128
+    bits drawn from `rng`): its states depend on its index, but not on the number of chains or
+    `n_jobs`. The kernel works in single precision; probabilities below about 1e-7 of a level are
+    not resolved.
 
     Parameters
     ----------
     h : array_like, shape (D,)
         Fields.
     J : array_like, shape (D, D)
-        Symmetric couplings, zero between levels of one predictor (see `bbl.model.pairwise.to_matrix`).
+        Symmetric couplings, zero between levels of one predictor (see
+        `bbl.model.pairwise.to_matrix`).
     n_levels : array_like of int, shape (m,)
         Number of levels of each predictor.
     n_chains : int
@@ -91,8 +101,8 @@ class Chains:
     n_jobs : int, default 1
         Threads; None or -1 for all cores.
     more : Tables, optional
-        Couplings of terms of three predictors and more (see `bbl.model.higher.split`): `more.terms` says where they
-        are, `more.values` holds them.
+        Couplings of terms of three predictors and more (see `bbl.model.higher.split`): `more.terms`
+        says where they are, `more.values` holds them.
 
     Attributes
     ----------
@@ -114,13 +124,19 @@ class Chains:
     Raises
     ------
     DataError
-        If `h` and `J` do not fit `n_levels`, are not finite, or `J` is not a symmetric coupling matrix.
+        If `h` and `J` do not fit `n_levels`, are not finite, or `J` is not a symmetric coupling
+        matrix.
     """
 
-    def __init__(self, h, J, n_levels, n_chains, rng, n_jobs: int | None = 1, more: Tables | None = None):
+    def __init__(
+        self, h, J, n_levels, n_chains, rng, n_jobs: int | None = 1, more: Tables | None = None
+    ):
         self.h, self.J, self.n_levels, self.start = check_model(h, J, n_levels)
         if more is not None and not (np.abs(more.values) < LARGEST).all():
-            raise DataError(f"couplings are not finite or exceed {LARGEST:g}; refit with a penalty.", argument="more")
+            raise DataError(
+                f"couplings are not finite or exceed {LARGEST:g}; refit with a penalty.",
+                argument="more",
+            )
         self.more = more
         self._terms = None if more is None else (more.terms, more.values.astype(np.float32))
         self.n_chains = integer("n_chains", n_chains, 1)
@@ -129,27 +145,41 @@ class Chains:
         m, D = len(self.n_levels), len(self.h)
         n_nonreference = self.n_levels.astype(float) - 1.0
         n_vectors = np.ceil(n_nonreference / 16.0)  # vectors that hold the levels of each predictor
-        # Vectors of 16 floats run over levels or over chains, whichever costs less for a sweep of a chain: D D / 16
-        # multiply-adds over chains (`n_nonreference` sums to D), `n_vectors` loads for each two predictors over levels
+        # Vectors of 16 floats run over levels or over chains, whichever costs less for a sweep of a
+        # chain: D D / 16 multiply-adds over chains (`n_nonreference` sums to D), `n_vectors` loads
+        # for each two predictors over levels
         self.by_levels = bool(D * n_nonreference.sum() / 16.0 > LOAD_COST * m * n_vectors.sum())
         self.lanes = kernel.lanes()  # floats of a vector on this processor
-        # numbers in `_table`; over levels it has a row for each level, reference levels included, of whole vectors
+        # numbers in `_table`; over levels it has a row for each level, reference levels included,
+        # of whole vectors
         table_size = (D + m) * 16.0 * n_vectors.sum() if self.by_levels else float(D) * D
-        check_memory(  # bytes: the couplings in single precision; of each chain two states, its stream and energies
+        # bytes: the couplings in single precision; of each chain two states, its stream and
+        # energies
+        check_memory(
             4.0 * table_size + (8.0 * m + 32.0) * self.n_chains,
             f"Gibbs sampling of {D} levels with {self.n_chains} chains",
             "Use fewer predictors or fewer chains.",
         )
-        self._table = kernel.pack_couplings(self.J, self.n_levels, self.start, self.by_levels, self.lanes)
-        self._packs = self._make_packs(rng.integers(0, 2**32, size=(self.n_chains, 4), dtype=np.uint32))
+        self._table = kernel.pack_couplings(
+            self.J, self.n_levels, self.start, self.by_levels, self.lanes
+        )
+        self._packs = self._make_packs(
+            rng.integers(0, 2**32, size=(self.n_chains, 4), dtype=np.uint32)
+        )
 
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
-        """Return packs of chains with random states, given `seeds` (n_chains, 4): a row for each chain."""
-        unit, m = kernel.pack_size(), len(self.n_levels)  # the width of a pack is a multiple of `unit`
+        """Return packs of chains with random states, given `seeds` (n_chains, 4): a row for each
+        chain.
+        """
+        # the width of a pack is a multiple of `unit`
+        unit, m = kernel.pack_size(), len(self.n_levels)
         # rounded up; wide packs are faster, but every worker should get one
         chains_per_worker = -(-self.n_chains // self.n_jobs)
         width_by_chains = PACK_BY_CHAINS if len(self.h) <= MANY_LEVELS else PACK_OF_MANY_LEVELS
-        width = min(PACK_BY_LEVELS if self.by_levels else width_by_chains, -(-chains_per_worker // unit) * unit)
+        width = min(
+            PACK_BY_LEVELS if self.by_levels else width_by_chains,
+            -(-chains_per_worker // unit) * unit,
+        )
         packs = []
         for first in range(0, self.n_chains, width):
             pack_seeds = seeds[first : first + width]
@@ -160,7 +190,9 @@ class Chains:
             kernel.start_states(self.n_levels, codes, stream)
             best = np.full(width, -np.inf, dtype=np.float32)
             energy = np.zeros(width, dtype=np.float32)  # each sweep of the kernel sets it
-            packs.append(_Pack(first, first + len(pack_seeds), codes, stream, energy, best, codes.copy()))
+            packs.append(
+                _Pack(first, first + len(pack_seeds), codes, stream, energy, best, codes.copy())
+            )
         return packs
 
     def update(self, h, J=None, values=None) -> None:
@@ -170,10 +202,11 @@ class Chains:
         ----------
         h : array_like, shape (D,)
         J : array_like, shape (D, D), optional
-            Symmetric couplings, zero between levels of one predictor; unchanged by default. Only the shape is checked,
-            because this is called after every few sweeps.
+            Symmetric couplings, zero between levels of one predictor; unchanged by default. Only
+            the shape is checked, because this is called after every few sweeps.
         values : array_like, optional
-            Couplings of the terms of three predictors and more, as many as before; unchanged by default.
+            Couplings of the terms of three predictors and more, as many as before; unchanged by
+            default.
         """
         keeps_J = J is None
         h, J = to_floats("h", h), self.J if keeps_J else to_floats("J", J)
@@ -184,7 +217,10 @@ class Chains:
         if values is not None and self.more is not None:
             values = to_floats("values", values)
             if values.shape != self.more.values.shape:
-                raise DataError(f"values has shape {values.shape}, not {self.more.values.shape}.", argument="values")
+                raise DataError(
+                    f"values has shape {values.shape}, not {self.more.values.shape}.",
+                    argument="values",
+                )
             self.more = self.more._replace(values=values)
             self._terms = (self.more.terms, values.astype(np.float32))
         self.h, self.J = h, J
@@ -199,8 +235,8 @@ class Chains:
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return moments of the current states of the chains, ``(means, counts)``.
 
-        `means` (D,) are the shares of the chains at each non-reference level, `counts` (D, D) the numbers of chains at
-        both of two levels: whole numbers, exact in any order of summation.
+        `means` (D,) are the shares of the chains at each non-reference level, `counts` (D, D) the
+        numbers of chains at both of two levels: whole numbers, exact in any order of summation.
         """
         states = Sample(np.ascontiguousarray(self.codes), np.ones(self.n_chains))
         counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
@@ -213,14 +249,14 @@ class Chains:
         ----------
         n_sweeps : int
         crew : Crew, optional
-            Threads, which take one pack of chains after the other; one thread by default. For packs of the right width
-            the chains should have been made with ``n_jobs=crew.workers``.
+            Threads, which take one pack of chains after the other; one thread by default. For packs
+            of the right width the chains should have been made with ``n_jobs=crew.workers``.
 
         Returns
         -------
         bits : ndarray of uint64, shape (D, words)
-            A bit for each state: whether it has the non-reference level. States are in arbitrary order, and unused bits
-            are 0 (see `bbl._ext.model.moments`).
+            A bit for each state: whether it has the non-reference level. States are in arbitrary
+            order, and unused bits are 0 (see `bbl._ext.model.moments`).
         n : int
             Number of states, ``n_chains * n_sweeps``.
 
@@ -228,24 +264,38 @@ class Chains:
         -----
         `best_codes` is not updated.
         """
-        # each sweep of a pack starts a new word of 64 bits, one bit a chain; the words of a pack are neighbours
+        # each sweep of a pack starts a new word of 64 bits, one bit a chain; the words of a pack
+        # are neighbours
         words_of_packs = [n_sweeps * (-(-(pack.stop - pack.first) // 64)) for pack in self._packs]
         bits = np.zeros((len(self.h), sum(words_of_packs)), dtype=np.uint64)
         fields, word_ends = self.h.astype(np.float32), np.cumsum(words_of_packs)
         tasks = [  # arguments of `_advance_and_mark`
             (pack, fields, n_sweeps, bits, int(word_end - pack_words))
-            for pack, pack_words, word_end in zip(self._packs, words_of_packs, word_ends, strict=True)
+            for pack, pack_words, word_end in zip(
+                self._packs, words_of_packs, word_ends, strict=True
+            )
         ]
         (Crew(1) if crew is None else crew).run(self._advance_and_mark, tasks)
         return bits, self.n_chains * n_sweeps
 
-    def _advance_and_mark(self, pack: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int) -> None:
-        """Advance a pack, and set the bits of its states in `bits` (D, words) from `first_word` on."""
+    def _advance_and_mark(
+        self, pack: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int
+    ) -> None:
+        """Advance a pack, and set the bits of its states in `bits` (D, words) from `first_word`
+        on.
+        """
         # 1.0: the factor `beta` of the couplings
         model = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
         no_better = np.full_like(pack.best, np.inf)  # keeps `best_codes` as they are
         state = (pack.codes, pack.stream, pack.energy, no_better, pack.best_codes, n_sweeps)
-        kernel.run(*model, *state, bits=bits, first_word=first_word, chains=pack.stop - pack.first, terms=self._terms)
+        kernel.run(
+            *model,
+            *state,
+            bits=bits,
+            first_word=first_word,
+            chains=pack.stop - pack.first,
+            terms=self._terms,
+        )
 
     def sweep(
         self,
@@ -257,7 +307,8 @@ class Chains:
         h: np.ndarray | None = None,
         beta: float = 1.0,
     ) -> None:
-        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s, between which Ctrl-C is handled.
+        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s, between which Ctrl-C
+        is handled.
 
         Parameters
         ----------
@@ -267,12 +318,14 @@ class Chains:
         draws, energy : ndarray, shape (n_chains, n_draws, m) and (n_chains, n_draws), optional
             Filled with every `thin`-th state and its energy.
         h : ndarray, shape (D,), optional
-            Fields to use in place of the model's, here alone; with `beta`, a path between two models.
+            Fields to use in place of the model's, here alone; with `beta`, a path between two
+            models.
         beta : float, default 1.0
             Factor of the couplings.
         """
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
-        draw_bytes = None if draws is None else draws.view(np.uint8)  # codes of any width, as the kernel writes them
+        # codes of any width, as the kernel writes them
+        draw_bytes = None if draws is None else draws.view(np.uint8)
         n_done, slice_sweeps = 0, 1
         while n_done < n_sweeps:
             n_slice, began = min(slice_sweeps, n_sweeps - n_done), perf_counter()
@@ -283,11 +336,14 @@ class Chains:
             # `shared`: always in threads, which write into the packs
             run_tasks(self._advance, tasks, self.n_jobs, shared=True)
             n_done += n_slice
-            # the next slice should take `SLICE_SECONDS`, but has at most 8 times as many sweeps as this one
+            # the next slice should take `SLICE_SECONDS`, but has at most 8 times as many sweeps as
+            # this one
             growth = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
             slice_sweeps = max(1, int(n_slice * min(growth, 8.0)))
 
-    def _advance(self, pack: _Pack, h: np.ndarray, beta: float, n_sweeps: int, recording: Recording | None) -> None:
+    def _advance(
+        self, pack: _Pack, h: np.ndarray, beta: float, n_sweeps: int, recording: Recording | None
+    ) -> None:
         """Advance a pack by `n_sweeps` sweeps; record its draws if `recording` is given."""
         model = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
         state = (pack.codes, pack.stream, pack.energy, pack.best, pack.best_codes, n_sweeps)
@@ -297,7 +353,14 @@ class Chains:
             thin, sweeps_since_draw, next_draw, draws, energies = recording
             chains = slice(pack.first, pack.stop)
             kernel.run(
-                *model, *state, thin, sweeps_since_draw, next_draw, draws[chains], energies[chains], terms=self._terms
+                *model,
+                *state,
+                thin,
+                sweeps_since_draw,
+                next_draw,
+                draws[chains],
+                energies[chains],
+                terms=self._terms,
             )
 
     @property
@@ -307,13 +370,19 @@ class Chains:
 
     @property
     def current_energy(self) -> np.ndarray:
-        """Energies (n_chains,) of the current states under the fields and `beta` of the last sweep, float32."""
+        """Energies (n_chains,) of the current states under the fields and `beta` of the last sweep,
+        float32.
+        """
         return np.concatenate([pack.energy[: pack.stop - pack.first] for pack in self._packs])
 
     @property
     def best_codes(self) -> np.ndarray:
-        """Visited state of highest energy of each chain (n_chains, m); the first of equal ones in single precision."""
-        return np.concatenate([pack.best_codes[:, : pack.stop - pack.first].T for pack in self._packs])
+        """Visited state of highest energy of each chain (n_chains, m); the first of equal ones in
+        single precision.
+        """
+        return np.concatenate(
+            [pack.best_codes[:, : pack.stop - pack.first].T for pack in self._packs]
+        )
 
     def energy(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of `codes` (n, m) in double precision."""
@@ -322,7 +391,8 @@ class Chains:
         rows = np.ascontiguousarray(codes, dtype=np.int32)
         # the kernel takes any number of models on the last axis; here it is one
         energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
-        if self.more is not None:  # members (T, k), strides (T, k) and first coupling (T,) of each term
+        # members (T, k), strides (T, k) and first coupling (T,) of each term
+        if self.more is not None:
             terms, values = self.more.terms, self.more.values[:, None]
             energy_kernel.add_terms(rows, terms.members, terms.stride, terms.first, values, out)
         return out[:, 0]
@@ -340,7 +410,8 @@ def gibbs(
     n_jobs: int | None = 1,
     more: Tables | None = None,
 ) -> GibbsDraws:
-    """Sample one group's predictor distribution ``P(x|y)`` by Gibbs sampling (Woo & Wang, section 3.2).
+    """Sample one group's predictor distribution ``P(x|y)`` by Gibbs sampling (Woo & Wang, section
+    3.2).
 
     Parameters
     ----------
@@ -372,7 +443,9 @@ def gibbs(
     """
     n_sweeps, burn_in = integer("n_sweeps", n_sweeps, 1), integer("burn_in", burn_in, 0)
     if thin is not None and integer("thin", thin, 1) > n_sweeps:
-        raise OptionError(f"thin={thin} exceeds n_sweeps={n_sweeps}; give at most n_sweeps.", argument="thin")
+        raise OptionError(
+            f"thin={thin} exceeds n_sweeps={n_sweeps}; give at most n_sweeps.", argument="thin"
+        )
     chains = Chains(h, J, n_levels, n_chains, rng, n_jobs, more)
     draws = energy = None
     if thin is not None:
@@ -382,7 +455,10 @@ def gibbs(
             f"Keeping {shape[1]} draws of {shape[0]} chains",
             "Raise thin, or use fewer sweeps or chains.",
         )
-        draws, energy = np.empty((*shape, len(chains.n_levels)), dtype=dtype), np.empty(shape, dtype=np.float32)
+        draws, energy = (
+            np.empty((*shape, len(chains.n_levels)), dtype=dtype),
+            np.empty(shape, dtype=np.float32),
+        )
     chains.sweep(burn_in)
     chains.sweep(n_sweeps, thin or 0, draws, energy)
     chain_best = chains.best_codes

@@ -1,8 +1,9 @@
 """The model of unknown predictors given the levels of the known ones, and its margins.
 
-*Margins*: probabilities of the non-reference levels of the unknown predictors. *Columns* number the D non-reference
-levels of all predictors; ``layout.start`` (m + 1,) holds the first column of each predictor, ``layout.n_levels`` (m,)
-its number of levels. *Component*: a set of predictors connected by interactions, and with no others.
+*Margins*: probabilities of the non-reference levels of the unknown predictors. *Columns* number the
+D non-reference levels of all predictors; ``layout.start`` (m + 1,) holds the first column of each
+predictor, ``layout.n_levels`` (m,) its number of levels. *Component*: a set of predictors connected
+by interactions, and with no others.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ MEAN_FIELD_ITERATIONS = 2000
 
 
 class Component(NamedTuple):
-    """Connected predictors, the order in which they are eliminated, and the table cells that this takes."""
+    """Connected predictors, the order in which they are eliminated, and the table cells that this
+    takes.
+    """
 
     members: np.ndarray  # (c,) of intp: predictors, rising
     order: list[int]  # the same predictors
@@ -46,9 +49,9 @@ class Component(NamedTuple):
 class Clamped:
     """The model of the predictors `unknown`, given the others: a smaller Boltzmann machine.
 
-    A parameter with known and unknown predictors becomes one of the unknown predictors alone, in rows where the known
-    ones are at its levels: in the example the field of predictor 0 is ``h_0 + J_01`` in a row with code 1 of predictor
-    1, else ``h_0``.
+    A parameter with known and unknown predictors becomes one of the unknown predictors alone, in
+    rows where the known ones are at its levels: in the example the field of predictor 0 is ``h_0 +
+    J_01`` in a row with code 1 of predictor 1, else ``h_0``.
 
     Parameters
     ----------
@@ -65,7 +68,8 @@ class Clamped:
     _source : ndarray of intp, shape (sources,)
         Parameters of the full model with an unknown predictor.
     _known_columns : ndarray, shape (order, sources)
-        Columns of their known levels; D or -1, a column of ones, in place of unknown and of absent members.
+        Columns of their known levels; D or -1, a column of ones, in place of unknown and of absent
+        members.
     _target : ndarray of intp, shape (sources,)
         Parameter of the smaller model to which each of them contributes.
 
@@ -79,36 +83,56 @@ class Clamped:
 
     def __init__(self, layout: Layout, unknown: np.ndarray):
         self._full_layout = layout
-        columns = term_columns(layout)  # (order, size): column of the level of each member of a parameter's term
-        # column in the smaller model of each level of an unknown predictor; D for other levels, and at index -1, which
-        # stands in `columns` for a predictor that a parameter does not have
+        # (order, size): column of the level of each member of a parameter's term
+        columns = term_columns(layout)
+        # column in the smaller model of each level of an unknown predictor; D for other levels, and
+        # at index -1, which stands in `columns` for a predictor that a parameter does not have
         new_column = np.full(layout.D + 1, layout.D)
         unknown_columns = layout.columns(unknown)
         new_column[unknown_columns] = np.arange(len(unknown_columns))
-        # (order, size): columns in the smaller model of the levels of each parameter, the unknown ones first, then D
+        # (order, size): columns in the smaller model of the levels of each parameter, the unknown
+        # ones first, then D
         smaller_columns = np.sort(new_column[columns], axis=0)
-        self._source = np.flatnonzero(smaller_columns[0] < layout.D)  # parameters with an unknown predictor
+        # parameters with an unknown predictor
+        self._source = np.flatnonzero(smaller_columns[0] < layout.D)
         smaller_columns = smaller_columns[:, self._source]
         source_columns = columns[:, self._source]
-        # (order, sources): columns of the known levels of each source parameter; D and -1 are the last column of the
-        # indicators in `theta`, a column of ones
-        self._known_columns = np.where(new_column[source_columns] < layout.D, layout.D, source_columns)
-        # position in `unknown` of the predictor of each column of the smaller model; no parameter reads the last -1
-        predictor_of_column = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
-        n_unknown = (smaller_columns < layout.D).sum(axis=0)  # unknown predictors of each source parameter
-        # orders k of the smaller model's terms; the terms are the distinct sets of k unknown predictors of a parameter
+        # (order, sources): columns of the known levels of each source parameter; D and -1 are the
+        # last column of the indicators in `theta`, a column of ones
+        self._known_columns = np.where(
+            new_column[source_columns] < layout.D, layout.D, source_columns
+        )
+        # position in `unknown` of the predictor of each column of the smaller model; no parameter
+        # reads the last -1
+        predictor_of_column = np.append(
+            np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1
+        )
+        # unknown predictors of each source parameter
+        n_unknown = (smaller_columns < layout.D).sum(axis=0)
+        # orders k of the smaller model's terms; the terms are the distinct sets of k unknown
+        # predictors of a parameter
         unknown_counts = [k for k in range(2, layout.order + 1) if (n_unknown == k).any()]
-        terms = [np.unique(predictor_of_column[smaller_columns[:k, n_unknown == k]].T, axis=0) for k in unknown_counts]
+        terms = [
+            np.unique(predictor_of_column[smaller_columns[:k, n_unknown == k]].T, axis=0)
+            for k in unknown_counts
+        ]
         self.layout = Layout(layout.n_levels[unknown], terms)
-        # parameters of both models are matched by keys: the columns of their unknown levels as digits to this radix, of
-        # which the last stands for none
+        # parameters of both models are matched by keys: the columns of their unknown levels as
+        # digits to this radix, of which the last stands for none
         radix = len(unknown_columns) + 1
-        source_keys = _keys(np.where(smaller_columns < layout.D, smaller_columns, len(unknown_columns)), radix)
+        source_keys = _keys(
+            np.where(smaller_columns < layout.D, smaller_columns, len(unknown_columns)), radix
+        )
         target_columns = term_columns(self.layout)
-        # keys of both models have as many digits: the smaller one, whose terms have as many members at most, gets -1
-        padding = np.full((max(0, len(smaller_columns) - len(target_columns)), target_columns.shape[1]), -1)
+        # keys of both models have as many digits: the smaller one, whose terms have as many members
+        # at most, gets -1
+        padding = np.full(
+            (max(0, len(smaller_columns) - len(target_columns)), target_columns.shape[1]), -1
+        )
         target_columns = np.concatenate([target_columns, padding])[: len(smaller_columns)]
-        target_keys = _keys(np.where(target_columns < 0, len(unknown_columns), target_columns), radix)
+        target_keys = _keys(
+            np.where(target_columns < 0, len(unknown_columns), target_columns), radix
+        )
         by_key = np.argsort(target_keys)
         # parameter of the smaller model to which each source parameter contributes
         self._target = by_key[np.searchsorted(target_keys[by_key], source_keys)]
@@ -123,12 +147,16 @@ class Clamped:
         out = np.empty((len(codes), self.layout.size))
         for row, x in zip(out, X, strict=True):
             # a source parameter counts where the row has all of its known levels
-            row[:] = np.bincount(self._target, source_theta * x[self._known_columns].prod(axis=0), self.layout.size)
+            row[:] = np.bincount(
+                self._target, source_theta * x[self._known_columns].prod(axis=0), self.layout.size
+            )
         return out
 
 
 def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
-    """Return a key (T,) for each column of `columns` (order, T): its entries, which are below `radix`, as digits."""
+    """Return a key (T,) for each column of `columns` (order, T): its entries, which are below
+    `radix`, as digits.
+    """
     # objects are whole numbers of any size
     key = np.zeros(columns.shape[1], dtype=object if radix ** len(columns) > 2**62 else np.int64)
     for column in columns:
@@ -137,14 +165,16 @@ def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
 
 
 def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Generator) -> np.ndarray:
-    """Return the probability of every non-reference level in several models of one layout, shape (n, layout.D).
+    """Return the probability of every non-reference level in several models of one layout, shape
+    (n, layout.D).
 
     Parameters
     ----------
     layout : Layout
     theta : ndarray, shape (n, layout.size)
     method : {"auto", "exact", "gibbs", "mf"}
-        By elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap, else it samples.
+        By elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap, else it
+        samples.
     rng : numpy.random.Generator
 
     Raises
@@ -155,14 +185,19 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
     if method in ("auto", "exact"):
         components = _components(layout, AUTO_CELLS if method == "auto" else MAX_CELLS)
         if components is not None:
-            # so many rows that neither the margins nor the tables of a component take more than `BLOCK_CELLS`
-            block_rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
-            blocks = [theta[first : first + block_rows] for first in range(0, len(theta), block_rows)]
+            # so many rows that neither the margins nor the tables of a component take more than
+            # `BLOCK_CELLS`
+            block_rows = max(
+                1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components)))
+            )
+            blocks = [
+                theta[first : first + block_rows] for first in range(0, len(theta), block_rows)
+            ]
             return np.concatenate([exact_margins(layout, block, components) for block in blocks])
         if method == "exact":
             raise OptionError(
-                f"method='exact' would sum over more than {MAX_CELLS:.0e} table cells for {layout.m} unknown "
-                f"predictors in one row; use method='gibbs' or 'mf'.",
+                f"method='exact' would sum over more than {MAX_CELLS:.0e} table cells for "
+                f"{layout.m} unknown predictors in one row; use method='gibbs' or 'mf'.",
                 argument="method",
             )
     if method == "mf":
@@ -171,7 +206,9 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
 
 
 def _components(layout: Layout, limit: float) -> list[Component] | None:
-    """Return the components of a layout, None if the margins of all predictors take more than `limit` table cells."""
+    """Return the components of a layout, None if the margins of all predictors take more than
+    `limit` table cells.
+    """
     from scipy.sparse.csgraph import connected_components
 
     # `mask` (m, m): which predictors share a term
@@ -181,7 +218,9 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
     for c in range(n_components):
         members = np.flatnonzero(component_of == c)
         # (order, cost), with predictors numbered as in `members`
-        elimination = elimination_order(layout.n_levels[members], layout.mask[np.ix_(members, members)], limit)
+        elimination = elimination_order(
+            layout.n_levels[members], layout.mask[np.ix_(members, members)], limit
+        )
         if elimination is None:
             return None
         # one elimination for each margin; a predictor alone has nothing to eliminate
@@ -195,7 +234,8 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
 def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]) -> np.ndarray:
     """Return `margins` (n, layout.D) by eliminating all other predictors of each component.
 
-    ``P(x_i)`` is proportional to the sum of ``exp(energy)`` over the other predictors of its component.
+    ``P(x_i)`` is proportional to the sum of ``exp(energy)`` over the other predictors of its
+    component.
     """
     # factors: (scope, table (n, L_i, ...)) of each term
     probabilities, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
@@ -207,7 +247,9 @@ def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]
             log_p = log_sum(component_factors, [k for k in order if k != i])
             p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
             # column 0 is the reference level
-            probabilities[:, layout.start[i] : layout.start[i + 1]] = (p / p.sum(axis=1, keepdims=True))[:, 1:]
+            probabilities[:, layout.start[i] : layout.start[i + 1]] = (
+                p / p.sum(axis=1, keepdims=True)
+            )[:, 1:]
     return probabilities
 
 
@@ -221,7 +263,8 @@ def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -
 
 
 def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the mean-field `margins` r (D,) of one model: the fixed point of ``r = P(x | means r of the others)``.
+    """Return the mean-field `margins` r (D,) of one model: the fixed point of ``r = P(x | means r
+    of the others)``.
 
     Each iteration takes 0.8 of a step to the right-hand side (`DAMPING`).
     """

@@ -1,9 +1,11 @@
-"""Sums over all states of a product of tables, by variable elimination: ln Z, and margins of any factor model.
+"""Sums over all states of a product of tables, by variable elimination: ln Z, and margins of any
+factor model.
 
-*Factor*: a pair ``(scope, table)``. The scope names the variables of the table's axes after the first axis, which is
-that of K models (length K, or 1 if they share the table). Tables hold logarithms; -inf marks impossible states. To
-*eliminate* a variable is to replace all tables that have it by their sum, log-summed over its levels: a table of its
-*neighbours*, the variables with which it shares a table.
+*Factor*: a pair ``(scope, table)``. The scope names the variables of the table's axes after the
+first axis, which is that of K models (length K, or 1 if they share the table). Tables hold
+logarithms; -inf marks impossible states. To *eliminate* a variable is to replace all tables that
+have it by their sum, log-summed over its levels: a table of its *neighbours*, the variables with
+which it shares a table.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ __all__ = ["Factor", "elimination_order", "log_sum"]
 Factor = tuple[tuple[int, ...], np.ndarray]
 
 
-def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> tuple[list[int], float] | None:
-    """Return ``(order, cost)``: an order in which to sum out variables, and its total number of table cells per model.
+def elimination_order(
+    n_levels: np.ndarray, mask: np.ndarray, limit: float
+) -> tuple[list[int], float] | None:
+    """Return ``(order, cost)``: an order in which to sum out variables, and its total number of
+    table cells per model.
 
-    Greedy: the variable whose elimination makes the smallest table is next. If no variables share a table, the cost is
-    the sum of levels; if all do, the number of states. None if the cost exceeds `limit`.
+    Greedy: the variable whose elimination makes the smallest table is next. If no variables share a
+    table, the cost is the sum of levels; if all do, the number of states. None if the cost exceeds
+    `limit`.
 
     Parameters
     ----------
@@ -69,10 +75,11 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
 
 
 def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
-    """Return the log of the sum, over the variables in `order`, of the product of the factors' exponentials.
+    """Return the log of the sum, over the variables in `order`, of the product of the factors'
+    exponentials.
 
-    ``ln sum exp(sum of the tables)``: each step adds up the tables that have the variable, smallest first, and takes
-    the log-sum-exp over its levels, for all models at once.
+    ``ln sum exp(sum of the tables)``: each step adds up the tables that have the variable, smallest
+    first, and takes the log-sum-exp over its levels, for all models at once.
 
     Parameters
     ----------
@@ -83,8 +90,8 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     Returns
     -------
     ndarray, shape (K, ...)
-        With an axis for each variable that is not in `order`, in rising order: the log of a margin; (K,) if there is
-        none.
+        With an axis for each variable that is not in `order`, in rising order: the log of a margin;
+        (K,) if there is none.
 
     Examples
     --------
@@ -92,15 +99,18 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     >>> np.exp(log_sum([((0, 1), weight)], [0, 1])), np.exp(log_sum([((0, 1), weight)], [1]))
     (array([10.]), array([[3., 7.]]))
     """
-    # each factor, and each message (the table that a step leaves), is used by the first step that sums out one of its
-    # variables; `last_step` stands for the sum of what is left at the end
+    # each factor, and each message (the table that a step leaves), is used by the first step that
+    # sums out one of its variables; `last_step` stands for the sum of what is left at the end
     step_of = {i: step for step, i in enumerate(order)}
     last_step = len(order)
-    # two lists, as messages come first among tables of the same number of axes: the order of a sum changes its rounding
+    # two lists, as messages come first among tables of the same number of axes: the order of a sum
+    # changes its rounding
     input_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     message_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     for scope, table in factors:
-        input_factors[min((step_of.get(k, last_step) for k in scope), default=last_step)].append((scope, table))
+        input_factors[min((step_of.get(k, last_step) for k in scope), default=last_step)].append(
+            (scope, table)
+        )
     for step, i in enumerate(order):
         step_factors = message_factors[step] + input_factors[step]
         if not step_factors:
@@ -116,7 +126,9 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
 
 
 def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
-    """Return the sum of tables as a factor with axes (model, *leading, other variables in rising order)."""
+    """Return the sum of tables as a factor with axes (model, *leading, other variables in rising
+    order).
+    """
     factors = sorted(factors, key=lambda factor: factor[1].ndim)
     scope: tuple[int, ...] = ()
     total = None
@@ -130,7 +142,9 @@ def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
 
 
 def _align(table: np.ndarray, table_scope: tuple[int, ...], scope: tuple[int, ...]) -> np.ndarray:
-    """Return `table` with its axes `table_scope` in the order of `scope`, and axes of length 1 for other variables."""
+    """Return `table` with its axes `table_scope` in the order of `scope`, and axes of length 1 for
+    other variables.
+    """
     ordered = sorted(table_scope, key=scope.index)
     table = table.transpose(0, *(1 + table_scope.index(k) for k in ordered))
     shape = [len(table)] + [table.shape[1 + ordered.index(k)] if k in ordered else 1 for k in scope]

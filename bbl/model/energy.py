@@ -1,9 +1,9 @@
 """Energy of encoded rows under several models (the exponent of eq. 6 of Woo & Wang 2022).
 
-The columns of a `Layout` are the D non-reference levels: ``start`` (m + 1,) holds the first column of each predictor,
-`n_levels` (m,) its number of levels. A parameter vector has D fields, then the couplings of pairs up to
-``pair_start[-1]``, then those of higher terms. A `Sample` has rows in memory (`in_memory`); other `Rows` are read in
-`blocks`.
+The columns of a `Layout` are the D non-reference levels: ``start`` (m + 1,) holds the first column
+of each predictor, `n_levels` (m,) its number of levels. A parameter vector has D fields, then the
+couplings of pairs up to ``pair_start[-1]``, then those of higher terms. A `Sample` has rows in
+memory (`in_memory`); other `Rows` are read in `blocks`.
 """
 
 from __future__ import annotations
@@ -62,14 +62,18 @@ class Energy:
         self.J = np.zeros((0, 0, K))
         if layout.count(2):
             check_memory(
-                8.0 * D * D * K, f"Prediction with {D} levels and {K} groups", "Predict with fewer predictors."
+                8.0 * D * D * K,
+                f"Prediction with {D} levels and {K} groups",
+                "Predict with fewer predictors.",
             )
             self.J = np.zeros((D, D, K))
-            row, col = cells(layout)  # of each pair coupling in the matrix, in the order of the parameter vector
+            # of each pair coupling in the matrix, in the order of the parameter vector
+            row, col = cells(layout)
             self.J[row, col] = theta[:, D : layout.pair_start[-1]].T
         self.higher = higher(layout) if layout.order > 2 else None
         if self.higher is not None:
-            self.values = np.ascontiguousarray(theta[:, self.higher.cells].T)  # `cells`: slice of their couplings
+            # `cells`: slice of their couplings
+            self.values = np.ascontiguousarray(theta[:, self.higher.cells].T)
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n, K) of `codes` (n, m)."""
@@ -78,38 +82,51 @@ class Energy:
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
             if self.higher is not None:
-                terms = self.higher  # each term's members (T, k), their strides in its table (T, k), and its start (T,)
+                # each term's members (T, k), their strides in its table (T, k), and its start (T,)
+                terms = self.higher
                 kernel.add_terms(codes, terms.members, terms.stride, terms.first, self.values, out)
         return out
 
 
 def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the energies (n, K) of `codes` (n, m) under the K parameter vectors `theta` (K, size)."""
+    """Return the energies (n, K) of `codes` (n, m) under the K parameter vectors `theta` (K,
+    size).
+    """
     return Energy(layout, theta)(codes)
 
 
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
-    """Return the total weight of the rows without missing values, and their weighted sum of energies under one model.
+    """Return the total weight of the rows without missing values, and their weighted sum of
+    energies under one model.
 
-    In a file without missing values, under a model of pairs, both follow from counts of levels and pairs. Other files
-    are read in chunks. `sample.total` is the sum of weights; `complete` means that no value is missing.
+    In a file without missing values, under a model of pairs, both follow from counts of levels and
+    pairs. Other files are read in chunks. `sample.total` is the sum of weights; `complete` means
+    that no value is missing.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
             if not layout.count(2):  # no matrix of pairs is needed
-                counts = [level_weights[1:] for level_weights in level_counts(sample.pooled, layout.n_levels)]
+                counts = [
+                    level_weights[1:]
+                    for level_weights in level_counts(sample.pooled, layout.n_levels)
+                ]
                 return sample.total, float(np.concatenate(counts) @ theta)
-            return sample.total, float(parameter_counts(pair_counts(sample, layout), layout) @ theta)
+            return sample.total, float(
+                parameter_counts(pair_counts(sample, layout), layout) @ theta
+            )
         totals = [known_energy(chunk, layout, theta) for chunk in sample.blocks(CHUNK_ROWS)]
         return sum(total for total, _ in totals), sum(energy for _, energy in totals)
     known_rows = cast(Sample, sample).complete_rows  # those without missing values
-    return known_rows.total, float(known_rows.weights @ energies(known_rows.codes, layout, theta[None])[:, 0])
+    return known_rows.total, float(
+        known_rows.weights @ energies(known_rows.codes, layout, theta[None])[:, 0]
+    )
 
 
 def parameter_counts(counts: np.ndarray, layout: Layout) -> np.ndarray:
     """Return the weight (size,) of the rows with the levels of each parameter of a model of pairs.
 
-    `counts` (D, D) are `pair_counts` of complete rows. The product with a parameter vector is the sum of energies.
+    `counts` (D, D) are `pair_counts` of complete rows. The product with a parameter vector is the
+    sum of energies.
     """
     row, col = cells(layout)  # of each pair coupling in the counts
     return np.concatenate([counts.diagonal(), counts[row, col]])

@@ -1,12 +1,15 @@
-"""Fields of all levels given the other predictors, for terms of any order, and the pseudo-likelihood of rows.
+"""Fields of all levels given the other predictors, for terms of any order, and the
+pseudo-likelihood of rows.
 
-*Field* of a level in a row: its log odds against the reference level (code 0) given the other predictors, the exponent
-of eq. (13) of Woo & Wang (2022). Without couplings it is the parameter h of the level, its *constant field*.
+*Field* of a level in a row: its log odds against the reference level (code 0) given the other
+predictors, the exponent of eq. (13) of Woo & Wang (2022). Without couplings it is the parameter h
+of the level, its *constant field*.
 
-A *term* is a set of predictors, its *members*, that interact; it has a coupling for each combination of their
-non-reference levels. D counts the non-reference levels of all predictors, the columns of the *indicators* X (n, D) of
-rows. ``layout.n_levels`` (m,) are the levels of each predictor, ``layout.order`` is the largest number of members of a
-term, ``layout.support`` holds structural zeros: combinations of levels that cannot occur (None without any).
+A *term* is a set of predictors, its *members*, that interact; it has a coupling for each
+combination of their non-reference levels. D counts the non-reference levels of all predictors, the
+columns of the *indicators* X (n, D) of rows. ``layout.n_levels`` (m,) are the levels of each
+predictor, ``layout.order`` is the largest number of members of a term, ``layout.support`` holds
+structural zeros: combinations of levels that cannot occur (None without any).
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ CHUNK_CELLS = 2**22  # products of indicators (rows times parameters) that are f
 class Fields:
     """The fields (n, D) of rows under one model, as a function of their indicators.
 
-    The field of a level is its constant field, plus for each coupling with that level the product of the coupling and
-    the indicators of its other levels.
+    The field of a level is its constant field, plus for each coupling with that level the product
+    of the coupling and the indicators of its other levels.
 
     Parameters
     ----------
@@ -45,11 +48,13 @@ class Fields:
     h : ndarray, shape (D,)
         Constant fields.
     J : ndarray, shape (D, D)
-        Symmetric couplings of pairs; zero between levels of one predictor, so that a field depends on others alone.
+        Symmetric couplings of pairs; zero between levels of one predictor, so that a field depends
+        on others alone.
     higher_terms : list of tuples (ndarray, csr_array)
-        For each order k = 3, 4, ... and each position a < k of a member, two arrays of the T nonzero couplings of terms
-        of k members: the columns (k - 1, T) of the levels of the members other than number a, and a sparse matrix
-        (T, D) with each coupling in the column of the level of member a, to whose field it adds.
+        For each order k = 3, 4, ... and each position a < k of a member, two arrays of the T
+        nonzero couplings of terms of k members: the columns (k - 1, T) of the levels of the members
+        other than number a, and a sparse matrix (T, D) with each coupling in the column of the
+        level of member a, to whose field it adds.
 
     Examples
     --------
@@ -64,25 +69,34 @@ class Fields:
 
         check_memory(8.0 * layout.D**2, f"Fields of {layout.D} levels", "Use fewer predictors.")
         self.D = layout.D
-        # constant fields and couplings of pairs come first in `theta`: those of a layout without further terms
+        # constant fields and couplings of pairs come first in `theta`: those of a layout without
+        # further terms
         pair_layout = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)
         self.h, self.J = to_matrix(pair_layout, theta[: pair_layout.size])
         self.higher_terms: list[tuple[np.ndarray, csr_array]] = []
         if layout.order > 2:
-            columns = term_columns(layout)  # (order, size): column of each member's level of a parameter, else -1
+            # (order, size): column of each member's level of a parameter, else -1
+            columns = term_columns(layout)
             order = (columns >= 0).sum(axis=0)  # (size,): number of members
             for k in range(3, layout.order + 1):
                 parameters = np.flatnonzero((order == k) & (theta != 0.0))
                 T, member_columns = len(parameters), columns[:k, parameters]
                 for axis in range(k):  # the position of a member in its term
-                    couplings = csr_array((theta[parameters], (np.arange(T), member_columns[axis])), (T, layout.D))
+                    couplings = csr_array(
+                        (theta[parameters], (np.arange(T), member_columns[axis])), (T, layout.D)
+                    )
                     self.higher_terms.append((np.delete(member_columns, axis, axis=0), couplings))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators (mean field)."""
+        """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators
+        (mean field).
+        """
         with serial_blas():  # one thread, so that sums do not depend on the number of threads
-            out = X @ self.J + self.h  # `J` is zero within a predictor: its own indicators do not count
-        chunk_rows = max(1, CHUNK_CELLS // max([1, *(columns.shape[1] for columns, _ in self.higher_terms)]))
+            # `J` is zero within a predictor: its own indicators do not count
+            out = X @ self.J + self.h
+        chunk_rows = max(
+            1, CHUNK_CELLS // max([1, *(columns.shape[1] for columns, _ in self.higher_terms)])
+        )
         for lo in range(0, len(X), chunk_rows):
             chunk = X[lo : lo + chunk_rows]
             for other_columns, couplings in self.higher_terms:
@@ -130,11 +144,14 @@ def pseudo_log_likelihood(
     return out
 
 
-def _sum_log_conditionals(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
-    """Return the `pseudo_log_likelihood` (n,) from the energies of rows with each predictor at each of its levels.
+def _sum_log_conditionals(
+    layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray
+) -> np.ndarray:
+    """Return the `pseudo_log_likelihood` (n,) from the energies of rows with each predictor at each
+    of its levels.
 
-    ``ln P(x_i | others) = E(x) - ln sum_a exp E(x with a for x_i)``. It serves rows with missing values and models with
-    structural zeros, which `Fields` leaves out of account.
+    ``ln P(x_i | others) = E(x) - ln sum_a exp E(x with a for x_i)``. It serves rows with missing
+    values and models with structural zeros, which `Fields` leaves out of account.
     """
     # the energy of a row is the log-sum over its missing predictors; -inf if the row cannot occur
     energy, out = MarginalEnergy(layout, theta[None]), np.zeros(len(codes))
@@ -146,8 +163,12 @@ def _sum_log_conditionals(layout: Layout, theta: np.ndarray, codes: np.ndarray, 
             rows[:, i] = a
             level_energy[:, a] = energy(rows, missing[known_rows])[:, 0]  # the one model
         largest = level_energy.max(axis=1, keepdims=True)
-        level_energy -= np.where(np.isneginf(largest), 0.0, largest)  # a row that cannot occur stays at -inf
-        # the sum is at least 1, except for a row that cannot occur: 1 in place of 0 keeps its log finite
-        log_p = level_energy - np.log(np.maximum(np.exp(level_energy).sum(axis=1, keepdims=True), 1.0))
+        # a row that cannot occur stays at -inf
+        level_energy -= np.where(np.isneginf(largest), 0.0, largest)
+        # the sum is at least 1, except for a row that cannot occur: 1 in place of 0 keeps its log
+        # finite
+        log_p = level_energy - np.log(
+            np.maximum(np.exp(level_energy).sum(axis=1, keepdims=True), 1.0)
+        )
         out[known_rows] += log_p[np.arange(len(known_rows)), codes[known_rows, i]]
     return out

@@ -1,22 +1,25 @@
-"""Gauges of a flat parameter vector: the reference gauge, the zero-sum gauge, simplex coding, and maps between them.
+"""Gauges of a flat parameter vector: the reference gauge, the zero-sum gauge, simplex coding, and
+maps between them.
 
-A *gauge* is a convention that makes parameters unique: different fields and couplings can give the same distribution.
-In the *reference gauge* all parameters with level 0, the reference level, are zero. In the *zero-sum gauge* each table
-of fields or couplings sums to zero along each axis. A prior or norm of the parameters depends on the gauge, and in the
-reference gauge on the choice of the reference level. *Simplex coding* holds the zero-sum tables in as many numbers as
-the reference gauge, in the same order: each level of predictor i is a corner of a regular simplex, a row of the
-contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i``, couplings ``C_i B_ij C_j'``. Rows of C have unit norm, so that
-a coupling has the variance of the entries of B for any numbers of levels. With two levels, this is the Ising model.
+A *gauge* is a convention that makes parameters unique: different fields and couplings can give the
+same distribution. In the *reference gauge* all parameters with level 0, the reference level, are
+zero. In the *zero-sum gauge* each table of fields or couplings sums to zero along each axis. A
+prior or norm of the parameters depends on the gauge, and in the reference gauge on the choice of
+the reference level. *Simplex coding* holds the zero-sum tables in as many numbers as the reference
+gauge, in the same order: each level of predictor i is a corner of a regular simplex, a row of the
+contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i``, couplings ``C_i B_ij C_j'``. Rows of C
+have unit norm, so that a coupling has the variance of the entries of B for any numbers of levels.
+With two levels, this is the Ising model.
 
-The parameter vector of a `Layout` has D fields, predictor by predictor from ``start[i]`` on, then the tables of pairs,
-from ``pair_start[t]`` on; `n_levels` (m,) are the numbers of levels.
+The parameter vector of a `Layout` has D fields, predictor by predictor from ``start[i]`` on, then
+the tables of pairs, from ``pair_start[t]`` on; `n_levels` (m,) are the numbers of levels.
 
-*Site*: the predictor whose conditional distribution given the others is modelled; the sites are fitted separately, and
-the couplings of a pair are then averaged over its two sites.
+*Site*: the predictor whose conditional distribution given the others is modelled; the sites are
+fitted separately, and the couplings of a pair are then averaged over its two sites.
 
-In the maps between gauges C and R are the contrasts of the two predictors i and j of a pair, and P and Q the same for
-levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] - R[0]``. Eq. (18), the mean
-of a coupling over its sites, is that of Woo & Wang (2022).
+In the maps between gauges C and R are the contrasts of the two predictors i and j of a pair, and P
+and Q the same for levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q
+= R[1:] - R[0]``. Eq. (18), the mean of a coupling over its sites, is that of Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -54,10 +57,11 @@ GAUGES = get_args(Gauge)  # coordinates in which a method can shrink parameters
 
 @lru_cache(maxsize=256)
 def contrasts(L: int) -> np.ndarray:
-    """Return the simplex contrasts C (L, L - 1): a row of unit norm for each level, columns that sum to zero.
+    """Return the simplex contrasts C (L, L - 1): a row of unit norm for each level, columns that
+    sum to zero.
 
-    Helmert's contrasts: column k compares level k with all levels before it. ``C'C`` is ``L / (L - 1)`` times the
-    identity.
+    Helmert's contrasts: column k compares level k with all levels before it. ``C'C`` is ``L / (L -
+    1)`` times the identity.
 
     Examples
     --------
@@ -75,26 +79,32 @@ def contrasts(L: int) -> np.ndarray:
 
 
 def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
-    """Return, for each predictor, a basis (L - 1, L - 1) whose columns are orthonormal contrasts of its levels.
+    """Return, for each predictor, a basis (L - 1, L - 1) whose columns are orthonormal contrasts of
+    its levels.
 
-    Row a - 1 holds the contrasts of level a, less those of the reference level. So ``basis.T @ o`` holds the contrasts
-    of an observed level up to a constant vector, if ``o`` (L - 1,) are its indicators. Another reference level only
-    rotates the contrasts.
+    Row a - 1 holds the contrasts of level a, less those of the reference level. So ``basis.T @ o``
+    holds the contrasts of an observed level up to a constant vector, if ``o`` (L - 1,) are its
+    indicators. Another reference level only rotates the contrasts.
     """
     # the scale makes the columns of C orthonormal, since C'C is L / (L - 1) times the identity
-    contrasts_and_scales = [(contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()]
+    contrasts_and_scales = [
+        (contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()
+    ]
     return [(C[1:] - C[0]) * scale for C, scale in contrasts_and_scales]
 
 
 def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -> None:
-    """Replace M (D, D), over non-reference levels, by ``B' M B`` in place, for the block diagonal B of the `bases`."""
+    """Replace M (D, D), over non-reference levels, by ``B' M B`` in place, for the block diagonal B
+    of the `bases`.
+    """
     for a, b, basis in zip(layout.start[:-1], layout.start[1:], bases, strict=True):
         M[a:b] = basis.T @ M[a:b]
         M[:, a:b] = M[:, a:b] @ basis
 
 
 def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
-    """Return couplings (..., L_i, L_j, ...) of a term of k = `order` predictors in the zero-sum gauge.
+    """Return couplings (..., L_i, L_j, ...) of a term of k = `order` predictors in the zero-sum
+    gauge.
 
     The mean over each of the last k axes is subtracted.
     """
@@ -117,15 +127,22 @@ def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, 
     levels = layout.n_levels[layout.pairs]
     for L_i, L_j in np.unique(levels, axis=0):
         pair_rows = np.flatnonzero((levels == (L_i, L_j)).all(axis=1))
-        yield pair_rows, layout.pair_start[pair_rows, None] + np.arange((L_i - 1) * (L_j - 1)), int(L_i), int(L_j)
+        yield (
+            pair_rows,
+            layout.pair_start[pair_rows, None] + np.arange((L_i - 1) * (L_j - 1)),
+            int(L_i),
+            int(L_j),
+        )
 
 
 def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
-    """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the n pairs (i, j) of each shape of table.
+    """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the n pairs (i, j) of each shape
+    of table.
 
-    `tables` (..., n, L_i - 1, L_j - 1) are the couplings in `theta` (..., size), `cells` (n, (L_i - 1) (L_j - 1)) their
-    positions, `columns_i` (n, L_i - 1) and `columns_j` (n, L_j - 1) the positions of the fields of i and j, C (L_i,
-    L_i - 1) and R (L_j, L_j - 1) the contrasts of i and j.
+    `tables` (..., n, L_i - 1, L_j - 1) are the couplings in `theta` (..., size), `cells` (n, (L_i -
+    1) (L_j - 1)) their positions, `columns_i` (n, L_i - 1) and `columns_j` (n, L_j - 1) the
+    positions of the fields of i and j, C (L_i, L_i - 1) and R (L_j, L_j - 1) the contrasts of i and
+    j.
     """
     if layout.order > 2:
         raise ValueError("these gauges are of pairs")
@@ -133,19 +150,29 @@ def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
     for pair_rows, cells, L_i, L_j in equal_tables(layout):
         if L_i > 1 and L_j > 1:
             i, j = layout.pairs[pair_rows].T
-            field_columns = layout.start[i, None] + np.arange(L_i - 1), layout.start[j, None] + np.arange(L_j - 1)
+            field_columns = (
+                layout.start[i, None] + np.arange(L_i - 1),
+                layout.start[j, None] + np.arange(L_j - 1),
+            )
             tables = theta[..., cells].reshape(*leading_shape, len(pair_rows), L_i - 1, L_j - 1)
             yield tables, cells, field_columns, contrasts(L_i), contrasts(L_j)
 
 
 def _field_slices(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the positions of the fields of each predictor with more than one level, and its contrasts."""
+    """Yield the positions of the fields of each predictor with more than one level, and its
+    contrasts.
+    """
     for i in np.flatnonzero(layout.n_levels > 1):
-        yield slice(int(layout.start[i]), int(layout.start[i + 1])), contrasts(int(layout.n_levels[i]))
+        yield (
+            slice(int(layout.start[i]), int(layout.start[i + 1])),
+            contrasts(int(layout.n_levels[i])),
+        )
 
 
 def _add_at(out: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
-    """Add `values` (..., n, A) to the `columns` (n, A) of `out` (..., size) in place; columns may repeat."""
+    """Add `values` (..., n, A) to the `columns` (n, A) of `out` (..., size) in place; columns may
+    repeat.
+    """
     np.add.at(out, (..., columns), values)  # type: ignore[arg-type]
 
 
@@ -157,8 +184,9 @@ def _flatten_tables(tables: np.ndarray) -> np.ndarray:
 def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     """Return parameters in the reference gauge: ``h_i(0) = J_ij(0, .) = J_ij(., 0) = 0``.
 
-    ``J_ij = P B_ij Q'``, and ``h_i = P b_i`` plus ``P B_ij R[0]`` from each pair (i, j) and ``Q B_ji' C[0]`` from each
-    pair (j, i), C and R always being those of the first and the second predictor of the pair.
+    ``J_ij = P B_ij Q'``, and ``h_i = P b_i`` plus ``P B_ij R[0]`` from each pair (i, j) and ``Q
+    B_ji' C[0]`` from each pair (j, i), C and R always being those of the first and the second
+    predictor of the pair.
 
     Parameters
     ----------
@@ -192,10 +220,11 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
 
 
 def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return parameters (..., layout.size) of the reference gauge in simplex coding; the inverse of `to_reference`.
+    """Return parameters (..., layout.size) of the reference gauge in simplex coding; the inverse of
+    `to_reference`.
 
-    With zero rows for reference levels in h and J, ``B_ij = k_i k_j C' J_ij R``, ``k = (L - 1) / L``, and ``b_i = k_i
-    C' (h_i + sum_j mean_b J_ij(., b))``.
+    With zero rows for reference levels in h and J, ``B_ij = k_i k_j C' J_ij R``, ``k = (L - 1) /
+    L``, and ``b_i = k_i C' (h_i + sum_j mean_b J_ij(., b))``.
 
     Examples
     --------
@@ -206,8 +235,11 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
     for J, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, theta):
         L_i, L_j = len(C), len(R)
         # the factors invert C'C = L / (L - 1) times the identity
-        out[..., cells] = _flatten_tables((C[1:].T @ J) @ R[1:]) * ((L_i - 1.0) * (L_j - 1.0) / (L_i * L_j))
-        # means of couplings over all levels of the other predictor, 0 at its reference level, become part of the fields
+        out[..., cells] = _flatten_tables((C[1:].T @ J) @ R[1:]) * (
+            (L_i - 1.0) * (L_j - 1.0) / (L_i * L_j)
+        )
+        # means of couplings over all levels of the other predictor, 0 at its reference level,
+        # become part of the fields
         _add_at(fields, columns_i, J.sum(axis=-1) / L_j)
         _add_at(fields, columns_j, J.sum(axis=-2) / L_i)
     for field_columns, C in _field_slices(layout):
@@ -216,10 +248,11 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 
 def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
-    """Return the gradient (..., size) in simplex coding, given the gradient (..., size) in the reference gauge.
+    """Return the gradient (..., size) in simplex coding, given the gradient (..., size) in the
+    reference gauge.
 
-    The map is the transpose of `to_reference`: a table B gets ``P' G Q + P' g_i R[0]' + C[0] g_j' Q`` from the gradient
-    G of the couplings of i and j and the gradients g of their fields.
+    The map is the transpose of `to_reference`: a table B gets ``P' G Q + P' g_i R[0]' + C[0] g_j'
+    Q`` from the gradient G of the couplings of i and j and the gradients g of their fields.
     """
     out = np.zeros(gradient.shape)
     for field_columns, C in _field_slices(layout):
@@ -236,11 +269,13 @@ def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
 
 def reference_covariance(layout: Layout, covariance: np.ndarray) -> np.ndarray:
     """Return the covariance (size, size) in the reference gauge, given that in simplex coding."""
-    return to_reference(layout, to_reference(layout, covariance).T)  # the map is applied to one axis, then to the other
+    # the map is applied to one axis, then to the other
+    return to_reference(layout, to_reference(layout, covariance).T)
 
 
 def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
-    """Return the variances (..., layout.size) in the reference gauge of uncorrelated parameters in simplex coding.
+    """Return the variances (..., layout.size) in the reference gauge of uncorrelated parameters in
+    simplex coding.
 
     `variance` (..., layout.size) holds the variances in simplex coding.
     """
@@ -258,10 +293,11 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
 
 def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndarray) -> np.ndarray:
-    """Return the variances (size,) in the reference gauge of parameters whose tables have uncertain scale factors.
+    """Return the variances (size,) in the reference gauge of parameters whose tables have uncertain
+    scale factors.
 
-    A parameter is a sum of parts, one from each table (see `to_reference`). Its variance is the sum over its parts of
-    the factor's variance times the squared part.
+    A parameter is a sum of parts, one from each table (see `to_reference`). Its variance is the sum
+    over its parts of the factor's variance times the squared part.
 
     Parameters
     ----------
@@ -269,14 +305,20 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
     simplex : ndarray, shape (layout.size,)
         Parameters in simplex coding; each table is multiplied by a factor of its own.
     factor_variance : ndarray, shape (m + P,)
-        Variances of the independent factors: of the fields of each predictor, then of the couplings of each pair.
+        Variances of the independent factors: of the fields of each predictor, then of the couplings
+        of each pair.
     """
     out, m = np.zeros(simplex.shape), layout.m
-    for i, (field_columns, C) in zip(np.flatnonzero(layout.n_levels > 1), _field_slices(layout), strict=True):
+    for i, (field_columns, C) in zip(
+        np.flatnonzero(layout.n_levels > 1), _field_slices(layout), strict=True
+    ):
         out[field_columns] = factor_variance[i] * (simplex[field_columns] @ (C[1:] - C[0]).T) ** 2
-    # the rows of `layout.pairs` of each yield of `_stacked_tables`, which passes over pairs without couplings
+    # the rows of `layout.pairs` of each yield of `_stacked_tables`, which passes over pairs without
+    # couplings
     pair_rows = (rows for rows, _, L_i, L_j in equal_tables(layout) if L_i > 1 and L_j > 1)
-    for rows, (B, cells, (columns_i, columns_j), C, R) in zip(pair_rows, _stacked_tables(layout, simplex), strict=True):
+    for rows, (B, cells, (columns_i, columns_j), C, R) in zip(
+        pair_rows, _stacked_tables(layout, simplex), strict=True
+    ):
         P, Q, pair_variance = C[1:] - C[0], R[1:] - R[0], factor_variance[m + rows]
         PB = P @ B
         out[cells] = _flatten_tables(pair_variance[:, None, None] * (PB @ Q.T) ** 2)
@@ -286,18 +328,22 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
 
 
 def level_shares(layout: Layout) -> np.ndarray:
-    """Return ``1 / L_j`` of the predictor of each column, shape (D,): the weight of a level in the mean over levels."""
+    """Return ``1 / L_j`` of the predictor of each column, shape (D,): the weight of a level in the
+    mean over levels.
+    """
     return np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
 
 
 def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray:
-    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one site i, in a model of pairs.
+    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one site i, in a model of
+    pairs.
 
-    The solution x of that site has a row for each non-reference level of site i, and 1 + D columns: the field, then the
-    couplings with all columns. In the zero-sum gauge its couplings are ``M_i J_ij M_j``, ``M = I - 1 1'/L``, and its
-    fields ``M_i (h_i + sum_j J_ij 1/L_j)``, over all levels. Then ``lambda_/2`` times the sum of squared couplings plus
-    ``lambdah/2`` times that of squared fields is ``tr(x' M_i x Q) / 2``, without the rows and columns of `M_i` and Q
-    that belong to reference levels.
+    The solution x of that site has a row for each non-reference level of site i, and 1 + D columns:
+    the field, then the couplings with all columns. In the zero-sum gauge its couplings are ``M_i
+    J_ij M_j``, ``M = I - 1 1'/L``, and its fields ``M_i (h_i + sum_j J_ij 1/L_j)``, over all
+    levels. Then ``lambda_/2`` times the sum of squared couplings plus ``lambdah/2`` times that of
+    squared fields is ``tr(x' M_i x Q) / 2``, without the rows and columns of `M_i` and Q that
+    belong to reference levels.
 
     Examples
     --------
@@ -310,19 +356,22 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
     field_map = np.append(1.0, shares)  # a zero-sum field is this combination of the columns
     Q = lambdah * np.outer(field_map, field_map)
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
-        pair_columns = slice(1 + lo, 1 + hi)  # empty for a predictor with one level, which has no share
+        # empty for a predictor with one level, which has no share
+        pair_columns = slice(1 + lo, 1 + hi)
         # lambda_ M_j without the reference level: a share is 1 / L_j
-        Q[pair_columns, pair_columns] += lambda_ * (np.eye(hi - lo) - (shares[lo] if hi > lo else 0.0))
+        Q[pair_columns, pair_columns] += lambda_ * (
+            np.eye(hi - lo) - (shares[lo] if hi > lo else 0.0)
+        )
     return Q
 
 
 def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) -> np.ndarray:
     """Return the fields (D,) of a model whose couplings were averaged in the zero-sum gauge.
 
-    Averaging the couplings of the two sites of a pair (eq. 18) in one gauge leaves the fields of that gauge unchanged
-    and changes those of any other gauge. The fields of the zero-sum gauge are those of ``h_i + sum_j J_ij 1/L_j``,
-    centred: h_i falls by the change of the sum. Couplings in the reference gauge do not depend on where the average is
-    taken.
+    Averaging the couplings of the two sites of a pair (eq. 18) in one gauge leaves the fields of
+    that gauge unchanged and changes those of any other gauge. The fields of the zero-sum gauge are
+    those of ``h_i + sum_j J_ij 1/L_j``, centred: h_i falls by the change of the sum. Couplings in
+    the reference gauge do not depend on where the average is taken.
 
     Parameters
     ----------
@@ -331,8 +380,8 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     theta : ndarray, shape (layout.size,)
         The model, averaged in the reference gauge.
     site_theta : ndarray, shape (layout.D, 1 + D)
-        The solutions of all sites before averaging: row (i, a) holds the field of level a of site i, then its
-        couplings with all columns.
+        The solutions of all sites before averaging: row (i, a) holds the field of level a of site
+        i, then its couplings with all columns.
     """
     # (D, D): averaged couplings less those of the site; `to_sites` has the shape of `site_theta`
     J_change = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]

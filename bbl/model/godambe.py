@@ -1,12 +1,13 @@
 """Sandwich (Godambe) covariance of the pseudo-likelihood estimator with averaged couplings.
 
-*Site*: the predictor i whose conditional distribution given the others is modelled; the sites are fitted separately.
-*Site solution* ``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its
-couplings with the D indicators of the levels of other predictors (see `Regressors`). A site has p parameters: its rows
-of ``site_theta`` in the columns of the constant and of its regressors, flattened. ``layout.start`` (m + 1,) holds the
-first column of each predictor's levels, ``layout.n_levels`` (m,) its number of levels. *Usable* rows of a site: the
-site and all predictors that it interacts with are known. A parameter is *determined* if the rows have information on
-it.
+*Site*: the predictor i whose conditional distribution given the others is modelled; the sites are
+fitted separately. *Site solution* ``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the
+field of level a >= 1 of site i, then its couplings with the D indicators of the levels of other
+predictors (see `Regressors`). A site has p parameters: its rows of ``site_theta`` in the columns of
+the constant and of its regressors, flattened. ``layout.start`` (m + 1,) holds the first column of
+each predictor's levels, ``layout.n_levels`` (m,) its number of levels. *Usable* rows of a site: the
+site and all predictors that it interacts with are known. A parameter is *determined* if the rows
+have information on it.
 """
 
 from __future__ import annotations
@@ -51,18 +52,24 @@ class RowInfluence(ABC):
 
     @abstractmethod
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of couplings; `rows` are those that were fitted."""
+        """Return the covariance of each table of fields, then of couplings; `rows` are those that
+        were fitted.
+        """
 
     @abstractmethod
     def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the covariance (layout.size, layout.size) of all parameters; `rows` are those that were fitted."""
+        """Return the covariance (layout.size, layout.size) of all parameters; `rows` are those that
+        were fitted.
+        """
 
     def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
-        """Return ``(influences, directions)``, from which the errors of functions of the parameters follow.
+        """Return ``(influences, directions)``, from which the errors of functions of the parameters
+        follow.
 
-        Rows may determine a function although they do not determine each of its parameters. The parameters can move
-        along `directions` (size, d) without a change of the fit. A function that does not change along them has the
-        errors that follow from `influences`. This base class has no directions (d = 0) and returns itself.
+        Rows may determine a function although they do not determine each of its parameters. The
+        parameters can move along `directions` (size, d) without a change of the fit. A function
+        that does not change along them has the errors that follow from `influences`. This base
+        class has no directions (d = 0) and returns itself.
         """
         return self, np.zeros((self.layout.size, 0))
 
@@ -75,15 +82,17 @@ class RowInfluence(ABC):
 
 
 class Influence(RowInfluence):
-    """Influence of rows on the pseudo-likelihood estimate of one group, and the covariances that follow from it.
+    """Influence of rows on the pseudo-likelihood estimate of one group, and the covariances that
+    follow from it.
 
-    Let site i have score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) at the site solution. A row moves the
-    site's parameters by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) - gradient of the penalty)``, W being the total
-    weight. A coupling is the mean over the sites of its term (Woo & Wang 2022, eq. 18), and so is its influence. The
-    weighted sum of products of influences over ``W^2`` is the Godambe covariance ``H^-1 K H^-1``, with frequency
-    weights as replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is the covariance of the penalised
-    estimator, without its bias. With missing values only the usable rows of a site have an influence, and their weight
-    ``W_i`` replaces W.
+    Let site i have score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) at the site
+    solution. A row moves the site's parameters by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) -
+    gradient of the penalty)``, W being the total weight. A coupling is the mean over the sites of
+    its term (Woo & Wang 2022, eq. 18), and so is its influence. The weighted sum of products of
+    influences over ``W^2`` is the Godambe covariance ``H^-1 K H^-1``, with frequency weights as
+    replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is the covariance of the
+    penalised estimator, without its bias. With missing values only the usable rows of a site have
+    an influence, and their weight ``W_i`` replaces W.
 
     Parameters
     ----------
@@ -93,18 +102,20 @@ class Influence(RowInfluence):
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution, before couplings are averaged.
     lambda_, lambdah : float, or tuple of float for orders 2, 3, ..., and float
-        Penalties of couplings and of fields; in the zero-sum gauge, of pairs alone, the tuple has one number. If both
-        are 0, undetermined parameters have no influence (see `inverse`).
+        Penalties of couplings and of fields; in the zero-sum gauge, of pairs alone, the tuple has
+        one number. If both are 0, undetermined parameters have no influence (see `inverse`).
     prior_count : float, default 0.0
-        Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`), treated as fixed.
+        Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`), treated as
+        fixed.
     zero_sum : bool, default False
-        Whether penalties apply to, and couplings are averaged in, the zero-sum gauge (tables whose rows and columns sum
-        to zero) in place of the reference gauge (zero at level 0).
+        Whether penalties apply to, and couplings are averaged in, the zero-sum gauge (tables whose
+        rows and columns sum to zero) in place of the reference gauge (zero at level 0).
 
     Attributes
     ----------
     _totals, _prior_share : ndarrays, shape (m,)
-        The ``W_i``, and the shares ``prior_count / (W_i + prior_count)`` of the prior in the targets.
+        The ``W_i``, and the shares ``prior_count / (W_i + prior_count)`` of the prior in the
+        targets.
     _columns : list of ndarrays of intp
         Columns of each site in ``site_theta``: the constant, then its regressors.
     _inverse, _penalty_gradient, _penalty_shift : lists of ndarrays, shapes (p, p), (p,) and (p,)
@@ -130,26 +141,36 @@ class Influence(RowInfluence):
         self._columns = regressors(layout).columns
         self._zero_sum = zero_sum
         column_penalties = np.append(lambdah, penalties(layout, lambda_))
-        penalty = penalty_metric(layout, float(np.max(lambda_)), lambdah) if zero_sum else column_penalties
+        penalty = (
+            penalty_metric(layout, float(np.max(lambda_)), lambdah)
+            if zero_sum
+            else column_penalties
+        )
         self._flat_positions = [_locate_site_parameters(layout, i) for i in range(layout.m)]
         self._penalty_gradient, self._inverse = [], []
         self.determined = np.ones(layout.size, dtype=bool)
-        for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():  # _: mean score
+        # _: mean score
+        for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
             self._penalty_gradient.append(self._penalise(H, penalty, i))
             inverted, is_determined = inverse(H)
             self._inverse.append(np.ascontiguousarray(inverted))
             self.determined[self._flat_positions[i][0][~is_determined]] = False
         # psi_i is H_i^-1 u_i less this: H_i^-1 times the gradient of the penalty
-        self._penalty_shift = [g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)]
+        self._penalty_shift = [
+            g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)
+        ]
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
-        """Add the penalty's Hessian to H (p, p) of site i in place, and return the penalty's gradient (p,).
+        """Add the penalty's Hessian to H (p, p) of site i in place, and return the penalty's
+        gradient (p,).
 
-        `penalty` holds the penalty of each column (1 + D,), or in the zero-sum gauge the matrix of `penalty_metric`.
+        `penalty` holds the penalty of each column (1 + D,), or in the zero-sum gauge the matrix of
+        `penalty_metric`.
         """
         columns, L = self._columns[i], int(self.layout.n_levels[i])
-        # theta (L - 1, columns): the site solution. The zero-sum penalty is tr(theta' M theta Q) / 2: M (L - 1, L - 1)
-        # centres over the site's levels, Q (columns, columns) is from `penalty_metric`
+        # theta (L - 1, columns): the site solution. The zero-sum penalty is tr(theta' M theta Q) /
+        # 2: M (L - 1, L - 1) centres over the site's levels, Q (columns, columns) is from
+        # `penalty_metric`
         theta = self.site_theta[self.layout.start[i] : self.layout.start[i + 1]][:, columns]
         if self._zero_sum:
             M = np.eye(L - 1) - 1.0 / L
@@ -161,10 +182,11 @@ class Influence(RowInfluence):
         return factors * theta.ravel()
 
     def _row_arrays(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the design (n, 1 + D) of rows, residuals (n, layout.D), and weights (m, n) of the rows for each site.
+        """Return the design (n, 1 + D) of rows, residuals (n, layout.D), and weights (m, n) of the
+        rows for each site.
 
-        A residual is the target of a level, 1 or 0 without a prior, less its conditional probability. A weight is
-        ``W/W_i`` if the row is usable for site i, else 0.
+        A residual is the target of a level, 1 or 0 without a prior, less its conditional
+        probability. A weight is ``W/W_i`` if the row is usable for site i, else 0.
         """
         layout, usable = self.layout, usable_rows(rows, self.layout)
         Z, probabilities = site_design(rows.codes, layout, self.site_theta)
@@ -172,18 +194,27 @@ class Influence(RowInfluence):
             Z[:, 1 : 1 + layout.D] - probabilities,
             np.repeat(self._prior_share, layout.n_levels - 1),
         )
-        if prior_share.any():  # the targets are not the indicators but these moved towards 1 / L by the prior's share
-            residuals += prior_share * (1.0 / np.repeat(layout.n_levels, layout.n_levels - 1) - Z[:, 1 : 1 + layout.D])
+        # the targets are not the indicators but these moved towards 1 / L by the prior's share
+        if prior_share.any():
+            residuals += prior_share * (
+                1.0 / np.repeat(layout.n_levels, layout.n_levels - 1) - Z[:, 1 : 1 + layout.D]
+            )
         return Z, residuals, np.ascontiguousarray((usable * (self.total / self._totals)).T)
 
-    def _add_site(self, i: int, row_arrays: tuple, out_rows: np.ndarray, shares: np.ndarray, out: np.ndarray) -> None:
-        """Add ``psi_i W/W_i`` (p, n), times `shares` (p,), to the rows `out_rows` (p,) of `out` (., n) in place.
+    def _add_site(
+        self, i: int, row_arrays: tuple, out_rows: np.ndarray, shares: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Add ``psi_i W/W_i`` (p, n), times `shares` (p,), to the rows `out_rows` (p,) of `out` (.,
+        n) in place.
 
-        `row_arrays` are the results of `_row_arrays` for the n rows of data. The kernel computes ``weight (H_i^-1
-        (residual x design) - penalty shift)`` for each row, ``x`` being the Kronecker product.
+        `row_arrays` are the results of `_row_arrays` for the n rows of data. The kernel computes
+        ``weight (H_i^-1 (residual x design) - penalty shift)`` for each row, ``x`` being the
+        Kronecker product.
         """
         Z, residuals, weights = row_arrays
-        site_residuals = np.ascontiguousarray(residuals[:, self.layout.start[i] : self.layout.start[i + 1]])
+        site_residuals = np.ascontiguousarray(
+            residuals[:, self.layout.start[i] : self.layout.start[i + 1]]
+        )
         kernel.add_influences(
             Z,
             self._columns[i],
@@ -217,17 +248,23 @@ class Influence(RowInfluence):
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Add to `influence` (size, n) the changes of fields that come with psi_i (n, p) from averaging couplings.
+        """Add to `influence` (size, n) the changes of fields that come with psi_i (n, p) from
+        averaging couplings.
 
-        The average of a pair has half of the coupling of each of its sites, and fields stay the same in the zero-sum
-        gauge. So the half of site i that the average drops goes into the fields of the reference gauge, as its mean
-        over the levels of the other predictor (see `bbl.model.gauge.reference_fields`):
-        ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and ``h_j(b) -= 1/2 sum_a J_ij(a, b) / L_i``.
+        The average of a pair has half of the coupling of each of its sites, and fields stay the
+        same in the zero-sum gauge. So the half of site i that the average drops goes into the
+        fields of the reference gauge, as its mean over the levels of the other predictor (see
+        `bbl.model.gauge.reference_fields`): ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and ``h_j(b)
+        -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
-        layout, columns = self.layout, self._columns[i][1:] - 1  # without the constant, counted among the D
+        # without the constant, counted among the D
+        layout, columns = self.layout, self._columns[i][1:] - 1
         L = int(layout.n_levels[i])
-        J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]  # (n, L - 1, columns): influences on couplings
-        influence[layout.start[i] : layout.start[i + 1]] += 0.5 * (J @ level_shares(layout)[columns]).T
+        # (n, L - 1, columns): influences on couplings
+        J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]
+        influence[layout.start[i] : layout.start[i + 1]] += (
+            0.5 * (J @ level_shares(layout)[columns]).T
+        )
         influence[columns] -= 0.5 / L * J.sum(axis=1).T
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
@@ -244,65 +281,90 @@ class Influence(RowInfluence):
     def site_coupling_covariance(
         self, rows: Sample, selected_columns: dict[int, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of selected couplings in the site solution, before couplings are averaged.
+        """Return the covariance of selected couplings in the site solution, before couplings are
+        averaged.
 
         Parameters
         ----------
         rows : Sample
         selected_columns : dict of int to ndarray of bool, shape (D,)
-            For each site, whether the couplings of each regressor column with all levels of the site are selected.
+            For each site, whether the couplings of each regressor column with all levels of the
+            site are selected.
 
         Returns
         -------
         covariance : ndarray, shape (q, q)
             Covariance of the q couplings, site by site in the order of `selected_columns`.
         independent : ndarray, shape (q, q)
-            The same if the sites were independent regressions with a correct likelihood: the blocks of ``H^-1 / W_i``.
+            The same if the sites were independent regressions with a correct likelihood: the blocks
+            of ``H^-1 / W_i``.
         """
         positions_by_site = self.site_coupling_positions(selected_columns)
         sizes = [len(positions) for positions in positions_by_site.values()]
-        covariance, independent = np.zeros((sum(sizes), sum(sizes))), np.zeros((sum(sizes), sum(sizes)))
+        covariance, independent = (
+            np.zeros((sum(sizes), sum(sizes))),
+            np.zeros((sum(sizes), sum(sizes))),
+        )
         for chunk in rows.blocks(ROWS):
             psi = self.site_influences(chunk, positions_by_site)
             covariance += (psi.T * chunk.weights) @ psi
         bounds = np.cumsum([0, *sizes])
-        for (i, positions), a, b in zip(positions_by_site.items(), bounds[:-1], bounds[1:], strict=True):
+        for (i, positions), a, b in zip(
+            positions_by_site.items(), bounds[:-1], bounds[1:], strict=True
+        ):
             independent[a:b, a:b] = self._inverse[i][np.ix_(positions, positions)] / self._totals[i]
         return covariance, independent
 
-    def site_coupling_positions(self, selected_columns: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Return, for each site, the positions (q_i,) of the selected couplings among its p parameters.
+    def site_coupling_positions(
+        self, selected_columns: dict[int, np.ndarray]
+    ) -> dict[int, np.ndarray]:
+        """Return, for each site, the positions (q_i,) of the selected couplings among its p
+        parameters.
 
         `selected_columns` is that of `site_coupling_covariance`.
         """
         positions_by_site = {}
         for i, is_selected in selected_columns.items():
-            is_selected_column = np.append(False, is_selected[self._columns[i][1:] - 1])  # the fields come first
-            positions_by_site[i] = np.flatnonzero(np.tile(is_selected_column, self.layout.n_levels[i] - 1))
+            # the fields come first
+            is_selected_column = np.append(False, is_selected[self._columns[i][1:] - 1])
+            positions_by_site[i] = np.flatnonzero(
+                np.tile(is_selected_column, self.layout.n_levels[i] - 1)
+            )
         return positions_by_site
 
     def site_influences(self, rows: Sample, positions_by_site: dict[int, np.ndarray]) -> np.ndarray:
-        """Return the influences (n, q) of rows on q parameters of sites, divided by the total weight.
+        """Return the influences (n, q) of rows on q parameters of sites, divided by the total
+        weight.
 
-        For each site, `positions_by_site` lists its parameters among the q: positions among the site's p parameters.
+        For each site, `positions_by_site` lists its parameters among the q: positions among the
+        site's p parameters.
         """
         row_arrays = self._row_arrays(rows)
         psi = np.vstack(
-            [self._site_influence(i, row_arrays)[positions] for i, positions in positions_by_site.items()]
+            [
+                self._site_influence(i, row_arrays)[positions]
+                for i, positions in positions_by_site.items()
+            ]
         ).T
         psi /= self.total
         return psi
 
     def composite(self, rows: Sample) -> tuple[float, float]:
-        """Return the log pseudo-likelihood of `rows`, ``sum_i ln P_i``, and its effective number of parameters.
+        """Return the log pseudo-likelihood of `rows`, ``sum_i ln P_i``, and its effective number of
+        parameters.
 
-        The effective number is ``tr(K H^-1)``, for the Hessian H and the covariance K of the score (Varin, Reid & Firth
-        2011, section 2.3); H is block diagonal over sites, so only the blocks of K matter. `rows` may be a part of the
-        fitted rows: the effective number is then the covariance of their score with the estimate, the expected
-        optimism of their log pseudo-likelihood. With missing values each site counts in its usable rows.
+        The effective number is ``tr(K H^-1)``, for the Hessian H and the covariance K of the score
+        (Varin, Reid & Firth 2011, section 2.3); H is block diagonal over sites, so only the blocks
+        of K matter. `rows` may be a part of the fitted rows: the effective number is then the
+        covariance of their score with the estimate, the expected optimism of their log
+        pseudo-likelihood. With missing values each site counts in its usable rows.
         """
         # `varies`: the predictors that `conditionals` returns log-normalisers of
-        layout, site_regressors, varies = self.layout, regressors(self.layout), self.layout.n_levels > 1
+        layout, site_regressors, varies = (
+            self.layout,
+            regressors(self.layout),
+            self.layout.n_levels > 1,
+        )
         value = n_effective = 0.0
         for chunk in rows.blocks(ROWS):
             usable, weights = usable_rows(chunk, layout), chunk.weights
@@ -312,28 +374,40 @@ class Influence(RowInfluence):
             # (n, layout.D): the field of each level that a row has, else 0
             field = X[:, : layout.D] * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)
-            value += float(weights @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1)))
+            value += float(
+                weights @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1))
+            )
             n_effective += self._effective_number(chunk)
         return value, n_effective / self.total  # influences are times the total
 
     def _effective_number(self, rows: Sample) -> float:
-        """Return the sum of the products of the penalised scores of rows with ``psi_i W/W_i``, over all sites."""
+        """Return the sum of the products of the penalised scores of rows with ``psi_i W/W_i``, over
+        all sites.
+        """
         row_arrays, usable, number = self._row_arrays(rows), usable_rows(rows, self.layout), 0.0
         Z, residuals, _ = row_arrays
         for i, columns in enumerate(self._columns):
             residual = residuals[:, self.layout.start[i] : self.layout.start[i + 1]]
-            score = (residual[:, :, None] * Z[:, None, columns]).reshape(rows.n, -1) - self._penalty_gradient[i]
+            score = (residual[:, :, None] * Z[:, None, columns]).reshape(
+                rows.n, -1
+            ) - self._penalty_gradient[i]
             weights = rows.weights * usable[:, i]
-            number += float(weights @ np.einsum("kp,pk->k", score, self._site_influence(i, row_arrays)))
+            number += float(
+                weights @ np.einsum("kp,pk->k", score, self._site_influence(i, row_arrays))
+            )
         return number
 
 
 def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions (p,) of the parameters of site i in the flat vector, and shares (p,) in the mean over sites."""
+    """Return positions (p,) of the parameters of site i in the flat vector, and shares (p,) in the
+    mean over sites.
+    """
     site_regressors = regressors(layout)
     all_positions = np.arange(layout.size)
-    tables, shares = [layout.table(all_positions, i)[:, None]], [np.ones(1)]  # the fields of site i are not averaged
-    for regressor in np.flatnonzero(site_regressors.mask[i]):  # predictors and sets that site i is regressed on
+    # the fields of site i are not averaged
+    tables, shares = [layout.table(all_positions, i)[:, None]], [np.ones(1)]
+    # predictors and sets that site i is regressed on
+    for regressor in np.flatnonzero(site_regressors.mask[i]):
         other_members = site_regressors.scope(int(regressor))
         tables.append(layout.table(all_positions, i, *other_members).reshape(len(tables[0]), -1))
         shares.append(np.full(tables[-1].shape[1], 1.0 / (1 + len(other_members))))
@@ -342,7 +416,8 @@ def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndar
 
 
 class TermCovariances:
-    """The covariance matrix of each table of fields, then of each table of couplings (flattened), summed over rows.
+    """The covariance matrix of each table of fields, then of each table of couplings (flattened),
+    summed over rows.
 
     Parameters
     ----------
@@ -363,11 +438,16 @@ class TermCovariances:
         self._table_start, sizes = layout.cuts[:-1], np.diff(layout.cuts)
         # tables of equal size are stacked: there can be a hundred thousand tables
         self._tables_of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
-        self._sums = {q: np.zeros((len(tables), q, q)) for q, tables in self._tables_of_size.items()}
+        self._sums = {
+            q: np.zeros((len(tables), q, q)) for q, tables in self._tables_of_size.items()
+        }
 
     def add(self, psi: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows with influences (n, layout.size), divided by the sum of all weights, and weights (n,)."""
-        with np.errstate(over="ignore", invalid="ignore"):  # undetermined parameters: huge influences, no errors
+        """Add rows with influences (n, layout.size), divided by the sum of all weights, and weights
+        (n,).
+        """
+        # undetermined parameters: huge influences, no errors
+        with np.errstate(over="ignore", invalid="ignore"):
             for q, tables in self._tables_of_size.items():
                 starts = self._table_start[tables]
                 if q == 1:
@@ -386,14 +466,20 @@ class TermCovariances:
 
 
 def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
-    """Return the rows ``starts[k]`` to ``starts[k] + q - 1`` of `rows` (., n) for each table k: (tables, q, n)."""
+    """Return the rows ``starts[k]`` to ``starts[k] + q - 1`` of `rows` (., n) for each table k:
+    (tables, q, n).
+    """
     if (np.diff(starts) == q).all():  # without a copy
         return rows[starts[0] : starts[-1] + q].reshape(len(starts), q, -1)
     return rows[starts[:, None] + np.arange(q)]
 
 
-def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
-    """Return the covariance matrix of each table, `TermCovariances`, from influences and weights of chunks of rows."""
+def term_covariances(
+    layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> list[np.ndarray]:
+    """Return the covariance matrix of each table, `TermCovariances`, from influences and weights of
+    chunks of rows.
+    """
     covariances = TermCovariances(layout)
     for psi, weights in blocks:
         covariances.add(psi, weights)

@@ -1,8 +1,9 @@
 """Higher terms, those of three predictors and more, in the form that kernels read.
 
-The *table* of a term holds a coupling for each combination of the non-reference levels of its members. In a `Layout`
-``terms[k - 2]`` (T_k, k) lists the terms of k predictors, ``term_start[k - 2]`` (T_k + 1,) holds the starts of their
-tables in the parameter vector, then the end of the last, and `pair_start` is that of pairs.
+The *table* of a term holds a coupling for each combination of the non-reference levels of its
+members. In a `Layout` ``terms[k - 2]`` (T_k, k) lists the terms of k predictors, ``term_start[k -
+2]`` (T_k + 1,) holds the starts of their tables in the parameter vector, then the end of the last,
+and `pair_start` is that of pairs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ __all__ = ["Higher", "Tables", "higher", "split"]
 
 
 class Higher:
-    """All T higher terms of a layout that have parameters; k is the highest order (number of members).
+    """All T higher terms of a layout that have parameters; k is the highest order (number of
+    members).
 
     Attributes
     ----------
@@ -43,24 +45,33 @@ class Higher:
         n_nonreference = np.diff(layout.start)
         max_order = max(layout.order, 3)  # columns of the arrays: 3 if there are no higher terms
         members, stride, first = [], [], []
-        for k, (terms, start) in enumerate(zip(layout.terms[1:], layout.term_start[1:], strict=True), 3):
+        for k, (terms, start) in enumerate(
+            zip(layout.terms[1:], layout.term_start[1:], strict=True), 3
+        ):
             padding = ((0, 0), (0, max_order - k))
             # the last member's levels are neighbours in the table
-            strides = np.column_stack([n_nonreference[terms[:, a + 1 :]].prod(axis=1) for a in range(k)])
+            strides = np.column_stack(
+                [n_nonreference[terms[:, a + 1 :]].prod(axis=1) for a in range(k)]
+            )
             has_parameters = np.diff(start) > 0  # none where a member has one level
             members.append(np.pad(terms, padding, constant_values=-1)[has_parameters])
             stride.append(np.pad(strides, padding)[has_parameters])
-            first.append((start[:-1] - layout.pair_start[-1])[has_parameters])  # from the end of the pairs' tables
+            # from the end of the pairs' tables
+            first.append((start[:-1] - layout.pair_start[-1])[has_parameters])
         no_terms = np.empty((0, max_order), dtype=np.intp)
         self.members = np.ascontiguousarray(np.concatenate([no_terms, *members]), dtype=np.int32)
         self.stride = np.ascontiguousarray(np.concatenate([no_terms, *stride]), dtype=np.intp)
-        self.first = np.concatenate([np.empty(0, dtype=np.intp), *first]).astype(np.intp, copy=False)
+        self.first = np.concatenate([np.empty(0, dtype=np.intp), *first]).astype(
+            np.intp, copy=False
+        )
         self.cells = slice(int(layout.pair_start[-1]), layout.size)
         self.size = layout.size - self.cells.start
         term, axis = np.nonzero(self.members >= 0)  # of each membership of a predictor in a term
         predictor = self.members[term, axis]
         self.site_term = term[np.argsort(predictor, kind="stable")].astype(np.int32)
-        self.site_first = np.concatenate(([0], np.cumsum(np.bincount(predictor, minlength=layout.m)))).astype(np.intp)
+        self.site_first = np.concatenate(
+            ([0], np.cumsum(np.bincount(predictor, minlength=layout.m)))
+        ).astype(np.intp)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -82,7 +93,9 @@ class Tables(NamedTuple):
 
 
 def split(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tables | None]:
-    """Return fields (D,), pair couplings (D, D), and the tables of higher terms, None if there are none."""
+    """Return fields (D,), pair couplings (D, D), and the tables of higher terms, None if there are
+    none.
+    """
     h, J = pair_matrix(layout, theta)
     if layout.order <= 2:
         return h, J, None

@@ -1,9 +1,10 @@
-"""Influence of rows on the estimates of groups that are fitted together, to P(group | row), and on their differences.
+"""Influence of rows on the estimates of groups that are fitted together, to P(group | row), and on
+their differences.
 
-A *coefficient* is the intercept of a group, column 0, or a parameter of the layout. P(group | row) depends on
-differences of groups alone, so coefficients are those of each group less those of one of them, the reference group.
-The *influence* of a row is the change of an estimate per unit of the row's weight. *Tables* hold the fields of a
-predictor, or the couplings of a term.
+A *coefficient* is the intercept of a group, column 0, or a parameter of the layout. P(group | row)
+depends on differences of groups alone, so coefficients are those of each group less those of one of
+them, the reference group. The *influence* of a row is the change of an estimate per unit of the
+row's weight. *Tables* hold the fields of a predictor, or the couplings of a term.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class JointInfluence(ABC):
     @property
     @abstractmethod
     def flat(self) -> np.ndarray:
-        """The d directions (K, 1 + size, d) along which the fit stays the same, or improves without end."""
+        """The d directions (K, 1 + size, d) along which the fit stays the same, or improves without
+        end.
+        """
 
     @property
     @abstractmethod
@@ -50,26 +53,35 @@ class JointInfluence(ABC):
 
     @abstractmethod
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by all coefficients."""
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by
+        all coefficients.
+        """
 
     @abstractmethod
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times `total`."""
+        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times
+        `total`.
+        """
 
     @abstractmethod
     def covariance(self) -> np.ndarray:
         """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients.
 
-        Undetermined coefficients have the covariance of one choice among the values that fit equally well.
+        Undetermined coefficients have the covariance of one choice among the values that fit
+        equally well.
         """
 
     @abstractmethod
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of `b`."""
+        """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of
+        `b`.
+        """
 
     @abstractmethod
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether rows determine each coefficient (1 + size,) of group `a` less that of `b`."""
+        """Return whether rows determine each coefficient (1 + size,) of group `a` less that of
+        `b`.
+        """
 
     def between(self, a: int, b: int) -> DifferenceInfluence:
         """Return the influence on the parameters of group `a` less those of group `b`."""
@@ -77,7 +89,8 @@ class JointInfluence(ABC):
 
 
 class DifferenceInfluence(RowInfluence):
-    """Influence of rows on the parameters of one group less those of another, and their covariances.
+    """Influence of rows on the parameters of one group less those of another, and their
+    covariances.
 
     Parameters
     ----------
@@ -100,19 +113,26 @@ class DifferenceInfluence(RowInfluence):
         self.determined = joint.determined(a, b)[1:]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows of all groups; zero on parameters that are not determined."""
+        """Return the influences (n, size) of rows of all groups; zero on parameters that are not
+        determined.
+        """
         a, b = self._pair
         influences = self._joint(rows)
         return (influences[:, a, 1:] - influences[:, b, 1:]) * self.determined
 
     def covariance(self, rows: Sample | None = None) -> np.ndarray:
-        """Return the covariance (size, size), nan where it is not determined; `rows` is not used."""
+        """Return the covariance (size, size), nan where it is not determined; `rows` is not
+        used.
+        """
         out = self._joint.covariance_between(*self._pair)[1:, 1:]
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
         return out
 
     def terms(self, rows: Sample | None = None) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of each table of couplings; `rows` is not used."""
-        covariance, cuts = self.covariance(), self.layout.cuts  # start of each table, then the vector's end
+        """Return the covariance of each table of fields, then of each table of couplings; `rows` is
+        not used.
+        """
+        # start of each table, then the vector's end
+        covariance, cuts = self.covariance(), self.layout.cuts
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]

@@ -1,8 +1,10 @@
-"""Layout: where each table of fields h and couplings J lies in the flat parameter vector of a group.
+"""Layout: where each table of fields h and couplings J lies in the flat parameter vector of a
+group.
 
-A *term* is a set of k >= 2 interacting predictors, k its *order*; its *table* holds a coupling for each combination of
-their non-reference levels (codes 1, 2, ...; code 0 is the reference level). D counts the non-reference levels of all
-predictors, which are the columns of the indicator matrix of the rows.
+A *term* is a set of k >= 2 interacting predictors, k its *order*; its *table* holds a coupling for
+each combination of their non-reference levels (codes 1, 2, ...; code 0 is the reference level). D
+counts the non-reference levels of all predictors, which are the columns of the indicator matrix of
+the rows.
 """
 
 from __future__ import annotations
@@ -22,21 +24,23 @@ __all__ = ["Layout", "term_columns"]
 class Layout:
     """Positions of all parameters of one group in a flat float64 vector.
 
-    The vector holds the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the tables ``J_ij(x, x')``
-    pair by pair (``i < j``, lexicographic), then the tables of the terms of three predictors, and so on, each in C
-    order. Parameters with a reference level are zero and are not stored (Woo & Wang, section 2.1).
+    The vector holds the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the
+    tables ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), then the tables of the terms of
+    three predictors, and so on, each in C order. Parameters with a reference level are zero and are
+    not stored (Woo & Wang, section 2.1).
 
     Parameters
     ----------
     n_levels : array_like of int, shape (m,)
-        Number of levels ``L_i`` of each predictor; a predictor with a single level has no parameters.
+        Number of levels ``L_i`` of each predictor; a predictor with a single level has no
+        parameters.
     terms : sequence of tuples of int, or arrays of shape (T, k), optional
         Interacting predictors, two or more each, in any order; None for all pairs.
     support : Support, optional
         The combinations of levels that can occur, if some cannot (structural zeros).
     n_ordered : array_like of int, shape (m,), optional
-        How many levels of each predictor, from the first on, are in order; 0 (default) for nominal predictors. No
-        position depends on it.
+        How many levels of each predictor, from the first on, are in order; 0 (default) for nominal
+        predictors. No position depends on it.
 
     Attributes
     ----------
@@ -44,17 +48,21 @@ class Layout:
         Number of predictors.
     n_levels, n_ordered : ndarrays of int, shape (m,)
     complete : bool
-        Whether the terms are all pairs. Their list is only made on access: 5,000 predictors have 12 million pairs.
+        Whether the terms are all pairs. Their list is only made on access: 5,000 predictors have 12
+        million pairs.
     terms : tuple of ndarrays of intp, shapes (T_k, k)
-        Terms of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; that of order 2 may be empty.
+        Terms of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; that of order 2 may be
+        empty.
     start : ndarray of intp, shape (m + 1,)
         Column at which the non-reference levels of predictor ``i`` start among the ``D`` columns.
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     support : Support or None
-        As given: its `scope` holds the predictors with structural zeros, its `factor` a table of 0 and -inf for them.
+        As given: its `scope` holds the predictors with structural zeros, its `factor` a table of 0
+        and -inf for them.
     size : int
-        Length of the parameter vector: the degrees of freedom of a group (eq. 7 restricted to `terms`).
+        Length of the parameter vector: the degrees of freedom of a group (eq. 7 restricted to
+        `terms`).
 
     Examples
     --------
@@ -74,7 +82,9 @@ class Layout:
         self.support = support
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
-        self.n_ordered = np.zeros(self.m, dtype=np.int32) if n_ordered is None else np.asarray(n_ordered)
+        self.n_ordered = (
+            np.zeros(self.m, dtype=np.int32) if n_ordered is None else np.asarray(n_ordered)
+        )
         width = self.n_levels.astype(np.intp) - 1  # number D_i of non-reference levels
         self.start = np.zeros(self.m + 1, dtype=np.intp)
         np.cumsum(width, out=self.start[1:])
@@ -83,18 +93,31 @@ class Layout:
         if terms is not None:
             self.terms = _group_by_order(terms, self.m)
             # as many distinct pairs as m predictors have, all of positions below m, are all pairs
-            has_all_pairs = len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
-            # `initial=0` and at least 1, so that it holds for m < 2: without pairs these are complete
+            has_all_pairs = (
+                len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
+            )
+            # `initial=0` and at least 1, so that it holds for m < 2: without pairs these are
+            # complete
             self.complete = has_all_pairs and int(self.terms[0].max(initial=0)) < max(self.m, 1)
-        # all pairs have (D^2 - sum of D_i^2) / 2 couplings; else the vector ends with the last table
-        self.size = (self.D * (self.D + 2) - int(width @ width)) // 2 if self.complete else int(self.term_start[-1][-1])
+        # all pairs have (D^2 - sum of D_i^2) / 2 couplings; else the vector ends with the last
+        # table
+        self.size = (
+            (self.D * (self.D + 2) - int(width @ width)) // 2
+            if self.complete
+            else int(self.term_start[-1][-1])
+        )
         self.n_levels.setflags(write=False)
         self.start.setflags(write=False)
 
     def __repr__(self) -> str:
         higher_terms = () if self.complete else self.terms[1:]
-        higher_counts = "".join(f", order {k}={len(terms)}" for k, terms in enumerate(higher_terms, 3))
-        return f"Layout(m={self.m}, pairs={self.count(2)}{higher_counts}, D={self.D}, size={self.size})"
+        higher_counts = "".join(
+            f", order {k}={len(terms)}" for k, terms in enumerate(higher_terms, 3)
+        )
+        return (
+            f"Layout(m={self.m}, pairs={self.count(2)}{higher_counts}, D={self.D}, "
+            f"size={self.size})"
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -112,7 +135,9 @@ class Layout:
     def terms(self) -> tuple[np.ndarray, ...]:
         """All pairs, listed on first access; other terms are set by `__init__`."""
         # bytes: 16 of a pair in each of `nonzero`, `argwhere` and the contiguous copy
-        check_memory(48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors.")
+        check_memory(
+            48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors."
+        )
         predictors = np.arange(self.m)
         pairs = np.ascontiguousarray(np.argwhere(predictors[:, None] < predictors))
         pairs.setflags(write=False)
@@ -120,7 +145,9 @@ class Layout:
 
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
-        """Start of each table of each order in the parameter vector: ndarrays of intp, shapes (T_k + 1,)."""
+        """Start of each table of each order in the parameter vector: ndarrays of intp, shapes (T_k
+        + 1,).
+        """
         n_nonreference, position, starts = self.n_levels.astype(np.intp) - 1, self.D, []
         for terms in self.terms:
             start = np.zeros(len(terms) + 1, dtype=np.intp)
@@ -154,13 +181,17 @@ class Layout:
 
     @property
     def cuts(self) -> np.ndarray:
-        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector, then the vector's end."""
+        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector, then
+        the vector's end.
+        """
         return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
 
     @property
     def scopes(self) -> list[tuple[int, ...]]:
         """The predictors of each table, in the order of `cuts`."""
-        return [(i,) for i in range(self.m)] + [tuple(term) for terms in self.terms for term in terms.tolist()]
+        return [(i,) for i in range(self.m)] + [
+            tuple(term) for terms in self.terms for term in terms.tolist()
+        ]
 
     @property
     def order(self) -> int:
@@ -171,7 +202,9 @@ class Layout:
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """Symmetric bool matrix (m, m): whether two predictors share a term of any order (R's ``qJ``)."""
+        """Symmetric bool matrix (m, m): whether two predictors share a term of any order (R's
+        ``qJ``).
+        """
         mask = np.full((self.m, self.m), self.complete)
         np.fill_diagonal(mask, False)
         for terms in () if self.complete else self.terms:
@@ -183,7 +216,9 @@ class Layout:
 
     @property
     def joined(self) -> np.ndarray:
-        """Symmetric bool matrix (m, m): whether two predictors share a term, or a structural zero."""
+        """Symmetric bool matrix (m, m): whether two predictors share a term, or a structural
+        zero.
+        """
         if self.support is None:
             return self.mask
         joined = self.mask.copy()
@@ -197,7 +232,9 @@ class Layout:
 
     @property
     def of_pooled(self) -> Layout:
-        """The layout with the structural zeros of all groups: combinations that occur in no group."""
+        """The layout with the structural zeros of all groups: combinations that occur in no
+        group.
+        """
         return self if self.support is None else self._with_support(self.support.pooled)
 
     def _with_support(self, support: Support) -> Layout:
@@ -207,29 +244,38 @@ class Layout:
         return layout
 
     def beside(self, *predictors: int) -> np.ndarray:
-        """Return the other members of all terms that hold these predictors and at least one more, in rising order."""
+        """Return the other members of all terms that hold these predictors and at least one more,
+        in rising order.
+        """
         members = [np.empty(0, dtype=np.intp)]
         for terms in self.terms[len(predictors) - 1 :]:  # of more members; `terms[0]` is of order 2
             members.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
         return np.setdiff1d(np.concatenate(members), predictors)
 
     def without_constants(self) -> Layout:
-        """Return the layout of the predictors with more than one level; its parameter vector is the same."""
+        """Return the layout of the predictors with more than one level; its parameter vector is the
+        same.
+        """
         return self.only(np.flatnonzero(self.n_levels > 1))
 
     def only(self, predictors: np.ndarray) -> Layout:
-        """Return the layout of some predictors, at rising positions, and the terms among them; without `support`."""
+        """Return the layout of some predictors, at rising positions, and the terms among them;
+        without `support`.
+        """
         n_ordered = self.n_ordered[predictors]
         if self.complete:
             return Layout(self.n_levels[predictors], n_ordered=n_ordered)
         new_index = np.full(self.m, -1)
         new_index[predictors] = np.arange(len(predictors))
-        renumbered_terms = [new_index[terms] for terms in self.terms]  # -1 for predictors that are left out
+        # -1 for predictors that are left out
+        renumbered_terms = [new_index[terms] for terms in self.terms]
         kept_terms = [terms[(terms >= 0).all(axis=1)] for terms in renumbered_terms]
         return Layout(self.n_levels[predictors], kept_terms, n_ordered=n_ordered)
 
     def index(self, *predictors: int) -> int:
-        """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
+        """Return the row of a term in the `terms` of its order, or -1 if these predictors do not
+        interact.
+        """
         order = len(predictors)
         if not self.count(order):
             return -1
@@ -250,27 +296,41 @@ class Layout:
     @cached_property
     def _higher_rows(self) -> dict[tuple[int, ...], int]:
         """Row of each term of three predictors or more in the terms of its order."""
-        return {tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())}
+        return {
+            tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())
+        }
 
     def levels_of(self, is_selected: np.ndarray) -> set[tuple[int, int]]:
-        """Return the levels, as (predictor, code), of the parameters where `is_selected` (size,) is True."""
+        """Return the levels, as (predictor, code), of the parameters where `is_selected` (size,) is
+        True.
+        """
         tables = [(scope, np.argwhere(self.table(is_selected, *scope))) for scope in self.scopes]
         # index 0 of a table's axis is level 1
-        return {(i, int(a) + 1) for scope, cells in tables for cell in cells for i, a in zip(scope, cell, strict=True)}
+        return {
+            (i, int(a) + 1)
+            for scope, cells in tables
+            for cell in cells
+            for i, a in zip(scope, cell, strict=True)
+        }
 
     def predictors_of(self, is_selected: np.ndarray) -> np.ndarray:
-        """Return which predictors (m,) have a parameter, of their own or of a term, where `is_selected` (size,)."""
-        n_before = np.concatenate([[0], np.cumsum(is_selected)])  # of selected parameters before each
+        """Return which predictors (m,) have a parameter, of their own or of a term, where
+        `is_selected` (size,).
+        """
+        # of selected parameters before each
+        n_before = np.concatenate([[0], np.cumsum(is_selected)])
         has_selected = n_before[self.start[1:]] > n_before[self.start[:-1]]
         for terms, start in zip(self.terms, self.term_start, strict=True):
             has_selected[terms[n_before[start[1:]] > n_before[start[:-1]]]] = True
         return has_selected
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
-        """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of several.
+        """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of
+        several.
 
-        Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) are in the order of `predictors`. Any array
-        with a last axis of length `size` will do (gradients, standard errors).
+        Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) are in the order of
+        `predictors`. Any array with a last axis of length `size` will do (gradients, standard
+        errors).
         """
         if len(predictors) == 1:
             return theta[..., self.start[predictors[0]] : self.start[predictors[0] + 1]]
@@ -282,27 +342,37 @@ class Layout:
         table = theta[..., start[row] : start[row + 1]]
         table = table.reshape(*theta.shape[:-1], *(self.n_levels[i] - 1 for i in stored_order))
         n_leading = theta.ndim - 1
-        return table.transpose(*range(n_leading), *(n_leading + stored_order.index(i) for i in predictors))
+        return table.transpose(
+            *range(n_leading), *(n_leading + stored_order.index(i) for i in predictors)
+        )
 
     def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
-        """Return ``(predictors, table)`` for each table of `theta` (K, size), as `elimination.log_sum` takes them.
+        """Return ``(predictors, table)`` for each table of `theta` (K, size), as
+        `elimination.log_sum` takes them.
 
-        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels. That of structural zeros is the last.
+        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels. That of structural
+        zeros is the last.
         """
-        zeros = [] if self.support is None else [self.support.factor]  # its scope, and a table of 0 and -inf
-        return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes] + zeros
+        # its scope, and a table of 0 and -inf
+        zeros = [] if self.support is None else [self.support.factor]
+        return [
+            (scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes
+        ] + zeros
 
     def columns(self, predictors) -> np.ndarray:
-        """Return the columns of the non-reference levels of some predictors, concatenated in the given order."""
+        """Return the columns of the non-reference levels of some predictors, concatenated in the
+        given order.
+        """
         ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
 
 def term_columns(layout: Layout) -> np.ndarray:
-    """Return the columns of the levels that each parameter belongs to: int32, shape (max(order, 2), size).
+    """Return the columns of the levels that each parameter belongs to: int32, shape (max(order, 2),
+    size).
 
-    Entry (k, t) is the column among the D of the level of the k-th predictor of parameter t's term; -1 where the term
-    has fewer predictors.
+    Entry (k, t) is the column among the D of the level of the k-th predictor of parameter t's term;
+    -1 where the term has fewer predictors.
 
     Examples
     --------
@@ -315,23 +385,30 @@ def term_columns(layout: Layout) -> np.ndarray:
     for terms, start in zip(layout.terms, layout.term_start, strict=True):
         sizes = np.diff(start)
         position = np.arange(start[-1] - start[0], dtype=np.int32)
-        position -= np.repeat((start[:-1] - start[0]).astype(np.int32), sizes)  # flat position in the table of the term
-        # the digits of the position, the last predictor's first, are the levels, 0 for the first non-reference level
+        # flat position in the table of the term
+        position -= np.repeat((start[:-1] - start[0]).astype(np.int32), sizes)
+        # the digits of the position, the last predictor's first, are the levels, 0 for the first
+        # non-reference level
         for axis in range(terms.shape[1] - 1, -1, -1):
             predictors = terms[:, axis]
             axis_length = np.repeat(n_nonreference[predictors].astype(np.int32), sizes)
             out[axis, start[0] : start[-1]] = position % axis_length
-            out[axis, start[0] : start[-1]] += np.repeat(layout.start[predictors].astype(np.int32), sizes)
+            out[axis, start[0] : start[-1]] += np.repeat(
+                layout.start[predictors].astype(np.int32), sizes
+            )
             position //= axis_length
     return out
 
 
 def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
-    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within each term and among terms.
+    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within each term and
+    among terms.
 
-    `terms` is an array (T, k), or a sequence of such arrays and of tuples; m is the number of predictors.
+    `terms` is an array (T, k), or a sequence of such arrays and of tuples; m is the number of
+    predictors.
     """
-    arrays: list[np.ndarray] = []  # (T, k) each; tuples are collected by their length and become such arrays
+    # (T, k) each; tuples are collected by their length and become such arrays
+    arrays: list[np.ndarray] = []
     tuples: dict[int, list] = {}
     for term in (terms,) if isinstance(terms, np.ndarray) else terms:
         if isinstance(term, np.ndarray) and term.ndim == 2:
@@ -347,13 +424,16 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
         raise ValueError("a term needs at least two predictors")
     sorted_by_order = []
     for order in range(2, max(arrays_by_order) + 1):
-        unsorted_terms = np.concatenate(arrays_by_order.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
+        unsorted_terms = np.concatenate(arrays_by_order.get(order, [np.empty((0, order))])).astype(
+            np.intp, copy=False
+        )
         sorted_terms = np.sort(unsorted_terms, axis=1)
         if (sorted_terms[:, 1:] == sorted_terms[:, :-1]).any():
             raise ValueError("a term names a predictor twice")
         if order == 2:  # one key i m + j per pair: np.unique of numbers is much faster than of rows
             keys = np.unique(sorted_terms[:, 0] * m + sorted_terms[:, 1])
-            sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)  # m = 0 has no keys
+            # m = 0 has no keys
+            sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
         else:
             sorted_terms = np.unique(sorted_terms, axis=0)
         sorted_terms.setflags(write=False)
@@ -362,7 +442,9 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
 
 
 def _with_reference(table: np.ndarray, n_axes: int) -> np.ndarray:
-    """Return `table` (K, L_i - 1, ...) with zeros for the reference levels on its last `n_axes` axes: (K, L_i, ...)."""
+    """Return `table` (K, L_i - 1, ...) with zeros for the reference levels on its last `n_axes`
+    axes: (K, L_i, ...).
+    """
     out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much faster than np.pad
     out[(slice(None), *(slice(1, None),) * n_axes)] = table
     return out

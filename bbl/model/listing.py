@@ -1,9 +1,9 @@
 """All states of a small model: their energies, their codes, and the state of highest energy.
 
-A *state* is a level code for each of m predictors; states are listed with the last predictor running fastest. Its
-*energy* is the sum of its fields h and couplings J, which are zero at level 0. `Tables` hold the couplings of terms of
-three predictors and more: ``more.terms.members`` (T, k) are the predictors of each term, ``more.terms.first`` (T,) the
-start of its table in ``more.values``.
+A *state* is a level code for each of m predictors; states are listed with the last predictor
+running fastest. Its *energy* is the sum of its fields h and couplings J, which are zero at level 0.
+`Tables` hold the couplings of terms of three predictors and more: ``more.terms.members`` (T, k) are
+the predictors of each term, ``more.terms.first`` (T,) the start of its table in ``more.values``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
     h, J, levels, start = check_model(h, J, n_levels)
     if levels.prod(dtype=float) > MAX_STATES:
         raise OptionError(
-            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); use gibbs().",
+            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); "
+            "use gibbs().",
             argument="n_levels",
         )
-    # tables, padded with (1, 0) by zeros for level 0, are added by broadcasting: axis i of E is predictor i
+    # tables, padded with (1, 0) by zeros for level 0, are added by broadcasting: axis i of E is
+    # predictor i
     E, m = np.zeros(tuple(levels)), len(levels)
     for i in range(m):
         level_columns = slice(start[i], start[i + 1])
@@ -56,9 +58,13 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
                 E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
     if more is not None:
         for members, table_start in zip(more.terms.members, more.terms.first, strict=True):
-            scope = members[members >= 0]  # -1 fills the rows of terms with fewer members than the largest
+            # -1 fills the rows of terms with fewer members than the largest
+            scope = members[members >= 0]
             shape = levels[scope] - 1
-            table = np.pad(more.values[table_start : table_start + shape.prod()].reshape(shape), [(1, 0)] * len(scope))
+            table = np.pad(
+                more.values[table_start : table_start + shape.prod()].reshape(shape),
+                [(1, 0)] * len(scope),
+            )
             E += table.reshape([levels[i] if i in scope else 1 for i in range(m)])
     return E.ravel()
 
@@ -70,7 +76,8 @@ def state_codes(index, n_levels) -> np.ndarray:
 
 
 def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
-    """Return the state of highest energy (m,) and that energy, by listing all states (at most 2**20).
+    """Return the state of highest energy (m,) and that energy, by listing all states (at most
+    2**20).
 
     The first of equal states is taken. Arguments and errors as for `state_energies`.
 

@@ -1,15 +1,18 @@
-"""The log partition function ln Z of each group: exact, or approximated from the rows that the group was fitted to.
+"""The log partition function ln Z of each group: exact, or approximated from the rows that the
+group was fitted to.
 
-*Site*: a predictor whose conditional distribution given the others is modelled; its log-normaliser in a row is
-``ln Z_i`` of eq. (12). *Site solution* ``site_theta`` (layout.D, 1 + D): for each level a >= 1 of each site, its field,
-then its couplings with the D regressor columns (see `Regressors`), before the couplings of a term are averaged over its
-sites. *Usable* rows of a site: those in which the site and all predictors that it interacts with are known. In the
-*zero-sum gauge* tables of fields and couplings sum to zero along each axis.
+*Site*: a predictor whose conditional distribution given the others is modelled; its log-normaliser
+in a row is ``ln Z_i`` of eq. (12). *Site solution* ``site_theta`` (layout.D, 1 + D): for each level
+a >= 1 of each site, its field, then its couplings with the D regressor columns (see `Regressors`),
+before the couplings of a term are averaged over its sites. *Usable* rows of a site: those in which
+the site and all predictors that it interacts with are known. In the *zero-sum gauge* tables of
+fields and couplings sum to zero along each axis.
 
-In a `Layout` `start` (m + 1,) holds the first column of each predictor's levels, `n_levels` (m,) its number of levels,
-`mask` (m, m) which predictors interact, and ``term_start[k - 2]`` the starts of the tables of k predictors in the
-parameter vector, then the end of the last. ``sample.total`` is the sum of weights; `complete` rows have no missing
-value, and `blocks` are chunks of rows. Equation numbers are those of Woo & Wang (2022).
+In a `Layout` `start` (m + 1,) holds the first column of each predictor's levels, `n_levels` (m,)
+its number of levels, `mask` (m, m) which predictors interact, and ``term_start[k - 2]`` the starts
+of the tables of k predictors in the parameter vector, then the end of the last. ``sample.total`` is
+the sum of weights; `complete` rows have no missing value, and `blocks` are chunks of rows. Equation
+numbers are those of Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ BLOCK = 65536  # rows of a chunk, if no values are missing
 
 
 def exact_elimination(layout: Layout) -> tuple[list[int], float]:
-    """Return the order in which variables are eliminated for the exact ln Z, and the number of table cells per model.
+    """Return the order in which variables are eliminated for the exact ln Z, and the number of
+    table cells per model.
 
     Raises OptionError if the tables would hold more than 3e7 cells per group.
     """
@@ -62,18 +66,21 @@ def exact_elimination(layout: Layout) -> tuple[list[int], float]:
     elimination = elimination_order(layout.n_levels, layout.joined, EXACT_CELLS)
     if elimination is None:
         raise OptionError(
-            f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
-            f"{layout.n_terms} interactions; use log_z='auto' or 'ais', or fewer interactions.",
+            f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these "
+            f"{layout.m} predictors and {layout.n_terms} interactions; use log_z='auto' or 'ais', "
+            "or fewer interactions.",
             argument="log_z",
         )
     return elimination
 
 
-def exact_log_z(layout: Layout, theta: np.ndarray, elimination: tuple[list[int], float] | None = None) -> np.ndarray:
+def exact_log_z(
+    layout: Layout, theta: np.ndarray, elimination: tuple[list[int], float] | None = None
+) -> np.ndarray:
     """Return the exact ln Z (M,) of M parameter vectors `theta` (M, size).
 
-    If structural zeros differ between groups, M is the number of groups. `elimination` is that of `exact_elimination`,
-    which is called by default, and raises.
+    If structural zeros differ between groups, M is the number of groups. `elimination` is that of
+    `exact_elimination`, which is called by default, and raises.
     """
     order, cells = elimination or exact_elimination(layout)
     at_once = max(1, int(CELLS_AT_ONCE / cells)) if layout.support is None else len(theta)  # models
@@ -88,9 +95,15 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
     """
     if log_z != "auto" or layout.support is not None:  # `support` holds structural zeros
         return "exact" if log_z == "auto" else log_z
-    # by numbers of levels and neighbours, so that the choice does not depend on the order of predictors
+    # by numbers of levels and neighbours, so that the choice does not depend on the order of
+    # predictors
     by_size = np.lexsort((layout.mask.sum(axis=1), layout.n_levels))[::-1]
-    is_costly = elimination_order(layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], AUTO_CELLS) is None
+    is_costly = (
+        elimination_order(
+            layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], AUTO_CELLS
+        )
+        is None
+    )
     return fallback if is_costly else "exact"
 
 
@@ -116,43 +129,59 @@ def approximate_log_z(
 
 
 def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for couplings that need not come from mean field.
+    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for couplings that need not come
+    from mean field.
 
-    The shares f of levels have a prior count of 1 if weights are counts. A predictor with an unobserved level has no
-    prior count, and ``-ln f(0)`` is replaced by the log-normaliser of its levels in the mean field of the others; both
-    are equal if the fields are those of eq. (23). A term of k predictors is part of the fields of all k members, but
-    only once of the energy: ``k - 1`` times its mean energy is subtracted.
+    The shares f of levels have a prior count of 1 if weights are counts. A predictor with an
+    unobserved level has no prior count, and ``-ln f(0)`` is replaced by the log-normaliser of its
+    levels in the mean field of the others; both are equal if the fields are those of eq. (23). A
+    term of k predictors is part of the fields of all k members, but only once of the energy: ``k -
+    1`` times its mean energy is subtracted.
     """
     counts = level_counts(sample, layout.n_levels)
-    has_all_levels = [bool(n.all()) for n in counts]  # `sample.whole`: weights are whole numbers, that is, counts
+    # `sample.whole`: weights are whole numbers, that is, counts
+    has_all_levels = [bool(n.all()) for n in counts]
     # float: a prior count of 1, or 0
-    f = [smoothed([n], float(sample.whole and has_all))[0] for n, has_all in zip(counts, has_all_levels, strict=True)]
-    mean_indicator = np.concatenate([fi[1:] for fi in f])  # (D,): shares of the non-reference levels
+    f = [
+        smoothed([n], float(sample.whole and has_all))[0]
+        for n, has_all in zip(counts, has_all_levels, strict=True)
+    ]
+    # (D,): shares of the non-reference levels
+    mean_indicator = np.concatenate([fi[1:] for fi in f])
     # field (D,): log odds of each level in the mean field of the other predictors
     field, J = pair_matrix(layout, theta)
     field += J @ mean_indicator
     log_z = -0.5 * float(mean_indicator @ J @ mean_indicator)  # each pair once: J holds it twice
     for k, start in enumerate(layout.term_start[1:], 3):
         parameters = slice(start[0], start[-1])
-        columns = term_columns(layout)[:k, parameters]  # of the level of each member, for each coupling
+        # of the level of each member, for each coupling
+        columns = term_columns(layout)[:k, parameters]
         log_z -= (k - 1) * float(theta[parameters] @ mean_indicator[columns].prod(axis=0))
         for member in range(k):
             other_columns = np.delete(columns, member, axis=0)
-            np.add.at(field, columns[member], theta[parameters] * mean_indicator[other_columns].prod(axis=0))
+            np.add.at(
+                field,
+                columns[member],
+                theta[parameters] * mean_indicator[other_columns].prod(axis=0),
+            )
     for i, has_all in enumerate(has_all_levels):
         level_fields = np.append(0.0, field[layout.start[i] : layout.start[i + 1]])
         log_z += float(-np.log(f[i][0]) if has_all else np.logaddexp.reduce(level_fields))
     return log_z
 
 
-def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool) -> float:
-    """Return ln Z of a model of pairs by eq. (31) in the zero-sum gauge, independent of the choice of reference levels.
+def zero_sum_log_z(
+    sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool
+) -> float:
+    """Return ln Z of a model of pairs by eq. (31) in the zero-sum gauge, independent of the choice
+    of reference levels.
 
-    Eq. (31) with the factor 1/2 depends on the gauge in which couplings are halved. With the factor c, 1/2 or 1, the
-    exponent of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j) - mean_b
-    J_ij(a, b)))``, in the zero-sum gauge less its mean over a. ln Z is eq. (31) of these e, less for each site the mean
-    of e over levels and rows, plus the mean energy of `theta` over all states, which the zero-sum gauge subtracts from
-    energies. It belongs to the energies of `theta`, which are zero at the reference levels.
+    Eq. (31) with the factor 1/2 depends on the gauge in which couplings are halved. With the factor
+    c, 1/2 or 1, the exponent of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b
+    J_ij(a, b) + c (J_ij(a, x_j) - mean_b J_ij(a, b)))``, in the zero-sum gauge less its mean over
+    a. ln Z is eq. (31) of these e, less for each site the mean of e over levels and rows, plus the
+    mean energy of `theta` over all states, which the zero-sum gauge subtracts from energies. It
+    belongs to the energies of `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
@@ -160,13 +189,16 @@ def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: 
         As for `pseudo_log_z`.
     theta : ndarray, shape (layout.size,)
     """
-    factor, share = 0.5 if half else 1.0, level_shares(layout)  # of couplings; of each level in the mean over levels
+    # of couplings; of each level in the mean over levels
+    factor, share = 0.5 if half else 1.0, level_shares(layout)
     J = site_theta[:, 1:]
     mean_coupling = J @ share  # sum over the other predictors of the mean over their levels
     shifted_theta = site_theta.copy()
-    shifted_theta[:, 0] += (1.0 - factor) * mean_coupling  # so that couplings are scaled in the zero-sum gauge
+    # so that couplings are scaled in the zero-sum gauge
+    shifted_theta[:, 0] += (1.0 - factor) * mean_coupling
     log_z = pseudo_log_z(sample, layout, shifted_theta, half=half)
-    # mean of e over rows, `mean_fields` (D,): its mean over levels is what the zero-sum gauge subtracts from ln Z_i
+    # mean of e over rows, `mean_fields` (D,): its mean over levels is what the zero-sum gauge
+    # subtracts from ln Z_i
     observed_coupling = (J * _observed_shares(sample, layout)).sum(axis=1)
     mean_fields = site_theta[:, 0] + mean_coupling + factor * (observed_coupling - mean_coupling)
     # the means of these over the levels of each predictor add up to the mean energy over all states
@@ -175,17 +207,22 @@ def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: 
 
 
 def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the share (D, D) of each level (column) in the usable rows of a site (row: one for each of its levels)."""
+    """Return the share (D, D) of each level (column) in the usable rows of a site (row: one for
+    each of its levels).
+    """
     counts = np.zeros((layout.m, layout.D))
     for chunk in sample.blocks(ROWS):
-        counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(chunk.codes, layout)
+        counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(
+            chunk.codes, layout
+        )
     return np.repeat(counts / usable_weight(sample, layout)[:, None], layout.n_levels - 1, axis=0)
 
 
 def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
     """Return eq. (31): the weighted mean over rows of the sum of the sites' log-normalisers.
 
-    ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over rows k are over the usable rows of site i.
+    ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over rows k are over the usable
+    rows of site i.
 
     Parameters
     ----------
@@ -194,17 +231,21 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
     half : bool
-        Whether couplings have the factor 1/2 of eq. (31) as printed (1/k for terms of k predictors, each of which is
-        part of k fields); R's default is False.
+        Whether couplings have the factor 1/2 of eq. (31) as printed (1/k for terms of k predictors,
+        each of which is part of k fields); R's default is False.
     """
     regs = regressors(layout)
     if sample.complete:
         varying = np.flatnonzero(regs.n_levels > 1)  # the kernel gets no constants
         # (sites, regressors): which predictors and sets each varying predictor is regressed on
-        n_levels, mask = regs.n_levels[varying], regs.mask[varying[varying < layout.m]].take(varying, axis=1)
+        n_levels, mask = (
+            regs.n_levels[varying],
+            regs.mask[varying[varying < layout.m]].take(varying, axis=1),
+        )
         log_z = 0.0
         for chunk in sample.blocks(BLOCK) if len(mask) else ():  # without sites ln Z is 0
-            codes = regs.codes(chunk.codes).take(varying, axis=1)  # of predictors, and sets in terms of three and more
+            # of predictors, and sets in terms of three and more
+            codes = regs.codes(chunk.codes).take(varying, axis=1)
             # not `counted`: the problem has no moments of the rows, only log-normalisers
             problem = PseudoProblem(codes, chunk.weights, n_levels, mask, counted=False)
             log_z += chunk.total * log_normaliser(problem, layout, site_theta, half)
@@ -219,8 +260,12 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     return float((site_sums / usable_weight(sample, layout))[varies].sum())
 
 
-def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
-    """Return eq. (31) for the rows of a kernel's problem; `half` scales couplings of terms of k predictors by 1/k."""
+def log_normaliser(
+    problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool
+) -> float:
+    """Return eq. (31) for the rows of a kernel's problem; `half` scales couplings of terms of k
+    predictors by 1/k.
+    """
     if not half or layout.order <= 2:  # the kernel's factor is 1/2, right for pairs
         return problem.log_normaliser(site_theta, half)
     # couplings are scaled here, and not again in the kernel

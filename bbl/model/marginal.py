@@ -1,10 +1,11 @@
 """Energies of rows in which some predictors are unknown and summed out, exactly or by annealing.
 
-*Fields* are parameters of single predictors, *couplings* those of terms (sets) of predictors, for K models. Fields and
-indicators have a column for each of the D non-reference levels: ``layout.start`` (m + 1,) holds the first column of
-each predictor, ``layout.columns(predictors)`` all columns of some. `mask` and `joined` (m, m) tell which predictors
-share a term, or a term or structural zeros; `pair_start` are the starts of the pairs' tables. *Structural zeros*,
-combinations of levels that cannot occur, are in ``layout.support``, which is None if there are none.
+*Fields* are parameters of single predictors, *couplings* those of terms (sets) of predictors, for K
+models. Fields and indicators have a column for each of the D non-reference levels: ``layout.start``
+(m + 1,) holds the first column of each predictor, ``layout.columns(predictors)`` all columns of
+some. `mask` and `joined` (m, m) tell which predictors share a term, or a term or structural zeros;
+`pair_start` are the starts of the pairs' tables. *Structural zeros*, combinations of levels that
+cannot occur, are in ``layout.support``, which is None if there are none.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ ANNEALING_CHAINS = 256
 
 
 class MarginalEnergy(Energy):
-    """Energies of rows under K models, where predictors may be unknown; -inf for rows that cannot occur.
+    """Energies of rows under K models, where predictors may be unknown; -inf for rows that cannot
+    occur.
 
-    The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E - ln Z`` is the log
-    probability of the known predictors. Given these, the unknown ones are a smaller model, with fields ``h + sum J``
-    (and couplings likewise, for terms of three or more with both), whose ln Z is the log-sum: exact by variable
-    elimination up to half a million table cells for a row, and annealed from a fixed seed beyond. Rows with the same
-    unknown predictors are treated together.
+    The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E
+    - ln Z`` is the log probability of the known predictors. Given these, the unknown ones are a
+    smaller model, with fields ``h + sum J`` (and couplings likewise, for terms of three or more
+    with both), whose ln Z is the log-sum: exact by variable elimination up to half a million table
+    cells for a row, and annealed from a fixed seed beyond. Rows with the same unknown predictors
+    are treated together.
 
     Parameters
     ----------
@@ -67,12 +70,15 @@ class MarginalEnergy(Energy):
         self.theta = theta
 
     def __call__(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the energies (n, K) of `codes` (n, m); predictors are summed out where `unknown` (n, m) is set."""
+        """Return the energies (n, K) of `codes` (n, m); predictors are summed out where `unknown`
+        (n, m) is set.
+        """
         support = self.layout.support
         if unknown is None or not unknown.any():
             out = super().__call__(codes)
             if support is not None:
-                # `support.rows`: whether a row can occur, (n, K), or (n, 1) if that is the same in all models
+                # `support.rows`: whether a row can occur, (n, K), or (n, 1) if that is the same in
+                # all models
                 out[~np.broadcast_to(support.rows(codes), out.shape)] = -np.inf
             return out
         # the reference level adds nothing to the energy of the known predictors
@@ -81,7 +87,8 @@ class MarginalEnergy(Energy):
         if support is not None:
             out[~np.broadcast_to(support.rows(codes, unknown), out.shape)] = -np.inf
         if self.layout.size == self.layout.D and support is None:  # no couplings
-            for i in np.flatnonzero(unknown.any(axis=0)):  # independent predictors: each adds its own log-sum
+            # independent predictors: each adds its own log-sum
+            for i in np.flatnonzero(unknown.any(axis=0)):
                 h = self.theta[:, self.layout.start[i] : self.layout.start[i + 1]]
                 out[unknown[:, i]] += np.logaddexp.reduce(np.pad(h, ((0, 0), (1, 0))), axis=1)
             return out
@@ -93,36 +100,49 @@ class MarginalEnergy(Energy):
         return out
 
     def _sum_out(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m).
+        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the
+        codes (n, m).
 
-        They are ln Z of models of the unknown predictors, a model for each row and each of the K models. The fields of
-        such a model include the couplings with the known levels of the row; its couplings include those of higher terms
-        whose other members are known.
+        They are ln Z of models of the unknown predictors, a model for each row and each of the K
+        models. The fields of such a model include the couplings with the known levels of the row;
+        its couplings include those of higher terms whose other members are known.
         """
         layout = self.layout
-        # known predictors whose levels matter: those that share a term or structural zeros with an unknown one
+        # known predictors whose levels matter: those that share a term or structural zeros with an
+        # unknown one
         neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0))
         neighbours = neighbours[~np.isin(neighbours, unknown)]
         # a context is a combination of the neighbours' levels
-        _, first_rows, context_of_row = np.unique(codes[:, neighbours], axis=0, return_index=True, return_inverse=True)
-        codes = codes[first_rows]  # rows with the same levels of the neighbours have the same log-sum
-        pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))  # pairs of two unknown predictors
+        _, first_rows, context_of_row = np.unique(
+            codes[:, neighbours], axis=0, return_index=True, return_inverse=True
+        )
+        # rows with the same levels of the neighbours have the same log-sum
+        codes = codes[first_rows]
+        # pairs of two unknown predictors
+        pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))
         pair_positions = np.searchsorted(unknown, layout.pairs[pairs])
-        higher_terms = self._list_higher_terms(unknown)  # one with one unknown member adds to its field alone
-        terms = [pair_positions, *(positions for _, positions, _ in higher_terms if len(positions) > 1)]
+        # one with one unknown member adds to its field alone
+        higher_terms = self._list_higher_terms(unknown)
+        terms = [
+            pair_positions,
+            *(positions for _, positions, _ in higher_terms if len(positions) > 1),
+        ]
         unknown_layout = Layout(layout.n_levels[unknown], terms)
         couplings = self._pair_couplings(pairs)
         structural_zeros = None if layout.support is None else self._condition_zeros(codes, unknown)
         joined = unknown_layout.mask  # which unknown predictors share a table
         if structural_zeros is not None:
-            zero_scope, zero_table = structural_zeros  # positions in `unknown`, which share a table too; (n, G, ...)
+            # positions in `unknown`, which share a table too; (n, G, ...)
+            zero_scope, zero_table = structural_zeros
             joined = joined.copy()
             joined[np.ix_(zero_scope, zero_scope)] = True
         # (order, table cells of a row and model); None if there are more than `CELLS`
         elimination = elimination_order(unknown_layout.n_levels, joined, CELLS)
         K = len(self.theta)
         batch_size = (
-            BATCH_ROWS if elimination is None else min(BATCH_ROWS, max(1, int(BATCH_CELLS / (elimination[1] * K))))
+            BATCH_ROWS
+            if elimination is None
+            else min(BATCH_ROWS, max(1, int(BATCH_CELLS / (elimination[1] * K))))
         )
         out = np.empty((len(codes), K))
         for first in range(0, len(codes), batch_size):
@@ -130,7 +150,9 @@ class MarginalEnergy(Energy):
             fields = self._conditional_fields(rows, unknown)
             # theta (rows, K, size): the models of the unknown predictors
             if not higher_terms:  # only fields depend on the row
-                theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
+                theta = np.concatenate(
+                    [fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2
+                )
             else:
                 theta = np.zeros((len(rows), K, unknown_layout.size))
                 theta[:, :, : unknown_layout.D] = fields
@@ -138,7 +160,9 @@ class MarginalEnergy(Energy):
                     unknown_layout.table(theta, *positions)[...] += layout.table(self.theta, *pair)
                 for unknown_members, positions, known_members in higher_terms:
                     table = unknown_layout.table(theta, *positions)
-                    self._add_couplings(table, rows[:, known_members], unknown_members, known_members)
+                    self._add_couplings(
+                        table, rows[:, known_members], unknown_members, known_members
+                    )
             theta = theta.reshape(-1, unknown_layout.size)
             if elimination is None:
                 log_z = _anneal_log_z(unknown_layout, theta, structural_zeros is not None)
@@ -153,23 +177,30 @@ class MarginalEnergy(Energy):
             out[first : first + batch_size] = log_z.reshape(-1, K)
         return out[context_of_row.ravel()]
 
-    def _condition_zeros(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray] | None:
+    def _condition_zeros(
+        self, codes: np.ndarray, unknown: np.ndarray
+    ) -> tuple[tuple[int, ...], np.ndarray] | None:
         """Return the structural zeros given the levels of known predictors, as a factor.
 
         None if all predictors with structural zeros are known.
 
-        The factor holds the positions in `unknown` (u,) of the predictors with structural zeros, and a table
-        (n, G, L_i, ...): 0 for levels that can occur together with the `codes` (n, m) of a row, else -inf. G is the
-        number of groups with zeros of their own. A row that cannot occur has -inf everywhere.
+        The factor holds the positions in `unknown` (u,) of the predictors with structural zeros,
+        and a table (n, G, L_i, ...): 0 for levels that can occur together with the `codes` (n, m)
+        of a row, else -inf. G is the number of groups with zeros of their own. A row that cannot
+        occur has -inf everywhere.
         """
         assert self.layout.support is not None  # noqa: S101  # the caller has checked it
         members, possible = self.layout.support.condition_on(codes, unknown)
         if not members:
             return None
         with np.errstate(divide="ignore"):
-            return tuple(int(p) for p in np.searchsorted(unknown, members)), np.log(possible.astype(float))
+            return tuple(int(p) for p in np.searchsorted(unknown, members)), np.log(
+                possible.astype(float)
+            )
 
-    def _list_higher_terms(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
+    def _list_higher_terms(
+        self, unknown: np.ndarray
+    ) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
         """Return the terms of three predictors and more with unknown members, as tuples.
 
         Each holds the unknown members, their positions in `unknown` (u,), and the known members.
@@ -179,16 +210,27 @@ class MarginalEnergy(Energy):
             for term in terms[np.isin(terms, unknown).any(axis=1)].tolist():
                 unknown_members = [i for i in term if i in unknown]
                 positions = tuple(int(p) for p in np.searchsorted(unknown, unknown_members))
-                out.append((tuple(unknown_members), positions, [i for i in term if i not in unknown_members]))
+                out.append(
+                    (
+                        tuple(unknown_members),
+                        positions,
+                        [i for i in term if i not in unknown_members],
+                    )
+                )
         return out
 
     def _add_couplings(
-        self, out: np.ndarray, known_codes: np.ndarray, unknown_members: tuple[int, ...], known_members: list[int]
+        self,
+        out: np.ndarray,
+        known_codes: np.ndarray,
+        unknown_members: tuple[int, ...],
+        known_members: list[int],
     ) -> None:
-        """Add the couplings of a term at the codes (n, known members) of its known members to `out` in place.
+        """Add the couplings of a term at the codes (n, known members) of its known members to `out`
+        in place.
 
-        The axes of `out` (n, K, L_i - 1, ...) are those of the unknown members. A known member at its reference level
-        makes the couplings zero.
+        The axes of `out` (n, K, L_i - 1, ...) are those of the unknown members. A known member at
+        its reference level makes the couplings zero.
         """
         # (K, L_i - 1 of known members, L_i - 1 of unknown members)
         table = self.layout.table(self.theta, *known_members, *unknown_members)
@@ -197,21 +239,28 @@ class MarginalEnergy(Energy):
         out[rows] += np.moveaxis(table, 0, len(known_members))[levels] if known_members else table
 
     def _pair_couplings(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the couplings (K, cells) of some pairs (rows of `layout.pairs`), one table after the other."""
+        """Return the couplings (K, cells) of some pairs (rows of `layout.pairs`), one table after
+        the other.
+        """
         start = self.layout.pair_start
-        cells = np.concatenate([np.empty(0, dtype=np.intp), *(np.arange(start[p], start[p + 1]) for p in pairs)])
+        cells = np.concatenate(
+            [np.empty(0, dtype=np.intp), *(np.arange(start[p], start[p + 1]) for p in pairs)]
+        )
         return self.theta[:, cells]
 
     def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, non-reference levels) of predictors `unknown`, with couplings to known ones.
+        """Return the fields (n, K, non-reference levels) of predictors `unknown`, with couplings to
+        known ones.
 
-        ``h_i(a) + sum_j J_ij(a, x_j)`` over the known predictors j; the unknown ones have code 0 and so add nothing.
+        ``h_i(a) + sum_j J_ij(a, x_j)`` over the known predictors j; the unknown ones have code 0
+        and so add nothing.
         """
         columns = self.layout.columns(unknown)
         h = self.h[columns].T
         if not len(self.J):
             return np.broadcast_to(h, (len(codes), *h.shape))
-        J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)  # one of the two is zero: self.J is triangular
+        # one of the two is zero: self.J is triangular
+        J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)
         with serial_blas():  # one thread, so that sums do not depend on the number of threads
             conditional_fields = one_hot(codes, self.layout) @ J.reshape(len(J), -1)
         return conditional_fields.reshape(len(codes), *J.shape[1:]).swapaxes(1, 2) + h
@@ -221,14 +270,19 @@ def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndar
     """Return ln Z (n,) of models `theta` (n, size) by annealing, always from the same seed."""
     if has_zeros:
         raise OptionError(
-            f"{layout.m} missing predictors of a row, some of them with structural zeros, take a sum over more than "
-            f"{CELLS:,} table cells. Give rows with fewer missing values.",
+            f"{layout.m} missing predictors of a row, some of them with structural zeros, take a "
+            f"sum over more than {CELLS:,} table cells. Give rows with fewer missing values.",
             argument="newdata",
         )
     return np.array(
         [
             annealed_log_z(  # from the independent model with half of the fields
-                layout, parameters, 0.5 * parameters[: layout.D], ANNEALING_STEPS, ANNEALING_CHAINS, rng=0
+                layout,
+                parameters,
+                0.5 * parameters[: layout.D],
+                ANNEALING_STEPS,
+                ANNEALING_CHAINS,
+                rng=0,
             ).log_z
             for parameters in theta
         ]

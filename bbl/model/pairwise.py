@@ -1,9 +1,11 @@
-"""Conversion of pairwise parameters between a flat vector and fields (D,) with a coupling matrix (D, D); checks.
+"""Conversion of pairwise parameters between a flat vector and fields (D,) with a coupling matrix
+(D, D); checks.
 
-D counts the non-reference levels (codes 1, 2, ...) of all predictors. Eq. (18) is that of Woo & Wang (2022): the mean
-of the two estimates of a coupling, ``J_ij`` and ``J_ji``. In a `Layout` ``pairs`` (P, 2) lists the pairs (i, j),
-``pair_start`` (P + 1,) the starts of their tables in the flat vector, then the end of the last; ``start`` (m + 1,)
-holds the first column of each predictor among the D, ``n_levels`` (m,) its number of levels.
+D counts the non-reference levels (codes 1, 2, ...) of all predictors. Eq. (18) is that of Woo &
+Wang (2022): the mean of the two estimates of a coupling, ``J_ij`` and ``J_ji``. In a `Layout`
+``pairs`` (P, 2) lists the pairs (i, j), ``pair_start`` (P + 1,) the starts of their tables in the
+flat vector, then the end of the last; ``start`` (m + 1,) holds the first column of each predictor
+among the D, ``n_levels`` (m,) its number of levels.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ LARGEST = 1e30  # absolute value of a parameter up to which energies stay finite
 
 
 def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and the column in the coupling matrix of every pair coupling, in storage order.
+    """Return the row and the column in the coupling matrix of every pair coupling, in storage
+    order.
 
     Both are int32 arrays (couplings,), computed once for each layout.
     """
@@ -41,13 +44,15 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Compute the row and the column of `cells`.
 
-    The table of a pair is stored row by row. To save memory, the arrays are changed in place from positions in a table
-    to those in the matrix.
+    The table of a pair is stored row by row. To save memory, the arrays are changed in place from
+    positions in a table to those in the matrix.
     """
     i, j = layout.pairs.T
-    table_start = layout.pair_start - layout.D  # start of each table among the couplings, then their number
+    # start of each table among the couplings, then their number
+    table_start = layout.pair_start - layout.D
     sizes = table_start[1:] - table_start[:-1]
-    start = layout.start.astype(np.int32)  # int32 saves half of the memory, which matters for thousands of levels
+    # int32 saves half of the memory, which matters for thousands of levels
+    start = layout.start.astype(np.int32)
     col = np.arange(table_start[-1], dtype=np.int32)
     col -= table_start[:-1].astype(np.int32).repeat(sizes)  # as yet the position in the flat table
     row_length = (layout.n_levels[j] - 1).repeat(sizes)
@@ -87,7 +92,9 @@ def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """Return the flat vector of fields `h` (D,) and pair couplings `J` (D, D), averaged with its transpose (eq. 18)."""
+    """Return the flat vector of fields `h` (D,) and pair couplings `J` (D, D), averaged with its
+    transpose (eq. 18).
+    """
     row, col = cells(layout)
     theta = np.empty(layout.size)
     theta[: layout.D] = h
@@ -103,13 +110,16 @@ def check_levels(n_levels) -> np.ndarray:
     is_usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
     if not is_usable or levels.min() < 2 or levels.max() >= 2**31:
         raise OptionError(
-            "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.", argument="n_levels"
+            "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.",
+            argument="n_levels",
         )
     return np.ascontiguousarray(levels, dtype=np.int32)
 
 
 def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return checked `h` (D,), `J` (D, D), `n_levels` (m,) and first columns of predictors (m + 1,)."""
+    """Return checked `h` (D,), `J` (D, D), `n_levels` (m,) and first columns of predictors (m +
+    1,).
+    """
     levels = check_levels(n_levels)
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
     D = int(start[-1])
@@ -118,13 +128,17 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     for name, array in (("h", h), ("J", J)):
         if not (np.abs(array) < LARGEST).all():
             raise DataError(
-                f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a penalty.", argument=name
+                f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a "
+                "penalty.",
+                argument=name,
             )
     if not np.array_equal(J, J.T):
         raise DataError("J is not symmetric; give both triangles with equal values.", argument="J")
     for lo, hi in zip(start[:-1], start[1:], strict=True):
         if J[lo:hi, lo:hi].any():
-            raise DataError("J couples levels of one predictor; set those blocks to 0.", argument="J")
+            raise DataError(
+                "J couples levels of one predictor; set those blocks to 0.", argument="J"
+            )
     return h, J, levels, start
 
 
@@ -132,12 +146,18 @@ def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
     """Raise an error unless `h` is (D,) and `J` is (D, D)."""
     for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
         if array.shape != shape:
-            raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
+            raise DataError(
+                f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name
+            )
 
 
 def to_floats(argument: str, value) -> np.ndarray:
-    """Return `value` as a contiguous float64 array; raise an error that names the argument if it has no numbers."""
+    """Return `value` as a contiguous float64 array; raise an error that names the argument if it
+    has no numbers.
+    """
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
-        raise BBLTypeError(f"{argument} must be an array of numbers; got dtype {array.dtype}.", argument=argument)
+        raise BBLTypeError(
+            f"{argument} must be an array of numbers; got dtype {array.dtype}.", argument=argument
+        )
     return np.ascontiguousarray(array, dtype=np.float64)

@@ -1,7 +1,9 @@
-"""Strength of interactions: Frobenius norms of couplings in the zero-sum gauge, and the average-product correction.
+"""Strength of interactions: Frobenius norms of couplings in the zero-sum gauge, and the
+average-product correction.
 
-In the *zero-sum gauge* the table of a term sums to zero along each axis, reference levels included: terms of fewer
-predictors then explain as much as they can. ``layout.order`` is the largest number of predictors in a term.
+In the *zero-sum gauge* the table of a term sums to zero along each axis, reference levels included:
+terms of fewer predictors then explain as much as they can. ``layout.order`` is the largest number
+of predictors in a term.
 """
 
 from __future__ import annotations
@@ -17,18 +19,19 @@ __all__ = ["interaction_strength"]
 
 
 def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -> np.ndarray:
-    """Return the strength of every interaction of `layout`, shape (T,): of pairs, then of terms of three, and so on.
+    """Return the strength of every interaction of `layout`, shape (T,): of pairs, then of terms of
+    three, and so on.
 
-    The strength is the Frobenius norm of the table in the zero-sum gauge. The table of a pair includes the means of
-    terms of three predictors and more over their other members.
+    The strength is the Frobenius norm of the table in the zero-sum gauge. The table of a pair
+    includes the means of terms of three predictors and more over their other members.
 
     Parameters
     ----------
     layout : Layout
     theta : ndarray, shape (layout.size,)
     apc : bool, default False
-        Whether to subtract the average-product correction ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor 2008) from the
-        strengths of pairs; those of terms of more predictors are not corrected.
+        Whether to subtract the average-product correction ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor
+        2008) from the strengths of pairs; those of terms of more predictors are not corrected.
     """
     strength = np.empty(len(layout.pairs))
     if layout.order > 2:
@@ -48,23 +51,37 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
     """Return the strengths (P,) of pairs less the average-product correction.
 
-    The correction of pair (i, j) is ``mean_i mean_j / overall mean`` of strengths. The mean of a predictor is over its
-    partners in pairs. `layout.mask` (m, m) marks predictors that share any term. Without terms of three and more these
-    are the partners; with such terms, partners of strength zero do not count.
+    The correction of pair (i, j) is ``mean_i mean_j / overall mean`` of strengths. The mean of a
+    predictor is over its partners in pairs. `layout.mask` (m, m) marks predictors that share any
+    term. Without terms of three and more these are the partners; with such terms, partners of
+    strength zero do not count.
     """
     F = np.zeros((layout.m, layout.m))
     F[layout.pairs[:, 0], layout.pairs[:, 1]] = strength
     F += F.T
-    n_partners = np.maximum(layout.mask.sum(axis=1), 1) if layout.order <= 2 else np.maximum((F > 0).sum(axis=1), 1)
+    n_partners = (
+        np.maximum(layout.mask.sum(axis=1), 1)
+        if layout.order <= 2
+        else np.maximum((F > 0).sum(axis=1), 1)
+    )
     mean = F.sum(axis=1) / n_partners
     overall = strength.mean()
-    return strength - mean[layout.pairs[:, 0]] * mean[layout.pairs[:, 1]] / overall if overall else strength
+    return (
+        strength - mean[layout.pairs[:, 0]] * mean[layout.pairs[:, 1]] / overall
+        if overall
+        else strength
+    )
 
 
 def _strengths_of_terms(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the strengths (T,) of all terms, with the means of higher terms added to terms of fewer predictors."""
+    """Return the strengths (T,) of all terms, with the means of higher terms added to terms of
+    fewer predictors.
+    """
     # `scopes`: the predictors of each table; the first m are those of fields
-    tables = {scope: np.pad(layout.table(theta, *scope), [(1, 0)] * len(scope)) for scope in layout.scopes[layout.m :]}
+    tables = {
+        scope: np.pad(layout.table(theta, *scope), [(1, 0)] * len(scope))
+        for scope in layout.scopes[layout.m :]
+    }
     with_means = {scope: table.copy() for scope, table in tables.items()}
     for scope, table in tables.items():
         for k in range(2, len(scope)):
@@ -73,4 +90,6 @@ def _strengths_of_terms(layout: Layout, theta: np.ndarray) -> np.ndarray:
                     with_means[sub_scope] += table.mean(
                         axis=tuple(axis for axis, i in enumerate(scope) if i not in sub_scope)
                     )
-    return np.array([np.sqrt((zero_sum(table, len(scope)) ** 2).sum()) for scope, table in with_means.items()])
+    return np.array(
+        [np.sqrt((zero_sum(table, len(scope)) ** 2).sum()) for scope, table in with_means.items()]
+    )

@@ -1,13 +1,15 @@
 """Regressors: levels and joint levels of the other predictors that each predictor is regressed on.
 
-*Site*: the predictor whose conditional distribution given the others is modelled. A *set* is a term (i, j, k, ...) of
-three predictors or more without one member: given all others, site i has a coupling with each joint level of j, k, ...
-(Woo & Wang 2022, eq. 13). Sets therefore count as S further predictors behind the m predictors: a set has code 0 if a
-member is at its reference level, else the number of the joint level, the last member running fastest. *Columns* are the
-D non-reference levels of predictors and sets. *Site solution*, shape (layout.D, 1 + D): row (i, a) holds the field of
-level a >= 1 of site i, then its couplings with all columns (zero for columns that are no regressors of i). A `Layout`
-lists the terms of k predictors in ``terms[k - 2]`` (T_k, k), and the starts of their tables in the flat parameter
-vector, then the end of the last, in ``term_start[k - 2]`` (T_k + 1,).
+*Site*: the predictor whose conditional distribution given the others is modelled. A *set* is a term
+(i, j, k, ...) of three predictors or more without one member: given all others, site i has a
+coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13). Sets therefore count as S
+further predictors behind the m predictors: a set has code 0 if a member is at its reference level,
+else the number of the joint level, the last member running fastest. *Columns* are the D
+non-reference levels of predictors and sets. *Site solution*, shape (layout.D, 1 + D): row (i, a)
+holds the field of level a >= 1 of site i, then its couplings with all columns (zero for columns
+that are no regressors of i). A `Layout` lists the terms of k predictors in ``terms[k - 2]`` (T_k,
+k), and the starts of their tables in the flat parameter vector, then the end of the last, in
+``term_start[k - 2]`` (T_k + 1,).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ __all__ = ["Regressors", "from_sites", "penalties", "regressors", "to_sites"]
 
 
 class Regressors:
-    """The predictors and sets of a layout; without terms of three predictors or more there are no sets.
+    """The predictors and sets of a layout; without terms of three predictors or more there are no
+    sets.
 
     Attributes
     ----------
@@ -32,8 +35,8 @@ class Regressors:
     sets : list of ndarrays of intp, shapes (S_k, k)
         The sets of k = 2, 3, ... predictors.
     set_of_member : list of ndarrays of int, shapes (T_k, k)
-        For the terms of order k = 3, 4, ...: number of the set that lacks the first, second, ... member of the term.
-        Sets are numbered m, m + 1, ...
+        For the terms of order k = 3, 4, ...: number of the set that lacks the first, second, ...
+        member of the term. Sets are numbered m, m + 1, ...
     n_levels : ndarray of int32, shape (m + S,)
         Levels of the predictors, then of the sets.
     start : ndarray of intp, shape (m + S + 1,)
@@ -53,10 +56,16 @@ class Regressors:
     """
 
     def __init__(self, layout: Layout):
-        self.m = layout.m  # not the layout, which refers to its regressors: a cycle would delay its release
+        # not the layout, which refers to its regressors: a cycle would delay its release
+        self.m = layout.m
         self.sets: list[np.ndarray] = []
         self.set_of_member: list[np.ndarray] = []
-        self.n_levels, self.start, self.mask, self.D = layout.n_levels, layout.start, layout.mask, layout.D
+        self.n_levels, self.start, self.mask, self.D = (
+            layout.n_levels,
+            layout.start,
+            layout.mask,
+            layout.D,
+        )
         if layout.order > 2:
             self._add_sets(layout)
 
@@ -71,14 +80,17 @@ class Regressors:
         for k, terms in enumerate(layout.terms[1:], 3):
             # (T, k, k - 1): the set without each member of each term
             member_sets = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
-            distinct_sets, set_of_member = np.unique(member_sets.reshape(-1, k - 1), axis=0, return_inverse=True)
+            distinct_sets, set_of_member = np.unique(
+                member_sets.reshape(-1, k - 1), axis=0, return_inverse=True
+            )
             set_of_member = set_of_member.reshape(-1, k)
             n_joint_levels = n_nonreference[distinct_sets].prod(axis=1)
             self.sets.append(distinct_sets.astype(np.intp))
             self.set_of_member.append(n_regressors + set_of_member)
             n_levels.append((n_joint_levels + 1).astype(np.int32))
             is_regressor = np.zeros((layout.m, len(distinct_sets)), dtype=bool)
-            is_regressor[terms, set_of_member] = True  # each member is regressed on the set of the others
+            # each member is regressed on the set of the others
+            is_regressor[terms, set_of_member] = True
             self.mask = np.concatenate([self.mask, is_regressor], axis=1)
             n_regressors += len(distinct_sets)
         self.n_levels = np.concatenate(n_levels)
@@ -93,15 +105,23 @@ class Regressors:
         return np.repeat(orders, self.n_levels - 1)
 
     def codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return the codes (n, m + S) of predictors and sets, given those of predictors; the same without sets."""
+        """Return the codes (n, m + S) of predictors and sets, given those of predictors; the same
+        without sets.
+        """
         if not self.sets:
             return codes
         m, max_levels = self.m, int(self.n_levels.max())
         # the smallest type that holds the joint levels, but no smaller than that of `codes`
-        dtype = np.dtype(np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32)
-        out = np.empty((len(codes), len(self.n_levels)), dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize))
+        dtype = np.dtype(
+            np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32
+        )
+        out = np.empty(
+            (len(codes), len(self.n_levels)),
+            dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize),
+        )
         out[:, :m] = codes
-        width, column = np.diff(self.start), m  # non-reference levels of each predictor; column of the next set
+        # non-reference levels of each predictor; column of the next set
+        width, column = np.diff(self.start), m
         for sets in self.sets:
             for members in sets:
                 member_codes = codes[:, members].astype(np.intp)
@@ -114,7 +134,9 @@ class Regressors:
 
     @cached_property
     def columns(self) -> list[np.ndarray]:
-        """Columns of the site solution that each site uses: the constant (0), then its regressors (1 + column)."""
+        """Columns of the site solution that each site uses: the constant (0), then its regressors
+        (1 + column).
+        """
         return [self.columns_of(i) for i in range(self.m)]
 
     def columns_of(self, i: int) -> np.ndarray:
@@ -122,13 +144,16 @@ class Regressors:
         return np.flatnonzero(np.append(True, np.repeat(self.mask[i], np.diff(self.start))))
 
     def positions(self, sub_layout: Layout, predictors: np.ndarray) -> np.ndarray:
-        """Return the columns here of the columns of a smaller layout, which has some terms of some predictors.
+        """Return the columns here of the columns of a smaller layout, which has some terms of some
+        predictors.
 
         Predictor i of `sub_layout` is ``predictors[i]`` here.
         """
         sub_regressors = regressors(sub_layout)
         number_of_set = {self.scope(number): number for number in range(self.m, len(self.n_levels))}
-        sub_sets = [tuple(predictors[members].tolist()) for sets in sub_regressors.sets for members in sets]
+        sub_sets = [
+            tuple(predictors[members].tolist()) for sets in sub_regressors.sets for members in sets
+        ]
         numbers = [*predictors, *(number_of_set[members] for members in sub_sets)]
         ranges = [np.arange(self.start[number], self.start[number + 1]) for number in numbers]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
@@ -145,10 +170,14 @@ class Regressors:
         raise IndexError(number)
 
     def members(self, column: int) -> list[tuple[int, int]]:
-        """Return the level that a column stands for, or the joint level: a pair (predictor, code) for each member."""
+        """Return the level that a column stands for, or the joint level: a pair (predictor, code)
+        for each member.
+        """
         number = int(np.searchsorted(self.start, column, side="right")) - 1
         scope = self.scope(number)
-        levels = np.unravel_index(column - self.start[number], tuple(self.n_levels[list(scope)] - 1))
+        levels = np.unravel_index(
+            column - self.start[number], tuple(self.n_levels[list(scope)] - 1)
+        )
         return [(i, int(a) + 1) for i, a in zip(scope, levels, strict=True)]
 
 
@@ -161,16 +190,18 @@ def regressors(layout: Layout) -> Regressors:
 
 
 def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return where the couplings of terms are in the site solution without its fields, a matrix (layout.D, D).
+    """Return where the couplings of terms are in the site solution without its fields, a matrix
+    (layout.D, D).
 
-    A coupling of k predictors is there k times, with each member of its term as the site. The list has an entry for
-    each order k = 2, 3, ..., with k pairs (rows, columns) of arrays. Pair a holds, for each coupling of that order, its
-    position with member a as the site: the row of that member's level, and the column of the other members' levels. The
-    layout keeps the list.
+    A coupling of k predictors is there k times, with each member of its term as the site. The list
+    has an entry for each order k = 2, 3, ..., with k pairs (rows, columns) of arrays. Pair a holds,
+    for each coupling of that order, its position with member a as the site: the row of that
+    member's level, and the column of the other members' levels. The layout keeps the list.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
-        row, col = pair_cells(layout)  # of each pair coupling: columns of its first and of its second member's level
+        # of each pair coupling: columns of its first and of its second member's level
+        row, col = pair_cells(layout)
         attributes["_site_cells"] = [[(row, col), (col, row)], *_site_cells_of_sets(layout)]
     return attributes["_site_cells"]
 
@@ -178,34 +209,40 @@ def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
 def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
     """Return the entries of `_site_cells` for terms of order 3, 4, ...
 
-    The members of a term other than the site are one regressor, a set, in whose joint levels the last member runs
-    fastest.
+    The members of a term other than the site are one regressor, a set, in whose joint levels the
+    last member runs fastest.
     """
     out: list[list[tuple[np.ndarray, np.ndarray]]] = []
     regs = regressors(layout)
     if not regs.sets:
         return out
-    # non-reference levels of each predictor; (order, size): column of each member's level of each parameter
+    # non-reference levels of each predictor; (order, size): column of each member's level of each
+    # parameter
     width, member_columns = np.diff(layout.start), term_columns(layout)
     by_order = zip(layout.terms[1:], layout.term_start[1:], regs.set_of_member, strict=True)
     for k, (terms, start, set_of_member) in enumerate(by_order, 3):
         # n_couplings (T,) of each term; columns (k, couplings of this order) of the members' levels
         n_couplings, columns = np.diff(start), member_columns[:k, start[0] : start[-1]]
-        # of each coupling: the k members of its term, and their levels, 0 for the first non-reference one
+        # of each coupling: the k members of its term, and their levels, 0 for the first
+        # non-reference one
         members = [np.repeat(terms[:, a], n_couplings) for a in range(k)]
         level = [columns[a] - layout.start[members[a]] for a in range(k)]
         cells = []
         for a in range(k):
-            joint_level = np.zeros(columns.shape[1], dtype=np.intp)  # of the other members, counted from 0
+            # of the other members, counted from 0
+            joint_level = np.zeros(columns.shape[1], dtype=np.intp)
             for b in (b for b in range(k) if b != a):
                 joint_level = joint_level * width[members[b]] + level[b]
-            cells.append((columns[a], joint_level + np.repeat(regs.start[set_of_member[:, a]], n_couplings)))
+            cells.append(
+                (columns[a], joint_level + np.repeat(regs.start[set_of_member[:, a]], n_couplings))
+            )
         out.append(cells)
     return out
 
 
 def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return parameters (size,) as the site solution (layout.D, 1 + D) with equal couplings for all sites of a term.
+    """Return parameters (size,) as the site solution (layout.D, 1 + D) with equal couplings for all
+    sites of a term.
 
     Examples
     --------
@@ -226,10 +263,11 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
 def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) -> np.ndarray:
     """Return a site solution (layout.D, 1 + D) as the flat vector (size,) of fields and couplings.
 
-    A coupling is the mean over the sites of its term (Woo & Wang 2022, eq. 18), or with ``symmetrize=False``
-    that of the first site.
+    A coupling is the mean over the sites of its term (Woo & Wang 2022, eq. 18), or with
+    ``symmetrize=False`` that of the first site.
     """
-    theta, flat_solution = np.empty(layout.size), site_theta.ravel()  # coupling (row, col) at row (1 + D) + 1 + col
+    # coupling (row, col) at row (1 + D) + 1 + col
+    theta, flat_solution = np.empty(layout.size), site_theta.ravel()
     theta[: layout.D] = site_theta[:, 0]
     for cells, start in zip(_site_cells(layout), layout.term_start, strict=True):
         couplings = theta[start[0] : start[-1]]
@@ -248,7 +286,9 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
 
 
 def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
-    """Return the penalty (D,) of the couplings in each column: the same for all, or one for each order 2, 3, ..."""
+    """Return the penalty (D,) of the couplings in each column: the same for all, or one for each
+    order 2, 3, ...
+    """
     regs = regressors(layout)
     if isinstance(lambda_, tuple):
         return np.asarray(lambda_)[regs.order - 2]

@@ -1,10 +1,12 @@
-"""Derivatives of probabilities of groups by the coefficients of class scores: analytic, averaged over rows.
+"""Derivatives of probabilities of groups by the coefficients of class scores: analytic, averaged
+over rows.
 
-There are n rows of m predictors, and K groups. The *class score* of group g in a row is ``c_g0 + sum_k c_gk t_k(x)``,
-with the indicators t_k of the parameters of a layout. The *coefficients* of a group are its intercept c_g0, in column
-0, and its parameters: D fields, the couplings of pairs up to ``layout.pair_start[-1]``, then those of higher terms.
-``layout.start`` (m + 1,) holds the first of each predictor's fields, ``layout.n_levels`` (m,) its number of levels, and
-``layout.support`` structural zeros (None without any).
+There are n rows of m predictors, and K groups. The *class score* of group g in a row is ``c_g0 +
+sum_k c_gk t_k(x)``, with the indicators t_k of the parameters of a layout. The *coefficients* of a
+group are its intercept c_g0, in column 0, and its parameters: D fields, the couplings of pairs up
+to ``layout.pair_start[-1]``, then those of higher terms. ``layout.start`` (m + 1,) holds the first
+of each predictor's fields, ``layout.n_levels`` (m,) its number of levels, and ``layout.support``
+structural zeros (None without any).
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ MATRIX_ADVANTAGE = 20  # a matrix product sums so many times faster than product
 class ScoreGradient:
     """Derivatives of weighted sums of P(group | row) by the coefficients of the class scores.
 
-    With ``P_y = exp(s_y) / sum_g exp(s_g)`` the derivative of ``P_y`` by the coefficients of group g is ``P_y (1[y=g] -
-    P_g) z_g(x)``. In a complete row ``z_g = (1, t(x))``; where cells are missing it is the mean of that over the states
-    of the missing cells, given the known ones in group g.
+    With ``P_y = exp(s_y) / sum_g exp(s_g)`` the derivative of ``P_y`` by the coefficients of group
+    g is ``P_y (1[y=g] - P_g) z_g(x)``. In a complete row ``z_g = (1, t(x))``; where cells are
+    missing it is the mean of that over the states of the missing cells, given the known ones in
+    group g.
 
     Parameters
     ----------
@@ -42,15 +45,22 @@ class ScoreGradient:
 
     def __init__(self, layout: Layout, theta: np.ndarray):
         self.layout, self.theta = layout, theta
-        # (max(order, 2), size): columns in X, the one-hot codes, of each parameter's levels; a term of fewer predictors
-        # has -1 in place of the others: the last column, of ones, which X gets for these products
+        # (max(order, 2), size): columns in X, the one-hot codes, of each parameter's levels; a term
+        # of fewer predictors has -1 in place of the others: the last column, of ones, which X gets
+        # for these products
         self._columns = term_columns(layout)
         self._energy = Energy(layout, theta)
 
     def sums(
-        self, codes: np.ndarray, missing: np.ndarray | None, p: np.ndarray, weights: np.ndarray, starts: np.ndarray
+        self,
+        codes: np.ndarray,
+        missing: np.ndarray | None,
+        p: np.ndarray,
+        weights: np.ndarray,
+        starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y`` by the coefficients of groups g.
+        """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y`` by the
+        coefficients of groups g.
 
         Each sum is over a *unit*, a set of one row or more. The axes are units, y, g, coefficients.
 
@@ -65,9 +75,11 @@ class ScoreGradient:
             Unit u has the rows ``starts[u]:starts[u + 1]``.
         """
         K = p.shape[1]
-        # score_derivatives: of P_y by the class score of group g, P_y (1[y=g] - P_g), times the weight of the row
+        # score_derivatives: of P_y by the class score of group g, P_y (1[y=g] - P_g), times the
+        # weight of the row
         if missing is None or not missing.any():
-            # the same indicators for all groups: derivatives are symmetric in y and g, and sum to zero over g
+            # the same indicators for all groups: derivatives are symmetric in y and g, and sum to
+            # zero over g
             y, g = np.triu_indices(K, 1)
             score_derivatives = -p[:, y] * p[:, g] * weights[:, None]
             out = np.zeros((len(starts) - 1, K, K, 1 + self.layout.size))
@@ -77,46 +89,69 @@ class ScoreGradient:
             return out
         score_derivatives = -p[:, :, None] * p[:, None, :]
         score_derivatives[:, np.arange(K), np.arange(K)] += p
-        if self.layout.size == self.layout.D and self.layout.support is None:  # no couplings, no structural zeros
-            return self._sums_of_independent(codes, missing, score_derivatives * weights[:, None, None], starts)
+        # no couplings, no structural zeros
+        if self.layout.size == self.layout.D and self.layout.support is None:
+            return self._sums_of_independent(
+                codes, missing, score_derivatives * weights[:, None, None], starts
+            )
         row, codes, share = self._list_states(codes, missing)
         score_derivatives = (score_derivatives * weights[:, None, None])[row] * share[:, None, :]
-        state_starts = np.searchsorted(row, starts)  # first state of each unit, then the number of states
-        return self._sum_units(codes, score_derivatives.reshape(len(codes), -1), state_starts).reshape(
-            len(starts) - 1, K, K, -1
-        )
+        # first state of each unit, then the number of states
+        state_starts = np.searchsorted(row, starts)
+        return self._sum_units(
+            codes, score_derivatives.reshape(len(codes), -1), state_starts
+        ).reshape(len(starts) - 1, K, K, -1)
 
     def _sums_of_independent(
-        self, codes: np.ndarray, missing: np.ndarray, score_derivatives: np.ndarray, starts: np.ndarray
+        self,
+        codes: np.ndarray,
+        missing: np.ndarray,
+        score_derivatives: np.ndarray,
+        starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the `sums` (U, K, K, 1 + size) of a model of independent predictors for `score_derivatives` (n, K, K).
+        """Return the `sums` (U, K, K, 1 + size) of a model of independent predictors for
+        `score_derivatives` (n, K, K).
 
-        The indicators of a missing cell are replaced by the shares of the levels of its predictor in a group, which do
-        not depend on what is known of the row.
+        The indicators of a missing cell are replaced by the shares of the levels of its predictor
+        in a group, which do not depend on what is known of the row.
         """
         layout, (K, size), q = self.layout, self.theta.shape, score_derivatives[0].size  # q = K K
         # the reference level, in place of missing cells, has no indicators
-        out = self._sum_units(np.where(missing, 0, codes).astype(codes.dtype), score_derivatives.reshape(-1, q), starts)
+        out = self._sum_units(
+            np.where(missing, 0, codes).astype(codes.dtype),
+            score_derivatives.reshape(-1, q),
+            starts,
+        )
         unit_bounds = itertools.pairwise(starts)
         # (U, K K, m): sums of the derivatives over the rows in which each predictor is missing
         missing_sums = np.array(
-            [score_derivatives[lo:hi].reshape(-1, q).T @ missing[lo:hi].astype(float) for lo, hi in unit_bounds]
+            [
+                score_derivatives[lo:hi].reshape(-1, q).T @ missing[lo:hi].astype(float)
+                for lo, hi in unit_bounds
+            ]
         )
         predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))  # of each parameter
-        log_sum = [  # (K,) for each predictor: of the exponentials of its fields, with 0 for the reference level
+        # (K,) for each predictor: of the exponentials of its fields, with 0 for the reference level
+        log_sum = [
             np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
             for lo, hi in itertools.pairwise(layout.start)
         ]
-        level_shares = np.exp(self.theta - np.array(log_sum).T[:, predictor])  # (K, size), by group g
+        # (K, size), by group g
+        level_shares = np.exp(self.theta - np.array(log_sum).T[:, predictor])
         out = out.reshape(len(out), K, K, 1 + size)  # units, y, g, coefficients
-        out[..., 1:] += missing_sums.reshape(len(out), K, K, layout.m)[..., predictor] * level_shares
+        out[..., 1:] += (
+            missing_sums.reshape(len(out), K, K, layout.m)[..., predictor] * level_shares
+        )
         return out
 
-    def _sum_units(self, codes: np.ndarray, score_derivatives: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Return the sums (U, q, 1 + size) of ``score_derivatives[:, k] z`` over the rows of each of U units.
+    def _sum_units(
+        self, codes: np.ndarray, score_derivatives: np.ndarray, starts: np.ndarray
+    ) -> np.ndarray:
+        """Return the sums (U, q, 1 + size) of ``score_derivatives[:, k] z`` over the rows of each
+        of U units.
 
-        `score_derivatives` (n, q) has a column k for each of q pairs of groups, and ``z = (1, t(x))``. Unit u has the
-        rows ``starts[u]:starts[u + 1]``.
+        `score_derivatives` (n, q) has a column k for each of q pairs of groups, and ``z = (1,
+        t(x))``. Unit u has the rows ``starts[u]:starts[u + 1]``.
         """
         out = np.empty((len(starts) - 1, score_derivatives.shape[1], 1 + self.layout.size))
         if (np.diff(starts) == 1).all():  # each unit is a single row
@@ -126,7 +161,9 @@ class ScoreGradient:
                 out[u] = self._sum_rows(codes[first:stop], score_derivatives[first:stop])
         return out
 
-    def _list_states(self, codes: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _list_states(
+        self, codes: np.ndarray, missing: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return all states that the missing cells of rows (n, m) can have, sorted by row.
 
         Returns
@@ -136,39 +173,54 @@ class ScoreGradient:
         expanded : ndarray, shape (states, m)
             Its codes.
         share : ndarray, shape (states, K)
-            Its probability in each group, given the known cells of its row: ``exp(energy)`` over the sum of that over
-            the states of the row.
+            Its probability in each group, given the known cells of its row: ``exp(energy)`` over
+            the sum of that over the states of the row.
         """
         n_states = np.where(missing, self.layout.n_levels.astype(float), 1.0).prod(axis=1)
         if n_states.sum() > MAX_STATES:
             raise OptionError(
-                f"Standard errors would sum over {n_states.sum():.0e} states of missing cells, more than "
-                f"{MAX_STATES:.0e}. Give se='bootstrap' or se=False, or rows with fewer missing cells.",
+                f"Standard errors would sum over {n_states.sum():.0e} states of missing cells, "
+                f"more than {MAX_STATES:.0e}. Give se='bootstrap' or se=False, or rows with fewer "
+                "missing cells.",
                 argument="se",
             )
-        patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)  # the latter is (n, 1) in numpy 2.0
+        # the latter is (n, 1) in numpy 2.0
+        patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)
         rows, states = [], []
         for k, pattern in enumerate(patterns):
-            pattern_rows, unknown = np.flatnonzero(pattern_of_row.ravel() == k), np.flatnonzero(pattern)
-            unknown_codes = np.array(list(itertools.product(*(range(int(self.layout.n_levels[i])) for i in unknown))))
+            pattern_rows, unknown = (
+                np.flatnonzero(pattern_of_row.ravel() == k),
+                np.flatnonzero(pattern),
+            )
+            unknown_codes = np.array(
+                list(itertools.product(*(range(int(self.layout.n_levels[i])) for i in unknown)))
+            )
             expanded = np.repeat(codes[pattern_rows], len(unknown_codes), axis=0)
             if len(unknown):  # else `unknown_codes` is one empty row: a complete row has one state
-                expanded[:, unknown] = np.tile(unknown_codes, (len(pattern_rows), 1)).astype(codes.dtype)
+                expanded[:, unknown] = np.tile(unknown_codes, (len(pattern_rows), 1)).astype(
+                    codes.dtype
+                )
             rows.append(np.repeat(pattern_rows, len(unknown_codes)))
             states.append(expanded)
         row = np.concatenate(rows)
         order = np.argsort(row, kind="stable")
         row, expanded = row[order], np.ascontiguousarray(np.concatenate(states)[order])
         energy, first_states = self._energy(expanded), np.searchsorted(row, np.arange(len(codes)))
-        if self.layout.support is not None:  # `rows`: whether each state can occur, (states, K), or (states, 1) for all
+        # `rows`: whether each state can occur, (states, K), or (states, 1) for all
+        if self.layout.support is not None:
             energy[~np.broadcast_to(self.layout.support.rows(expanded), energy.shape)] = -np.inf
         largest = np.maximum.reduceat(energy, first_states)[row]
         share = np.exp(energy - np.where(np.isfinite(largest), largest, 0.0))
-        total = np.add.reduceat(share, first_states)[row]  # zero in a group in which the row cannot occur
+        # zero in a group in which the row cannot occur
+        total = np.add.reduceat(share, first_states)[row]
         return row, expanded, np.divide(share, total, out=np.zeros_like(share), where=total > 0.0)
 
-    def _write_row_sums(self, codes: np.ndarray, score_derivatives: np.ndarray, out: np.ndarray) -> None:
-        """Write ``score_derivatives z`` of each row, for `score_derivatives` (n, q), into `out` (n, q, 1 + size)."""
+    def _write_row_sums(
+        self, codes: np.ndarray, score_derivatives: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Write ``score_derivatives z`` of each row, for `score_derivatives` (n, q), into `out` (n,
+        q, 1 + size).
+        """
         out[:, :, 0] = score_derivatives
         X = np.column_stack([one_hot(codes, self.layout), np.ones(len(codes))])
         for k in range(self.layout.size):
@@ -176,7 +228,9 @@ class ScoreGradient:
             np.multiply(score_derivatives, indicator[:, None], out=out[:, :, 1 + k])
 
     def _sum_rows(self, codes: np.ndarray, score_derivatives: np.ndarray) -> np.ndarray:
-        """Return the sums (q, 1 + size) of ``score_derivatives z`` over rows (n, m), for `score_derivatives` (n, q)."""
+        """Return the sums (q, 1 + size) of ``score_derivatives z`` over rows (n, m), for
+        `score_derivatives` (n, q).
+        """
         layout, q = self.layout, score_derivatives.shape[1]
         out = np.zeros((q, 1 + layout.size))
         X = one_hot(codes, layout)
@@ -189,7 +243,9 @@ class ScoreGradient:
             row, column = cells(layout)  # columns of the two levels of each pair coupling
             first_term = layout.D + n_couplings
             for k in range(q):
-                out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * score_derivatives[:, [k]]))[row, column]
+                out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * score_derivatives[:, [k]]))[
+                    row, column
+                ]
         if first_term < layout.size:
             X = np.column_stack([X, np.ones(len(X))])
             chunk_size = max(1, MAX_PRODUCTS // max(len(X), 1))

@@ -1,16 +1,17 @@
 """Scores and Hessians of the conditional likelihood of sites, summed over rows.
 
-The *score* is the gradient of the log conditional likelihood, the *Hessian* that of minus the log: Newton's step is the
-inverse Hessian times the score.
+The *score* is the gradient of the log conditional likelihood, the *Hessian* that of minus the log:
+Newton's step is the inverse Hessian times the score.
 
-*Site*: the predictor i whose conditional distribution given the others is modelled. *Site solution* ``site_theta``,
-shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its couplings with the D regressor
-columns. These are the indicators of the layout.D non-reference levels and, with terms of three predictors or more, of
-joint levels behind them (see `Regressors`). A site has p parameters: its rows of ``site_theta`` in the columns of the
-constant and of its regressors, flattened. A *curvature* of a site is the second derivative by the fields of two
-of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2 numbers for L levels.
-``layout.start`` (m + 1,) holds the first column of each predictor's levels, ``layout.n_levels`` (m,) its number of
-levels; ``sample.blocks(n)`` are chunks of n rows.
+*Site*: the predictor i whose conditional distribution given the others is modelled. *Site solution*
+``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then
+its couplings with the D regressor columns. These are the indicators of the layout.D non-reference
+levels and, with terms of three predictors or more, of joint levels behind them (see `Regressors`).
+A site has p parameters: its rows of ``site_theta`` in the columns of the constant and of its
+regressors, flattened. A *curvature* of a site is the second derivative by the fields of two of its
+levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2 numbers for L
+levels. ``layout.start`` (m + 1,) holds the first column of each predictor's levels,
+``layout.n_levels`` (m,) its number of levels; ``sample.blocks(n)`` are chunks of n rows.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from bbl.rows.on_disk import Rows
 __all__ = ["ROWS", "site_design", "site_hessians", "site_scores"]
 
 ROWS = 1024  # rows of a chunk
-SPARSE_SHARE = 0.35  # share of nonzeros in the design below which summing them singly is faster than matrix products
+# share of nonzeros in the design below which summing them singly is faster than matrix products
+SPARSE_SHARE = 0.35
 SHARED_BYTES = 2**21  # bytes of the sums of a batch of sites: they stay in the second-level cache
-SHARED_SHARE = 0.5  # sites are summed together if at least this share of their common sums belongs to a site
+# sites are summed together if at least this share of their common sums belongs to a site
+SHARED_SHARE = 0.5
 
 
 def site_hessians(
@@ -41,14 +44,15 @@ def site_hessians(
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Return, for each site, the mean score (p,) and the mean Hessian (p, p).
 
-    Means are over the weight of the site's usable rows. The p parameters run level by level, and within a level as in
-    `Regressors.columns`.
+    Means are over the weight of the site's usable rows. The p parameters run level by level, and
+    within a level as in `Regressors.columns`.
     """
     # columns of each site in the design; weight (m,) of the usable rows
     columns, totals, sites = regressors(layout).columns, usable_weight(sample, layout), list(sites)
     n_parameters = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in sites}
-    # bytes of the Hessians, and of two arrays (ROWS, layout.size) for the callers' next step, in `model.godambe`: the
-    # influence of each row of a chunk on each parameter, the inverse Hessian times the score of the row
+    # bytes of the Hessians, and of two arrays (ROWS, layout.size) for the callers' next step, in
+    # `model.godambe`: the influence of each row of a chunk on each parameter, the inverse Hessian
+    # times the score of the row
     check_memory(
         8.0 * sum(float(p) ** 2 for p in n_parameters.values()) + 16.0 * ROWS * layout.size,
         f"Standard errors of {layout.size} parameters",
@@ -68,27 +72,40 @@ def site_hessians(
     for batch in batches:
         for i, H in batch.hessians():
             H /= totals[i]
-            results_by_site[i] = scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i], H
+            results_by_site[i] = (
+                scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i],
+                H,
+            )
     return {i: results_by_site[i] for i in sites}
 
 
-def site_scores(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]) -> dict[int, np.ndarray]:
+def site_scores(
+    sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]
+) -> dict[int, np.ndarray]:
     """Return the mean scores (p,) of `site_hessians`, without the Hessians."""
     columns, totals = regressors(layout).columns, usable_weight(sample, layout)
     scores = np.zeros(site_theta.shape)
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
         for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
             _add_scores(scores, Z, P, weights, layout)
-    return {i: scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i] for i in sites}
+    return {
+        i: scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i]
+        for i in sites
+    }
 
 
-def site_design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` (n, layout.D).
+def site_design(
+    codes: np.ndarray, layout: Layout, site_theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` (n,
+    layout.D).
 
-    ``P_i(a | others)`` is the conditional probability of level a >= 1 of site i in a row (Woo & Wang 2022, eq. 11).
+    ``P_i(a | others)`` is the conditional probability of level a >= 1 of site i in a row (Woo &
+    Wang 2022, eq. 11).
     """
     regs = regressors(layout)
-    X = one_hot(regs.codes(codes), regs)  # `regs.codes` adds codes of joint levels, for terms of three and more
+    # `regs.codes` adds codes of joint levels, for terms of three and more
+    X = one_hot(regs.codes(codes), regs)
     _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
     return np.column_stack([np.ones(len(codes)), X]), P
 
@@ -96,21 +113,26 @@ def site_design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tu
 def _iterate_chunks(
     sample: Rows, layout: Layout, site_theta: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for chunks of n rows, the results of `site_design` and the weights (n, m) of the rows for each site.
+    """Yield, for chunks of n rows, the results of `site_design` and the weights (n, m) of the rows
+    for each site.
 
-    The weight is zero where a row is not usable: the site, or a predictor that it interacts with, is missing.
+    The weight is zero where a row is not usable: the site, or a predictor that it interacts with,
+    is missing.
     """
     for chunk in sample.blocks(ROWS):
         design, p = site_design(chunk.codes, layout, site_theta)
         yield design, p, chunk.weights[:, None] * usable_rows(chunk, layout)
 
 
-def _add_scores(scores: np.ndarray, Z: np.ndarray, P: np.ndarray, weights: np.ndarray, layout: Layout) -> None:
+def _add_scores(
+    scores: np.ndarray, Z: np.ndarray, P: np.ndarray, weights: np.ndarray, layout: Layout
+) -> None:
     """Add the scores of rows to the `scores` (layout.D, 1 + D) of all sites in place.
 
-    The score of a row by the parameter of level (i, a) and column c is ``w_i (x_ia - P_ia) z_c``, x_ia being 1 if the
-    row has the level, w_i the weight of the row for site i, and z its row of the design. The rows have design Z (n, 1 +
-    D), probabilities P (n, layout.D) and `weights` (n, m) for each site.
+    The score of a row by the parameter of level (i, a) and column c is ``w_i (x_ia - P_ia) z_c``,
+    x_ia being 1 if the row has the level, w_i the weight of the row for site i, and z its row of
+    the design. The rows have design Z (n, 1 + D), probabilities P (n, layout.D) and `weights` (n,
+    m) for each site.
     """
     residual = Z[:, 1 : 1 + layout.D] - P
     residual *= np.repeat(weights, layout.n_levels - 1, axis=1)
@@ -118,12 +140,15 @@ def _add_scores(scores: np.ndarray, Z: np.ndarray, P: np.ndarray, weights: np.nd
 
 
 def _split_sites(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
-    """Split sites into batches that share most of their columns, and whose sums together are not too large."""
+    """Split sites into batches that share most of their columns, and whose sums together are not
+    too large.
+    """
     regs = regressors(layout)
     n_columns = np.array([len(regs.columns[i]) for i in sites], dtype=float)
     n_curvatures = np.array([_count_curvatures(layout, i) for i in sites], dtype=float)
     n_union = float(len(_list_columns(layout, sites)))  # columns that some site uses
-    # one by one, if sums over all pairs of these columns would mostly be of pairs that a site does not use
+    # one by one, if sums over all pairs of these columns would mostly be of pairs that a site does
+    # not use
     if (n_columns**2 * n_curvatures).sum() < SHARED_SHARE * n_union**2 * n_curvatures.sum():
         return [[i] for i in sites]
     # the sums of a curvature are n_union (n_union + 1) / 2 numbers of 8 bytes
@@ -139,17 +164,21 @@ def _count_curvatures(layout: Layout, i: int) -> int:
 def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
     """Return the columns of the design that some of the sites use, rising."""
     columns = regressors(layout).columns
-    constant = np.zeros(1, dtype=np.intp)  # column 0, which every site uses; listed without any sites, too
+    # column 0, which every site uses; listed without any sites, too
+    constant = np.zeros(1, dtype=np.intp)
     return np.unique(np.concatenate([constant, *(columns[i] for i in sites)]))
 
 
 class _SparseSums:
-    """Hessians of some sites, summed over the pairs of columns that are 1 in a row, for all sites at a time.
+    """Hessians of some sites, summed over the pairs of columns that are 1 in a row, for all sites
+    at a time.
 
-    The element for levels a, b and columns t, u is the sum over rows of the curvature of a and b times ``z_t z_u``.
+    The element for levels a, b and columns t, u is the sum over rows of the curvature of a and b
+    times ``z_t z_u``.
 
-    The sums (pairs of columns, curvatures) have a column for each curvature of each site, one site after the other. The
-    pair of columns t >= u has row ``t (t + 1) / 2 + u``; t and u count the columns that some of the sites use.
+    The sums (pairs of columns, curvatures) have a column for each curvature of each site, one site
+    after the other. The pair of columns t >= u has row ``t (t + 1) / 2 + u``; t and u count the
+    columns that some of the sites use.
 
     Parameters
     ----------
@@ -160,19 +189,28 @@ class _SparseSums:
 
     def __init__(self, layout: Layout, sites: Sequence[int]):
         self.layout, self.sites, self._columns = layout, sites, _list_columns(layout, sites)
-        # by L, the levels (a, b), a >= b, of the curvatures of a site with L levels; 0 is the first non-reference level
-        pairs_by_n_levels = {L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()}
+        # by L, the levels (a, b), a >= b, of the curvatures of a site with L levels; 0 is the first
+        # non-reference level
+        pairs_by_n_levels = {
+            L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()
+        }
         self._level_pairs = site_pairs = [pairs_by_n_levels[int(layout.n_levels[i])] for i in sites]
         # of each curvature: the columns in P (n, layout.D) of its two levels, and its site
-        self._first_levels = np.concatenate([layout.start[i] + a for i, (a, _) in zip(sites, site_pairs, strict=True)])
-        self._second_levels = np.concatenate([layout.start[i] + b for i, (_, b) in zip(sites, site_pairs, strict=True)])
+        self._first_levels = np.concatenate(
+            [layout.start[i] + a for i, (a, _) in zip(sites, site_pairs, strict=True)]
+        )
+        self._second_levels = np.concatenate(
+            [layout.start[i] + b for i, (_, b) in zip(sites, site_pairs, strict=True)]
+        )
         self._site = np.repeat(sites, [len(a) for a, _ in site_pairs])
         self._diagonal = np.flatnonzero(self._first_levels == self._second_levels)
         n_columns = len(self._columns)
         self._sums = np.zeros((n_columns * (n_columns + 1) // 2, len(self._first_levels)))
 
     def add(self, Z: np.ndarray, P: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows with design Z (n, 1 + D), probabilities P (n, layout.D) and weights (n, m) for each site."""
+        """Add rows with design Z (n, 1 + D), probabilities P (n, layout.D) and weights (n, m) for
+        each site.
+        """
         first_probabilities = P.take(self._first_levels, axis=1)
         curvatures = -first_probabilities * P.take(self._second_levels, axis=1)
         curvatures[:, self._diagonal] += first_probabilities[:, self._diagonal]
@@ -186,9 +224,15 @@ class _SparseSums:
         # `pair_row`: row of the sums of each two columns; `offset`: the site's first curvature
         pair_row, offset = larger * (larger + 1) // 2 + np.minimum.outer(numbers, numbers), 0
         for i, (a, b) in zip(self.sites, self._level_pairs, strict=True):
-            # a, b: the two levels of each curvature, from 0; positions: of the site's columns among those of all sites
-            positions, n_nonreference = np.searchsorted(self._columns, all_columns[i]), int(self.layout.n_levels[i]) - 1
-            blocks = self._sums[:, offset : offset + len(a)].T[:, pair_row[np.ix_(positions, positions)]]
+            # a, b: the two levels of each curvature, from 0; positions: of the site's columns among
+            # those of all sites
+            positions, n_nonreference = (
+                np.searchsorted(self._columns, all_columns[i]),
+                int(self.layout.n_levels[i]) - 1,
+            )
+            blocks = self._sums[:, offset : offset + len(a)].T[
+                :, pair_row[np.ix_(positions, positions)]
+            ]
             H = np.zeros((n_nonreference, len(positions), n_nonreference, len(positions)))
             H[a, :, b] = H[b, :, a] = blocks  # (curvatures, positions, positions)
             offset += len(a)
@@ -198,7 +242,8 @@ class _SparseSums:
 class _SiteSums:
     """The Hessian of one site, summed by matrix products.
 
-    Chunks of rows with few ones in the design are summed over the pairs of columns that are 1 (see `_SparseSums`).
+    Chunks of rows with few ones in the design are summed over the pairs of columns that are 1 (see
+    `_SparseSums`).
 
     Parameters
     ----------
@@ -212,7 +257,8 @@ class _SiteSums:
         self._columns = regressors(layout).columns[site]
         p = len(self._columns) * (int(layout.n_levels[site]) - 1)
         self._H = np.zeros((p, p))
-        self._sparse: _SparseSums | None = None  # of the chunks with few ones in the design, if there are any
+        # of the chunks with few ones in the design, if there are any
+        self._sparse: _SparseSums | None = None
 
     def add(self, Z: np.ndarray, P: np.ndarray, weights: np.ndarray) -> None:
         """Add rows; see `_SparseSums.add`."""
@@ -231,15 +277,21 @@ class _SiteSums:
         yield self.site, self._H
 
 
-def _add_hessian(H: np.ndarray, design: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> None:
-    """Add a multinomial-logit Hessian to H (q c, q c) in place: design (n, c), probabilities (n, q), weights (n,).
+def _add_hessian(
+    H: np.ndarray, design: np.ndarray, probabilities: np.ndarray, weights: np.ndarray
+) -> None:
+    """Add a multinomial-logit Hessian to H (q c, q c) in place: design (n, c), probabilities (n,
+    q), weights (n,).
 
-    Block (a, b) of levels is ``sum_k w_k p_ka ([a = b] - p_kb) z_k z_k'``, over rows k with design z_k.
+    Block (a, b) of levels is ``sum_k w_k p_ka ([a = b] - p_kb) z_k z_k'``, over rows k with design
+    z_k.
     """
     c = design.shape[1]
     for a in range(probabilities.shape[1]):
         for b in range(a + 1):
-            curvature = weights * (probabilities[:, a] * (a == b) - probabilities[:, a] * probabilities[:, b])
+            curvature = weights * (
+                probabilities[:, a] * (a == b) - probabilities[:, a] * probabilities[:, b]
+            )
             block = design.T @ (design * curvature[:, None])
             H[a * c : (a + 1) * c, b * c : (b + 1) * c] += block
             if a != b:

@@ -1,7 +1,9 @@
-"""Simulation on plain arrays: samples of given models, of several groups at once, and random parameters.
+"""Simulation on plain arrays: samples of given models, of several groups at once, and random
+parameters.
 
-Equation numbers are those of Woo & Wang (2022). A *state* is a level code for each of m predictors, its *energy* the
-sum of its fields h and couplings; D counts the non-reference levels of all predictors.
+Equation numbers are those of Woo & Wang (2022). A *state* is a level code for each of m predictors,
+its *energy* the sum of its fields h and couplings; D counts the non-reference levels of all
+predictors.
 """
 
 from __future__ import annotations
@@ -39,11 +41,13 @@ def sample_states(
     more: Tables | None = None,
     support: Support | None = None,
 ) -> np.ndarray:
-    """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's ``sample_xi``).
+    """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's
+    ``sample_xi``).
 
-    With at most 2**20 states, all are listed and the draws are exact and independent. Beyond, min(nsample, 256) Gibbs
-    chains run from random states: the first `burn_in` sweeps are dropped and every `thin`-th state is kept, so that up
-    to 256 draws are independent and more are nearly so. Draws are in random order.
+    With at most 2**20 states, all are listed and the draws are exact and independent. Beyond,
+    min(nsample, 256) Gibbs chains run from random states: the first `burn_in` sweeps are dropped
+    and every `thin`-th state is kept, so that up to 256 draws are independent and more are nearly
+    so. Draws are in random order.
 
     Parameters
     ----------
@@ -62,7 +66,8 @@ def sample_states(
     more : Tables, optional
         Couplings of terms of three predictors and more (see `bbl.model.higher.split`).
     support : Support, optional
-        The states that can occur, of one group, if some cannot; then there may be at most 2**20 states.
+        The states that can occur, of one group, if some cannot; then there may be at most 2**20
+        states.
 
     Returns
     -------
@@ -73,7 +78,11 @@ def sample_states(
     >>> sample_states([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2], 3, rng=1).shape
     (3, 2)
     """
-    nsample, burn_in, thin = integer("nsample", nsample, 0), integer("burn_in", burn_in, 0), integer("thin", thin, 1)
+    nsample, burn_in, thin = (
+        integer("nsample", nsample, 0),
+        integer("burn_in", burn_in, 0),
+        integer("thin", thin, 1),
+    )
     rng = generator(rng)
     levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
@@ -91,14 +100,17 @@ def _draw_states(
     more: Tables | None,
     support: Support | None,
 ) -> np.ndarray:
-    """Draw states (nsample, m) with checked arguments; the model is checked where it is listed or sampled."""
+    """Draw states (nsample, m) with checked arguments; the model is checked where it is listed or
+    sampled.
+    """
     n_states = math.prod(levels.tolist())
     if nsample == 0 or n_states <= MAX_STATES:
         return _sample_listed(h, J, levels, nsample, rng, more, support)
     if support is not None:
         raise OptionError(
-            f"Rows of a model with structural zeros are drawn from a list of all states, up to {MAX_STATES:,} of them, "
-            f"and {len(levels)} predictors have {n_states:.3g}. Fit fewer predictors to draw from.",
+            "Rows of a model with structural zeros are drawn from a list of all states, up to "
+            f"{MAX_STATES:,} of them, and {len(levels)} predictors have {n_states:.3g}. Fit fewer "
+            "predictors to draw from.",
             argument="structural_zeros",
         )
     n_chains = min(nsample, CHAINS)
@@ -110,28 +122,45 @@ def _draw_states(
 
 
 def _sample_listed(
-    h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, more: Tables | None, support: Support | None
+    h,
+    J,
+    levels: np.ndarray,
+    nsample: int,
+    rng: np.random.Generator,
+    more: Tables | None,
+    support: Support | None,
 ) -> np.ndarray:
     """Draw independent states (nsample, m) from the list of all states."""
     if nsample == 0:
         return np.empty((0, levels.size), dtype=code_dtype(levels))
     energies = state_energies(h, J, levels, more)
     if support is not None:
-        energies[~support.states(tuple(levels.tolist()))[0]] = -np.inf  # [0]: the support is that of one group
+        # [0]: the support is that of one group
+        energies[~support.states(tuple(levels.tolist()))[0]] = -np.inf
     cumulative = np.cumsum(np.exp(energies - energies.max()))
-    # the inverse of the cumulative distribution, at uniform numbers. side="right": states of probability 0 do not
-    # change the cumulative sum and are never drawn. A product may be rounded up to the last sum; the minimum then takes
-    # the first state with that sum, the last of positive probability
+    # the inverse of the cumulative distribution, at uniform numbers. side="right": states of
+    # probability 0 do not change the cumulative sum and are never drawn. A product may be rounded
+    # up to the last sum; the minimum then takes the first state with that sum, the last of positive
+    # probability
     state_indices = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
-    return state_codes(np.minimum(state_indices, np.searchsorted(cumulative, cumulative[-1])), levels)
+    return state_codes(
+        np.minimum(state_indices, np.searchsorted(cumulative, cumulative[-1])), levels
+    )
 
 
 def sample_groups(
-    layout: Layout, theta: np.ndarray, nsample: int, prob=None, rng=None, burn_in: int = BURN_IN, thin: int = THIN
+    layout: Layout,
+    theta: np.ndarray,
+    nsample: int,
+    prob=None,
+    rng=None,
+    burn_in: int = BURN_IN,
+    thin: int = THIN,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw response groups, and predictors given the group (R's ``randomsamp``).
 
-    The group of each row is drawn independently, so that groups are in random order and a small group may have no row.
+    The group of each row is drawn independently, so that groups are in random order and a small
+    group may have no row.
 
     Parameters
     ----------
@@ -157,7 +186,11 @@ def sample_groups(
     >>> codes.shape, y.shape
     ((10, 2), (10,))
     """
-    nsample, burn_in, thin = integer("nsample", nsample, 0), integer("burn_in", burn_in, 0), integer("thin", thin, 1)
+    nsample, burn_in, thin = (
+        integer("nsample", nsample, 0),
+        integer("burn_in", burn_in, 0),
+        integer("thin", thin, 1),
+    )
     rng, K = generator(rng), len(theta)
     group_weights = np.ones(K) if prob is None else np.asarray(prob)
     if (
@@ -167,16 +200,23 @@ def sample_groups(
         or not group_weights.sum() > 0
     ):
         raise OptionError(
-            f"prob must hold {K} numbers of at least 0, one per group and not all 0; got {prob!r}.", argument="prob"
+            f"prob must hold {K} numbers of at least 0, one per group and not all 0; got {prob!r}.",
+            argument="prob",
         )
-    check_memory(8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows.")
+    check_memory(
+        8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows."
+    )
     y = rng.choice(K, size=nsample, p=group_weights / group_weights.sum())
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):
         rows = np.flatnonzero(y == k)
-        h, J, higher_terms = split(layout, theta[k])  # fields (D,), couplings (D, D), terms of three and more
-        support = layout.of_group(k).support  # the states that can occur in this group; None for all
-        codes[rows] = _draw_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms, support)
+        # fields (D,), couplings (D, D), terms of three and more
+        h, J, higher_terms = split(layout, theta[k])
+        # the states that can occur in this group; None for all
+        support = layout.of_group(k).support
+        codes[rows] = _draw_states(
+            h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms, support
+        )
     return codes, y.astype(np.intp)
 
 
@@ -196,8 +236,8 @@ def random_parameters(
     ----------
     layout : Layout
     distr : {"unif", "norm"}, default "unif"
-        ``"unif"``: fields uniform in [h0 - dh, h0 + dh], couplings in [J0 - dJ, J0 + dJ]. ``"norm"``: normal with means
-        h0, J0 and standard deviations dh, dJ.
+        ``"unif"``: fields uniform in [h0 - dh, h0 + dh], couplings in [J0 - dJ, J0 + dJ].
+        ``"norm"``: normal with means h0, J0 and standard deviations dh, dJ.
     h0, J0 : float, default 0
     dh, dJ : float, default 1
         At least 0.

@@ -40,7 +40,9 @@ class Support:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Support) and self.scope == other.scope and np.array_equal(self.possible, other.possible)
+            isinstance(other, Support)
+            and self.scope == other.scope
+            and np.array_equal(self.possible, other.possible)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -62,10 +64,13 @@ class Support:
     @property
     def pooled(self) -> Support:
         """The combinations that can occur in some group."""
-        return self if self.n_groups == 1 else Support(self.scope, np.any(self.possible, axis=0)[None])
+        return (
+            self if self.n_groups == 1 else Support(self.scope, np.any(self.possible, axis=0)[None])
+        )
 
     def margin(self, predictors: tuple[int, ...]) -> Support | None:
-        """Return the support of some `predictors` (rising) whatever the levels of others; None if everything can occur.
+        """Return the support of some `predictors` (rising) whatever the levels of others; None if
+        everything can occur.
 
         Predictor ``predictors[i]`` is number i of the support that is returned.
         """
@@ -78,7 +83,9 @@ class Support:
         return Support(tuple(predictors.index(i) for i in members), possible)
 
     def renumbered(self, number: dict[int, int]) -> Support:
-        """Return the same support with predictor i numbered ``number[i]``; the numbers keep the order."""
+        """Return the same support with predictor i numbered ``number[i]``; the numbers keep the
+        order.
+        """
         return Support(tuple(number[i] for i in self.scope), self.possible)
 
     def permuted(self, position: list[int]) -> Support:
@@ -90,12 +97,15 @@ class Support:
 
     @cached_property
     def factor(self) -> Factor:
-        """The table (G, L_i, L_j, ...) of 0 for combinations that can occur and -inf for others, with its scope."""
+        """The table (G, L_i, L_j, ...) of 0 for combinations that can occur and -inf for others,
+        with its scope.
+        """
         with np.errstate(divide="ignore"):
             return self.scope, np.log(self.possible.astype(float))
 
     def states(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return which states of all predictors can occur, bool (G, prod(shape)), the last predictor running fastest.
+        """Return which states of all predictors can occur, bool (G, prod(shape)), the last
+        predictor running fastest.
 
         `shape` holds the number of levels of every predictor, also of those outside the scope.
         """
@@ -103,8 +113,11 @@ class Support:
         table = self.possible.reshape(self.n_groups, *axis_lengths)
         return np.broadcast_to(table, (self.n_groups, *shape)).reshape(self.n_groups, -1)
 
-    def condition_on(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
-        """Return the members of the scope among `unknown`, and which of their levels can occur: bool (n, G, L_i, ...).
+    def condition_on(
+        self, codes: np.ndarray, unknown: np.ndarray
+    ) -> tuple[tuple[int, ...], np.ndarray]:
+        """Return the members of the scope among `unknown`, and which of their levels can occur:
+        bool (n, G, L_i, ...).
 
         Parameters
         ----------
@@ -115,16 +128,22 @@ class Support:
         """
         is_unknown = np.isin(self.scope, unknown)
         axes = np.arange(len(self.scope))
-        # (known L_i, ..., G, unknown L_i, ...): indexed by the known codes, the rows become the first axis
+        # (known L_i, ..., G, unknown L_i, ...): indexed by the known codes, the rows become the
+        # first axis
         table = self.possible.transpose(*(1 + axes[~is_unknown]), 0, *(1 + axes[is_unknown]))
-        known_predictors = [i for i, is_missing in zip(self.scope, is_unknown, strict=True) if not is_missing]
-        members = tuple(i for i, is_missing in zip(self.scope, is_unknown, strict=True) if is_missing)
+        known_predictors = [
+            i for i, is_missing in zip(self.scope, is_unknown, strict=True) if not is_missing
+        ]
+        members = tuple(
+            i for i, is_missing in zip(self.scope, is_unknown, strict=True) if is_missing
+        )
         if not known_predictors:
             return members, np.broadcast_to(table, (len(codes), *table.shape))
         return members, table[tuple(codes[:, known_predictors].T.astype(np.intp))]
 
     def rows(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return whether rows can occur in each group, bool (n, G), with some level in place of each missing one.
+        """Return whether rows can occur in each group, bool (n, G), with some level in place of
+        each missing one.
 
         Parameters
         ----------
@@ -133,10 +152,14 @@ class Support:
         """
         out = np.empty((len(codes), self.n_groups), dtype=bool)
         scope = np.array(self.scope)
-        is_missing = np.zeros((len(codes), len(scope)), dtype=bool) if missing is None else missing[:, scope]
+        is_missing = (
+            np.zeros((len(codes), len(scope)), dtype=bool) if missing is None else missing[:, scope]
+        )
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
-            pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)  # `ravel`: numpy 2.0 returns the shape (n, 1)
-            table = self.condition_on(codes[pattern_rows], scope[pattern])[1]  # (rows, G, missing L_i, ...)
+            # `ravel`: numpy 2.0 returns the shape (n, 1)
+            pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)
+            # (rows, G, missing L_i, ...)
+            table = self.condition_on(codes[pattern_rows], scope[pattern])[1]
             out[pattern_rows] = table.any(axis=tuple(range(2, table.ndim)))
         return out

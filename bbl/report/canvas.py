@@ -1,7 +1,8 @@
-"""Axes, colours and labels that all figures share; names are wrapped and shortened to the room they have.
+"""Axes, colours and labels that all figures share; names are wrapped and shortened to the room they
+have.
 
-Font sizes are in points, widths and heights in inches (72 points). A *name* or *label* is a level or a predictor, of
-any type; a *text* is what is drawn for it.
+Font sizes are in points, widths and heights in inches (72 points). A *name* or *label* is a level
+or a predictor, of any type; a *text* is what is drawn for it.
 """
 
 from __future__ import annotations
@@ -27,18 +28,40 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "TickNames", "axes_inches", "axes_or_new", "check_axes", "draw_colour_bar", "colour_limit", "count_letters",
-    "diverging_scale", "draw_legend", "fit_names", "group_colours", "group_numbers", "group_title", "group_titles",
-    "mark_negative", "max_lines", "plain_log_axis", "pointed_ends", "short_name", "shorten_names", "spread_apart",
-    "text_inches", "title_inches", "use_plain_numbers", "wrap_names",
-]  # fmt: skip
+    "TickNames",
+    "axes_inches",
+    "axes_or_new",
+    "check_axes",
+    "draw_colour_bar",
+    "colour_limit",
+    "count_letters",
+    "diverging_scale",
+    "draw_legend",
+    "fit_names",
+    "group_colours",
+    "group_numbers",
+    "group_title",
+    "group_titles",
+    "mark_negative",
+    "max_lines",
+    "plain_log_axis",
+    "pointed_ends",
+    "short_name",
+    "shorten_names",
+    "spread_apart",
+    "text_inches",
+    "title_inches",
+    "use_plain_numbers",
+    "wrap_names",
+]
 
-# Okabe & Ito's palette, safe for colour-blind readers, ordered so that neighbours also differ in grey; without yellow,
-# which is too faint for bars
+# Okabe & Ito's palette, safe for colour-blind readers, ordered so that neighbours also differ in
+# grey; without yellow, which is too faint for bars
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 DIVERGING = "RdBu_r"  # colour map of values of both signs
 SEQUENTIAL = "viridis"  # colour map of values of one sign
-OUTLYING = 4.0  # multiple of the quantile 0.98 beyond which magnitudes do not stretch a colour scale
+# multiple of the quantile 0.98 beyond which magnitudes do not stretch a colour scale
+OUTLYING = 4.0
 MISSING = "0.9"  # grey of cells that the model does not have
 MAX_FONT = 9.0  # points of the names along an axis, at most
 MIN_FONT = 6.0  # points of the names along an axis, at least
@@ -53,49 +76,69 @@ MAX_NAMED_TICKS = 16  # names that are kept, at most, where not all names have r
 
 
 def short_name(label: object, length: int = 24) -> str:
-    """Return a label as text on one line, of at most `length` characters; a longer one loses its middle."""
+    """Return a label as text on one line, of at most `length` characters; a longer one loses its
+    middle.
+    """
     return shorten_names([label], length)[0].translate(ESCAPED)
 
 
 def shorten_names(names: Sequence, length: int) -> list[str]:
-    """Return a text of at most `length` characters for each name; different names get different texts.
+    """Return a text of at most `length` characters for each name; different names get different
+    texts.
 
-    A long name loses its middle, the same number of characters being kept at the beginning of all names. If no such
-    number keeps the texts apart, equal texts show the part where their names begin to differ, or end in a number.
+    A long name loses its middle, the same number of characters being kept at the beginning of all
+    names. If no such number keeps the texts apart, equal texts show the part where their names
+    begin to differ, or end in a number.
     """
     texts = [label_text(x) for x in names]
     distinct, length = list(dict.fromkeys(texts)), max(length, SHORTEST)
     n_kept = length - 1  # characters beside the ellipsis
     preferred_texts: dict[str, str] = {}  # texts of long names that keep 60 % at the beginning
-    # first try, the middle left out: `head` characters kept at the beginning of all names, those nearest to 60 % first
+    # first try, the middle left out: `head` characters kept at the beginning of all names, those
+    # nearest to 60 % first
     for head in sorted(range(n_kept + 1), key=lambda h: abs(h - 0.6 * n_kept)):
-        cut_texts = {x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - n_kept + head :]}" for x in distinct}
+        cut_texts = {
+            x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - n_kept + head :]}"
+            for x in distinct
+        }
         preferred_texts = preferred_texts or cut_texts
         if len(set(cut_texts.values())) == len(distinct):
             return [cut_texts[x] for x in texts]
     alike = [x for x in distinct if Counter(preferred_texts.values())[preferred_texts[x]] > 1]
-    common = max(len(os.path.commonprefix(alike)) - 1, 0)  # one character before the part in which the names differ
+    # one character before the part in which the names differ
+    common = max(len(os.path.commonprefix(alike)) - 1, 0)
     head = n_kept // 3
-    # second try: the beginning of a name, and the part in which it differs from the others, with two ellipses
-    window_texts = {x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length}
+    # second try: the beginning of a name, and the part in which it differs from the others, with
+    # two ellipses
+    window_texts = {
+        x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length
+    }
     chosen_texts = {**preferred_texts, **window_texts}
     if len(chosen_texts) > len(set(chosen_texts.values())):  # third: a number at the end
         end_numbers = {x: f"…{distinct.index(x) + 1}" for x in window_texts}
-        chosen_texts |= {x: x[: max(length - len(number), 0)] + number for x, number in end_numbers.items()}
+        chosen_texts |= {
+            x: x[: max(length - len(number), 0)] + number for x, number in end_numbers.items()
+        }
     return [chosen_texts[x] for x in texts]
 
 
 @lru_cache(maxsize=4096)
 def _character_width(character: str) -> float:
-    """Return the width of a character in units of the font size, in DejaVu Sans, which is wider than most fonts."""
+    """Return the width of a character in units of the font size, in DejaVu Sans, which is wider
+    than most fonts.
+    """
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     if unicodedata.east_asian_width(character) in "WF":
         return 1.0
     properties = FontProperties(family="DejaVu Sans", size=100)
-    one, eleven = (text_to_path.get_text_width_height_descent(n * character, properties, False)[0] for n in (1, 11))
-    # a difference, of 10 characters at 100 points: matplotlib leaves out the blanks at both ends of a text
+    one, eleven = (
+        text_to_path.get_text_width_height_descent(n * character, properties, False)[0]
+        for n in (1, 11)
+    )
+    # a difference, of 10 characters at 100 points: matplotlib leaves out the blanks at both ends of
+    # a text
     return float(eleven - one) / 1000
 
 
@@ -105,7 +148,9 @@ def text_inches(text: str, size: float) -> float:
 
 
 def _wrap_text(text: str, room: float, size: float, lines: int, break_words: bool) -> str | None:
-    """Return a text in at most `lines` lines of `room` inches at `size` points; None if it does not fit."""
+    """Return a text in at most `lines` lines of `room` inches at `size` points; None if it does not
+    fit.
+    """
     if text_inches(text, size) <= room:
         return text
     wrapped: list[str] = []
@@ -114,8 +159,10 @@ def _wrap_text(text: str, room: float, size: float, lines: int, break_words: boo
         widths = np.cumsum([_character_width(c) for c in remaining]) * size / 72
         n = int(np.searchsorted(widths, room, "right"))  # characters that fit on the line
         if n < len(remaining):
-            # the line ends after a separator, whose blanks need no room; else within a word or not at all
-            separators = re.finditer(r"[\s_/:,=-]+", remaining[: n + 1])  # + 1: a blank may stand just past the room
+            # the line ends after a separator, whose blanks need no room; else within a word or not
+            # at all
+            # + 1: a blank may stand just past the room
+            separators = re.finditer(r"[\s_/:,=-]+", remaining[: n + 1])
             breaks = [m.end() for m in separators if len(remaining[: m.end()].rstrip()) <= n]
             n = breaks[-1] if breaks else n if break_words else 0
         if not n:
@@ -126,19 +173,25 @@ def _wrap_text(text: str, room: float, size: float, lines: int, break_words: boo
 
 
 def wrap_names(names: Sequence, room: float, size: float, lines: int = 1) -> list[str]:
-    """Return a different text for each name, of at most `lines` lines of `room` inches at `size` points."""
+    """Return a different text for each name, of at most `lines` lines of `room` inches at `size`
+    points.
+    """
     return list(_wrap_texts(tuple(map(label_text, names)), round(room, 4), size, lines))
 
 
 @lru_cache(maxsize=256)
 def _wrap_texts(texts: tuple[str, ...], room: float, size: float, lines: int) -> tuple[str, ...]:
-    """Shorten all texts to one length, less and less, until each can be wrapped; see `wrap_names`."""
-    max_characters = int(lines * room * 72 / (0.3 * size))  # on average, letters are hardly narrower than 0.3 size
+    """Shorten all texts to one length, less and less, until each can be wrapped; see
+    `wrap_names`.
+    """
+    # on average, letters are hardly narrower than 0.3 size
+    max_characters = int(lines * room * 72 / (0.3 * size))
     length = max(SHORTEST, min(max(map(len, texts), default=0), max_characters))
     while True:
         wrapped_texts = []
         for text in shorten_names(texts, length):
-            wrapped = _wrap_text(text, room, size, lines, break_words=lines > 1)  # None if it does not fit
+            # None if it does not fit
+            wrapped = _wrap_text(text, room, size, lines, break_words=lines > 1)
             if wrapped is None and length > SHORTEST:
                 break
             wrapped_texts.append((wrapped or text).translate(ESCAPED))
@@ -158,7 +211,8 @@ def max_lines(room: float, size: float) -> int:
 
 
 def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
-    """Return ascending positions (n,), moved as little as possible (least squares) to be at least `gap` apart.
+    """Return ascending positions (n,), moved as little as possible (least squares) to be at least
+    `gap` apart.
 
     Isotonic regression of ``positions - gap * arange(n)`` by pooling adjacent violators.
     """
@@ -168,7 +222,9 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
         while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
             (right, n_right), (left, n_left) = pools.pop(), pools.pop()
             pools.append(((left * n_left + right * n_right) / (n_left + n_right), n_left + n_right))
-    moved = np.repeat([p[0] for p in pools], [p[1] for p in pools]) + gap * np.arange(len(positions))
+    moved = np.repeat([p[0] for p in pools], [p[1] for p in pools]) + gap * np.arange(
+        len(positions)
+    )
     return np.where(np.isclose(moved, positions), positions, moved)  # positions that stay are exact
 
 
@@ -196,8 +252,13 @@ class TickNames:
     depth: float
 
     def label_ticks(self, axis: Any) -> None:
-        """Set ticks and labels of a matplotlib axis; no ticks if its tick labels are switched off."""
-        if not any(axis.get_tick_params().get(f"label{side}") for side in ("left", "right", "bottom", "top")):
+        """Set ticks and labels of a matplotlib axis; no ticks if its tick labels are switched
+        off.
+        """
+        if not any(
+            axis.get_tick_params().get(f"label{side}")
+            for side in ("left", "right", "bottom", "top")
+        ):
             axis.set_ticks([])
             return
         axis.set_ticks(self.positions, self.texts, fontsize=self.size)
@@ -205,12 +266,15 @@ class TickNames:
             axis.set_tick_params(rotation=90 if self.upright else 0)
 
 
-def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: float, upright: bool = False) -> TickNames:
+def fit_names(
+    names: Sequence, positions: ArrayLike, unit: float, max_depth: float, upright: bool = False
+) -> TickNames:
     """Return the names of an axis as texts that do not overlap.
 
-    The texts run along the axis if all fit in up to three lines without breaking words. Otherwise, or with `upright`,
-    they run at a right angle to it, in a smaller font, moved apart by up to half a line, and shortened to `max_depth`
-    inches. If they still overlap, only every second, third, ... name is kept, `MAX_NAMED_TICKS` at most.
+    The texts run along the axis if all fit in up to three lines without breaking words. Otherwise,
+    or with `upright`, they run at a right angle to it, in a smaller font, moved apart by up to half
+    a line, and shortened to `max_depth` inches. If they still overlap, only every second, third,
+    ... name is kept, `MAX_NAMED_TICKS` at most.
 
     Parameters
     ----------
@@ -226,24 +290,39 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
     """
     # rounded: a floating-point error of the unit must not decide how names are drawn
     positions, unit = np.asarray(positions, dtype=float), round(unit, 4)
-    gap = unit * float(np.diff(positions).min()) if len(positions) > 1 else math.inf  # inches between the closest names
+    # inches between the closest names
+    gap = unit * float(np.diff(positions).min()) if len(positions) > 1 else math.inf
     if not upright:
-        wrapped = [_wrap_text(label_text(x), gap - BLANK, MAX_FONT, 3, break_words=False) for x in names]
+        wrapped = [
+            _wrap_text(label_text(x), gap - BLANK, MAX_FONT, 3, break_words=False) for x in names
+        ]
         texts = [x.translate(ESCAPED) for x in wrapped if x is not None]
         if len(texts) == len(names):
             lines = max((x.count("\n") for x in texts), default=0) + 1
-            return TickNames(positions, texts, MAX_FONT, upright=False, depth=lines * LINE_HEIGHT * MAX_FONT / 72)
+            return TickNames(
+                positions, texts, MAX_FONT, upright=False, depth=lines * LINE_HEIGHT * MAX_FONT / 72
+            )
     # the first name alone, if nothing else has room
-    best = TickNames(positions[:1], wrap_names(names[:1], max_depth, MIN_FONT), MIN_FONT, upright=True, depth=max_depth)
+    best = TickNames(
+        positions[:1],
+        wrap_names(names[:1], max_depth, MIN_FONT),
+        MIN_FONT,
+        upright=True,
+        depth=max_depth,
+    )
     most_letters = 0
-    # step 1 shows every name; if they have no room, the second shows at most `MAX_NAMED_TICKS`, the last the two ends
+    # step 1 shows every name; if they have no room, the second shows at most `MAX_NAMED_TICKS`, the
+    # last the two ends
     second_step = max(2, math.ceil(len(positions) / MAX_NAMED_TICKS))
-    for step in (1, *range(second_step, max(3, len(positions)))):  # 3: step 2, if there are two names
+    # 3: step 2, if there are two names
+    for step in (1, *range(second_step, max(3, len(positions)))):
         for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
             line_height, ticks = LINE_HEIGHT * size / 72, positions[::step]  # inches; axis units
-            # names are moved apart in inches; adding the shift alone keeps the ticks exact that do not move
+            # names are moved apart in inches; adding the shift alone keeps the ticks exact that do
+            # not move
             moved = ticks + (spread_apart(unit * ticks, line_height) - unit * ticks) / unit
-            if len(positions) and unit * np.abs(moved - ticks).max() > 0.5 * line_height:  # too far away
+            # too far away
+            if len(positions) and unit * np.abs(moved - ticks).max() > 0.5 * line_height:
                 continue
             texts = wrap_names(names[::step], max_depth, size, max_lines(gap * step, size))
             if count_letters(texts) > MORE_LETTERS * most_letters:
@@ -258,8 +337,12 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
 
 
 def group_titles(labels: Labels, names: Sequence, room: float) -> list[str]:
-    """Return the title ``response = group`` of the panel of each group, in up to three lines of `room` inches."""
-    return wrap_names([group_title(labels, label_text(x)) for x in names], room, TITLE_FONT, lines=3)
+    """Return the title ``response = group`` of the panel of each group, in up to three lines of
+    `room` inches.
+    """
+    return wrap_names(
+        [group_title(labels, label_text(x)) for x in names], room, TITLE_FONT, lines=3
+    )
 
 
 def group_title(labels: Labels, group: str) -> str:
@@ -273,7 +356,9 @@ def title_inches(titles: Sequence[str]) -> float:
 
 
 def use_plain_numbers(*axes: Axes) -> None:
-    """Write tick labels in full: without an offset or a power of ten that all ticks of an axis share."""
+    """Write tick labels in full: without an offset or a power of ten that all ticks of an axis
+    share.
+    """
     from matplotlib.ticker import ScalarFormatter
 
     for axis in (side for ax in axes for side in (ax.xaxis, ax.yaxis)):
@@ -284,29 +369,37 @@ def use_plain_numbers(*axes: Axes) -> None:
 
 
 def plain_log_axis(axis: Any, lowest: float, highest: float) -> None:
-    """Write the tick labels of a logarithmic axis in full where it spans less than two powers of ten.
+    """Write the tick labels of a logarithmic axis in full where it spans less than two powers of
+    ten.
 
     Otherwise matplotlib would write labels such as `6 x 10^1` at its ticks.
     """
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     if highest < 100 * lowest:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0) if highest < 10 * lowest else (1.0, 2.0, 5.0)))
+        axis.set_major_locator(
+            LogLocator(subs=(1.0, 2.0, 3.0, 5.0) if highest < 10 * lowest else (1.0, 2.0, 5.0))
+        )
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.set_minor_formatter(NullFormatter())
 
 
 def axes_inches(ax: Axes) -> tuple[float, float]:
-    """Return width and height of axes in inches, before an equal aspect shrinks them (``original``)."""
+    """Return width and height of axes in inches, before an equal aspect shrinks them
+    (``original``).
+    """
     box, figure_box, dpi = ax.get_position(original=True), ax.figure.bbox, ax.figure.dpi
     return float(box.width * figure_box.width / dpi), float(box.height * figure_box.height / dpi)
 
 
 def check_axes(axes: Any, n: int) -> list[Axes]:
     """Return the caller's axes as a list; raise an OptionError if there are not `n`."""
-    axes_list = list(np.ravel(np.asarray(axes, dtype=object)))  # of one Axes, a sequence, or an array of plt.subplots
+    # of one Axes, a sequence, or an array of plt.subplots
+    axes_list = list(np.ravel(np.asarray(axes, dtype=object)))
     if len(axes_list) != n:
-        raise OptionError(f"axes holds {len(axes_list)} axes, but {n} are to be drawn; give {n}.", argument="axes")
+        raise OptionError(
+            f"axes holds {len(axes_list)} axes, but {n} are to be drawn; give {n}.", argument="axes"
+        )
     return axes_list
 
 
@@ -320,10 +413,11 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
-    """Mark the cells of a map (rows, columns) below -0.02 `limit` with a minus, for readers who see no colours.
+    """Mark the cells of a map (rows, columns) below -0.02 `limit` with a minus, for readers who see
+    no colours.
 
-    `limit` is the end of the colour scale. Cells closer to zero are almost white; cells beyond -0.6 `limit` are dark,
-    and their mark is white.
+    `limit` is the end of the colour scale. Cells closer to zero are almost white; cells beyond -0.6
+    `limit` are dark, and their mark is white.
     """
     depth = np.nan_to_num(-values / limit)  # 1 is the darkest colour of negative values
     for is_marked, colour in (((depth > 0.02) & (depth < 0.6), "0.2"), (depth >= 0.6, "white")):
@@ -331,9 +425,15 @@ def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
         ax.plot(col, row, "_", color=colour, markersize=5)
 
 
-def draw_colour_bar(image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither") -> None:
-    """Draw the colour bar of `image` into the axes `bar`, or if None beside `axes`; `ends` as from `pointed_ends`."""
-    placement: dict[str, Any] = {"ax": axes, "shrink": 0.8, "aspect": 30} if bar is None else {"cax": bar}
+def draw_colour_bar(
+    image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither"
+) -> None:
+    """Draw the colour bar of `image` into the axes `bar`, or if None beside `axes`; `ends` as from
+    `pointed_ends`.
+    """
+    placement: dict[str, Any] = (
+        {"ax": axes, "shrink": 0.8, "aspect": 30} if bar is None else {"cax": bar}
+    )
     use_plain_numbers(axes[0].figure.colorbar(image, label=title, extend=ends, **placement).ax)
 
 
@@ -344,13 +444,17 @@ def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
     unknown = [g for g in groups if g not in labels.groups]
     if unknown or not len(groups):
         group_names = ", ".join(map(repr, labels.groups))
-        problem = f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
+        problem = (
+            f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
+        )
         raise OptionError(f"{problem}; choose from {group_names}.", argument="groups")
     return [labels.groups.index(g) for g in groups]
 
 
 def group_colours(n: int) -> Sequence:
-    """Return a colour for each of `n` groups: of `COLOURS`, or of a colour map if there are more groups."""
+    """Return a colour for each of `n` groups: of `COLOURS`, or of a colour map if there are more
+    groups.
+    """
     if n <= len(COLOURS):
         return COLOURS[:n]
     import matplotlib
@@ -359,7 +463,9 @@ def group_colours(n: int) -> Sequence:
 
 
 def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> None:
-    """Draw a legend; `options` go to ``ax.legend``, which would leave out names that begin with an underscore."""
+    """Draw a legend; `options` go to ``ax.legend``, which would leave out names that begin with an
+    underscore.
+    """
     # made with placeholders, which the names replace
     legend = ax.legend(handles, ["-"] * len(names), frameon=False, fontsize="small", **options)
     for text, name in zip(legend.get_texts(), names, strict=True):
@@ -367,11 +473,12 @@ def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> No
 
 
 def colour_limit(values: np.ndarray) -> float:
-    """Return the end of a colour scale: the largest magnitude, or of more than 5000 values the quantile 0.995.
+    """Return the end of a colour scale: the largest magnitude, or of more than 5000 values the
+    quantile 0.995.
 
-    The quantile keeps a few extreme values from making all others pale. Of over 50 values, those beyond `OUTLYING`
-    times the quantile 0.98 do not count: they are fields of levels that never occur in a group, beside which all others
-    would be white.
+    The quantile keeps a few extreme values from making all others pale. Of over 50 values, those
+    beyond `OUTLYING` times the quantile 0.98 do not count: they are fields of levels that never
+    occur in a group, beside which all others would be white.
     """
     magnitude = np.abs(values[np.isfinite(values)])
     if not magnitude.size:
@@ -383,15 +490,22 @@ def colour_limit(values: np.ndarray) -> float:
 
 
 def diverging_scale(values: np.ndarray) -> dict[str, Any]:
-    """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for `values`, white at zero."""
+    """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for `values`,
+    white at zero.
+    """
     import matplotlib
 
     limit = colour_limit(values)
-    return {"cmap": matplotlib.colormaps[DIVERGING].with_extremes(bad=MISSING), "vmin": -limit, "vmax": limit}
+    return {
+        "cmap": matplotlib.colormaps[DIVERGING].with_extremes(bad=MISSING),
+        "vmin": -limit,
+        "vmax": limit,
+    }
 
 
 def pointed_ends(values: np.ndarray, limit: float, low: bool = True) -> str:
-    """Return the ends of a colour bar (matplotlib's ``extend``) that point, because values lie beyond `limit`.
+    """Return the ends of a colour bar (matplotlib's ``extend``) that point, because values lie
+    beyond `limit`.
 
     `low` says whether the scale goes below zero.
     """

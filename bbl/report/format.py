@@ -8,7 +8,15 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-__all__ = ["DIGITS", "WIDTH", "format_column", "format_numbers", "label_text", "table_text", "vector_text"]
+__all__ = [
+    "DIGITS",
+    "WIDTH",
+    "format_column",
+    "format_numbers",
+    "label_text",
+    "table_text",
+    "vector_text",
+]
 
 DIGITS = 7  # significant digits, as R prints
 WIDTH = 80  # characters of a line
@@ -17,8 +25,9 @@ WIDTH = 80  # characters of a line
 def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     """Format numbers as R prints a vector: all with the same number of decimals.
 
-    Each number is rounded to `digits` significant digits without trailing zeros; the number of decimals is the largest
-    that one of them needs. All numbers are in scientific notation where that is shorter.
+    Each number is rounded to `digits` significant digits without trailing zeros; the number of
+    decimals is the largest that one of them needs. All numbers are in scientific notation where
+    that is shorter.
 
     Examples
     --------
@@ -30,12 +39,17 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     numbers = [float(v) for v in values]
     finite = [v for v in numbers if math.isfinite(v)]
     mantissas_exponents = [f"{abs(v):.{digits - 1}e}".split("e") for v in finite]
-    n_significant = [max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in mantissas_exponents]
+    n_significant = [
+        max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in mantissas_exponents
+    ]
     exponents = [int(e) for _, e in mantissas_exponents]
     # a number with s significant digits and exponent e needs s - 1 - e decimals
-    decimals = max(0, max((s - 1 - e for s, e in zip(n_significant, exponents, strict=True)), default=0))
+    decimals = max(
+        0, max((s - 1 - e for s, e in zip(n_significant, exponents, strict=True)), default=0)
+    )
     max_significant = max(n_significant, default=1)
-    # width of the longest number in either notation: digits, a point if needed, and an exponent such as e-05 or e+100
+    # width of the longest number in either notation: digits, a point if needed, and an exponent
+    # such as e-05 or e+100
     fixed_width = max((e for e in exponents if e > 0), default=0) + 1 + decimals + (decimals > 0)
     exponent_width = max((4 + (abs(e) >= 100) for e in exponents), default=0)
     scientific_width = max_significant + (max_significant > 1) + exponent_width
@@ -51,37 +65,54 @@ def _non_finite_text(v: float) -> str:
 
 def label_text(label: object) -> str:
     """Return a name or a level for printing: on one line, and without control characters."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label))
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(label)
+    )
 
 
 def _width(text: str) -> int:
-    """Return the width of a text in characters of a terminal: 2 for a wide character, 0 for a combining one."""
+    """Return the width of a text in characters of a terminal: 2 for a wide character, 0 for a
+    combining one.
+    """
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)  # 0: not a combining character
+    # 0: not a combining character
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
-    """Return a text filled up with blanks to `width` characters: on its left, or with `left` on its right."""
+    """Return a text filled up with blanks to `width` characters: on its left, or with `left` on its
+    right.
+    """
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
 
-def _table_lines(row_names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False) -> list[str]:
-    """Return the lines of a table; columns that do not fit into `WIDTH` follow below, with the row names repeated.
+def _table_lines(
+    row_names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False
+) -> list[str]:
+    """Return the lines of a table; columns that do not fit into `WIDTH` follow below, with the row
+    names repeated.
 
-    The first of `row_names` and the first text of each column are the heading. `left` aligns the cells left.
+    The first of `row_names` and the first text of each column are the heading. `left` aligns the
+    cells left.
     """
     name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
     lines, begin = [], 0  # columns begin..end-1 fit side by side
     while begin < len(columns):
         end, line_width = begin, name_width
-        while end < len(columns) and (end == begin or line_width + widths[end] + (line_width > 0) <= WIDTH):
+        while end < len(columns) and (
+            end == begin or line_width + widths[end] + (line_width > 0) <= WIDTH
+        ):
             line_width += widths[end] + (line_width > 0)  # a blank before the column
             end += 1
         for row, name in enumerate(row_names):
             cells = [_pad(columns[c][row], widths[c], left) for c in range(begin, end)]
-            lines.append(" ".join(([_pad(name, name_width, left=True)] if name_width else []) + cells).rstrip())
+            lines.append(
+                " ".join(
+                    ([_pad(name, name_width, left=True)] if name_width else []) + cells
+                ).rstrip()
+            )
         begin = end
     return lines
 
@@ -102,7 +133,11 @@ def format_column(column: pd.Series) -> list[str]:
 
 
 def table_text(frame: pd.DataFrame, left: bool = False) -> str:
-    """Return a table as R prints a data frame, with equally many decimals in a column; `left` aligns the cells left."""
+    """Return a table as R prints a data frame, with equally many decimals in a column; `left`
+    aligns the cells left.
+    """
     names = ["", *map(label_text, frame.index)]
-    columns = [[label_text(c), *format_column(frame.iloc[:, k])] for k, c in enumerate(frame.columns)]
+    columns = [
+        [label_text(c), *format_column(frame.iloc[:, k])] for k, c in enumerate(frame.columns)
+    ]
     return "\n".join(_table_lines(names, columns, left))

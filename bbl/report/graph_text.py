@@ -9,7 +9,9 @@ __all__ = ["quoted", "require_networkx"]
 
 
 def require_networkx() -> ModuleType:
-    """Return the module networkx; if it is not installed, raise an ImportError that says how to install it."""
+    """Return the module networkx; if it is not installed, raise an ImportError that says how to
+    install it.
+    """
     try:
         import networkx
     except ImportError as error:

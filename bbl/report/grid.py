@@ -1,4 +1,6 @@
-"""New figures with a grid of equal panels; all lengths are in inches, measured from the left and the top."""
+"""New figures with a grid of equal panels; all lengths are in inches, measured from the left and
+the top.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,22 @@ MAX_WIDTH = 14.0  # inches of the panels of a new figure, side by side
 
 
 def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
-    """Return the number of columns for `n` panels of `width` inches, at most `max_columns` and `MAX_WIDTH` inches.
+    """Return the number of columns for `n` panels of `width` inches, at most `max_columns` and
+    `MAX_WIDTH` inches.
 
-    With these columns, the panels need a number of rows; the columns are then as few as that number of rows allows, so
-    that rows are equally full.
+    With these columns, the panels need a number of rows; the columns are then as few as that number
+    of rows allows, so that rows are equally full.
     """
     columns = max(1, min(n, max_columns, int(MAX_WIDTH / width)))
     return math.ceil(n / math.ceil(n / columns))
 
 
 def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str = "first") -> None:
-    """Write ``showing the first 3 of 5 groups`` below the figure of `ax`, for `n_shown` of `n`, unless all are shown.
+    """Write ``showing the first 3 of 5 groups`` below the figure of `ax`, for `n_shown` of `n`,
+    unless all are shown.
 
-    `which` replaces the word ``first``, `noun` the word ``groups``. A further note of a figure stands above the others.
+    `which` replaces the word ``first``, `noun` the word ``groups``. A further note of a figure
+    stands above the others.
     """
     if n_shown < n:
         n_notes = sum(note.get_text().startswith("showing the ") for note in ax.figure.texts)
@@ -44,10 +49,17 @@ def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str 
 
 
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Return new axes of this width and height, `left` and `top` inches from the left and the top of a figure."""
+    """Return new axes of this width and height, `left` and `top` inches from the left and the top
+    of a figure.
+    """
     figure_width, figure_height = figure.get_size_inches()
     return figure.add_axes(
-        (left / figure_width, 1 - (top + height) / figure_height, width / figure_width, height / figure_height)
+        (
+            left / figure_width,
+            1 - (top + height) / figure_height,
+            width / figure_width,
+            height / figure_height,
+        )
     )
 
 
@@ -89,13 +101,16 @@ class Grid:
         )
 
     def figure(self, top: float = 0.0, width: float = 0.0, below: float = 0.0) -> Figure:
-        """Return a new figure, at least `width` inches wide, with `top` inches above the grid and `below` under it."""
+        """Return a new figure, at least `width` inches wide, with `top` inches above the grid and
+        `below` under it.
+        """
         import matplotlib.pyplot as plt
 
         return plt.figure(figsize=(max(width, self.size[0]), self.size[1] + top + below))
 
     def axes(self, figure: Figure, top: float = 0.0) -> list[Axes]:
-        """Return the new axes of all panels, the first row `top` inches below the top of the figure.
+        """Return the new axes of all panels, the first row `top` inches below the top of the
+        figure.
 
         Only the panels on the left, and the lowest of each column, have tick labels.
         """
@@ -104,12 +119,22 @@ class Grid:
             row, column = divmod(k, self.columns)
             panel_top = top + row * (self.head + self.height) + self.head
             panels.append(
-                axes_at(figure, self.left + column * (self.width + self.gap), panel_top, self.width, self.height)
+                axes_at(
+                    figure,
+                    self.left + column * (self.width + self.gap),
+                    panel_top,
+                    self.width,
+                    self.height,
+                )
             )
             panels[-1].tick_params(labelleft=column == 0, labelbottom=k + self.columns >= self.n)
         return panels
 
     def bar_axes(self, figure: Figure, top: float = 0.0) -> Axes:
-        """Return new axes for a colour bar, 0.14 inches wide, right of the first row; `top` as in `axes`."""
+        """Return new axes for a colour bar, 0.14 inches wide, right of the first row; `top` as in
+        `axes`.
+        """
         bar_left = self.left + self.columns * (self.width + self.gap)
-        return axes_at(figure, bar_left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0)))
+        return axes_at(
+            figure, bar_left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0))
+        )

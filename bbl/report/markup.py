@@ -11,7 +11,15 @@ import pandas as pd
 
 from bbl.report.format import format_column, label_text
 
-__all__ = ["Section", "html_fragment", "html_table", "html_text", "latex_table", "latex_text", "markdown_table"]
+__all__ = [
+    "Section",
+    "html_fragment",
+    "html_table",
+    "html_text",
+    "latex_table",
+    "latex_text",
+    "markdown_table",
+]
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -27,11 +35,14 @@ LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # at the start of a row, "[" and "*" would be read as options of the row break before
+    # at the start of a row, "[" and "*" would be read as options of the row break before
+    "[": "{[}",
     "*": "{*}",
 }
-P_VALUES = ("p", "Pr(>|z|)", "Pr(>chisq)", "Pr(>F)", "Holm", "BH", "p_value", "p_holm", "p_bh")  # names of columns
-MAX_CELL = 24  # characters up to which an HTML cell or row name is short; longer ones are set as text and wrapped
+# names of columns
+P_VALUES = ("p", "Pr(>|z|)", "Pr(>chisq)", "Pr(>F)", "Holm", "BH", "p_value", "p_holm", "p_bh")
+# characters up to which an HTML cell or row name is short; longer ones are set as text and wrapped
+MAX_CELL = 24
 INFINITE = {"Inf": r"$\infty$", "-Inf": r"$-\infty$"}
 
 
@@ -50,7 +61,9 @@ def html_text(text: object) -> str:
 
 
 def latex_text(text: object) -> str:
-    """Return text for LaTeX: on one line, special characters escaped, two hyphens not joined to a dash."""
+    """Return text for LaTeX: on one line, special characters escaped, two hyphens not joined to a
+    dash.
+    """
     return "".join(LATEX.get(c, c) for c in label_text(text)).replace("--", "-{}-")
 
 
@@ -66,7 +79,8 @@ def _latex_cell(cell: str) -> str:
 
 
 def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
-    """Return a table in HTML, with a caption `title`, a line `note` under it, and the column names if `header`.
+    """Return a table in HTML, with a caption `title`, a line `note` under it, and the column names
+    if `header`.
 
     Examples
     --------
@@ -80,30 +94,43 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     """
     columns = [_html_cells(name, column) for name, column in frame.items()]
     # for each column, the HTML attribute of its cells: long cells are set as text
-    classes = [' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns]
-    # cells are short and some row name is long: a narrow page puts each row name on a line above its cells
-    is_long = header and not any(classes) and max((len(label_text(name)) for name in frame.index), default=0) > MAX_CELL
+    classes = [
+        ' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns
+    ]
+    # cells are short and some row name is long: a narrow page puts each row name on a line above
+    # its cells
+    is_long = (
+        header
+        and not any(classes)
+        and max((len(label_text(name)) for name in frame.index), default=0) > MAX_CELL
+    )
     lines = [f'<table class="long" style="--columns: {len(columns)}">' if is_long else "<table>"]
     if title:
         lines.append(f"<caption>{html_text(title)}</caption>")
     if header:
         names = "".join(
-            f'<th scope="col"{css}>{html_text(c)}</th>' for c, css in zip(frame.columns, classes, strict=True)
+            f'<th scope="col"{css}>{html_text(c)}</th>'
+            for c, css in zip(frame.columns, classes, strict=True)
         )
         lines.append(f"<thead><tr><td></td>{names}</tr></thead>")
     lines.append("<tbody>")
     for name, *cells in zip(frame.index, *columns, strict=True):
-        data_cells = "".join(f"<td{css}>{html_text(c)}</td>" for c, css in zip(cells, classes, strict=True))
+        data_cells = "".join(
+            f"<td{css}>{html_text(c)}</td>" for c, css in zip(cells, classes, strict=True)
+        )
         row_label = f'<th scope="row">{html_text(name)}</th>' if label_text(name) else "<td></td>"
         lines.append(f"<tr>{row_label}{data_cells}</tr>")
     lines.append("</tbody>")
     if note:
-        lines.append(f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>')
+        lines.append(
+            f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>'
+        )
     return "\n".join([*lines, "</table>"])
 
 
 def _html_cells(name: object, column: pd.Series) -> list[str]:
-    """Return the cells of a column as texts: p-values have four decimals, or two digits below 0.0001.
+    """Return the cells of a column as texts: p-values have four decimals, or two digits below
+    0.0001.
 
     A missing value of a column that is not numeric is empty.
     """
@@ -111,13 +138,20 @@ def _html_cells(name: object, column: pd.Series) -> list[str]:
         return ["" if pd.api.types.is_scalar(v) and pd.isna(v) else label_text(v) for v in column]
     if name in P_VALUES:
         # p-values of 0 or nan are written as in other columns
-        return [f"{p:.4f}" if p >= 1e-4 else f"{p:.2g}" if p > 0 else format_column(pd.Series([p]))[0] for p in column]
+        return [
+            f"{p:.4f}" if p >= 1e-4 else f"{p:.2g}" if p > 0 else format_column(pd.Series([p]))[0]
+            for p in column
+        ]
     return format_column(column)
 
 
 def html_fragment(text: str, sections: Sequence[Section], between: Sequence[str] = ()) -> str:
-    """Return a fragment of HTML: `text`, line by line, then the HTML of `between`, then the tables of `sections`."""
-    lines = [f"<pre>{'<br>'.join(html_text(line) for line in text.splitlines())}</pre>"] if text else []
+    """Return a fragment of HTML: `text`, line by line, then the HTML of `between`, then the tables
+    of `sections`.
+    """
+    lines = (
+        [f"<pre>{'<br>'.join(html_text(line) for line in text.splitlines())}</pre>"] if text else []
+    )
     tables = [html_table(section.table, section.heading, section.note) for section in sections]
     return "\n".join(['<div class="bbl-summary">', *lines, *between, *tables, "</div>"])
 
@@ -137,7 +171,10 @@ def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bo
     \hline
     \end{tabular}
     """
-    columns = [[_latex_cell(cell) for cell in format_column(frame.iloc[:, k])] for k in range(frame.shape[1])]
+    columns = [
+        [_latex_cell(cell) for cell in format_column(frame.iloc[:, k])]
+        for k in range(frame.shape[1])
+    ]
     n = len(columns) + 1  # with the column of row names
     align = "".join("r" if pd.api.types.is_numeric_dtype(dtype) else "l" for dtype in frame.dtypes)
     lines = [rf"\begin{{tabular}}{{l{align}}}"]
@@ -147,7 +184,8 @@ def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bo
     if header:
         lines += [" & ".join(["", *map(latex_text, frame.columns)]) + r" \\", r"\hline"]
     lines += [
-        " & ".join([latex_text(name), *cells]) + r" \\" for name, *cells in zip(frame.index, *columns, strict=True)
+        " & ".join([latex_text(name), *cells]) + r" \\"
+        for name, *cells in zip(frame.index, *columns, strict=True)
     ]
     lines.append(r"\hline")
     if note:
@@ -168,7 +206,10 @@ def markdown_table(frame: pd.DataFrame, title: str = "", note: str = "") -> str:
     columns = [format_column(frame.iloc[:, k]) for k in range(frame.shape[1])]
     align = ["---:" if pd.api.types.is_numeric_dtype(dtype) else ":---" for dtype in frame.dtypes]
     lines = [f"**{_markdown_text(title)}**", ""] if title else []
-    lines += [f"| {' | '.join(['', *map(_markdown_text, frame.columns)])} |", f"| {' | '.join(['---', *align])} |"]
+    lines += [
+        f"| {' | '.join(['', *map(_markdown_text, frame.columns)])} |",
+        f"| {' | '.join(['---', *align])} |",
+    ]
     for name, *cells in zip(frame.index, *columns, strict=True):
         lines.append(f"| {' | '.join(map(_markdown_text, [name, *cells]))} |")
     return "\n".join([*lines, "", _markdown_text(note)] if note else lines)

@@ -1,4 +1,6 @@
-"""ModelTable: coefficients and key figures of several fits side by side, as text, HTML, LaTeX and Markdown."""
+"""ModelTable: coefficients and key figures of several fits side by side, as text, HTML, LaTeX and
+Markdown.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class ModelTable:
     Attributes
     ----------
     frame : DataFrame of str
-        One column for each model; rows are coefficients with standard errors in brackets, then key figures.
+        One column for each model; rows are coefficients with standard errors in brackets, then key
+        figures.
     title : str
     note : str
         Line under the table that explains brackets and stars.
@@ -44,12 +47,17 @@ class ModelTable:
     n_facts: int = 0
 
     def _printed(self) -> tuple[pd.DataFrame, str]:
-        """Return the table that is printed, with the first coefficients and all key figures, and the note below it."""
+        """Return the table that is printed, with the first coefficients and all key figures, and
+        the note below it.
+        """
         n_hidden = len(self.frame) - self.n_facts - SHOWN_COEFFICIENTS
         if n_hidden <= 0:
             return self.frame, self.note
         table = pd.concat([self.frame.head(SHOWN_COEFFICIENTS), self.frame.tail(self.n_facts)])
-        hidden_note = f"{n_hidden:,} more coefficients: .frame and as_html() have all; keep= and pairs= choose."
+        hidden_note = (
+            f"{n_hidden:,} more coefficients: .frame and as_html() have all; keep= and pairs= "
+            "choose."
+        )
         return table, f"{hidden_note} {self.note}"
 
     def __repr__(self) -> str:

@@ -1,4 +1,6 @@
-"""Notebook: results as notebooks show them, lines of text and tables in HTML; names and values are escaped."""
+"""Notebook: results as notebooks show them, lines of text and tables in HTML; names and values are
+escaped.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ SHOWN_ROWS = 20  # of a table
 
 
 class Notebook(ABC):
-    """Mixin of results that a notebook shows as text and tables, in place of the text of the prompt."""
+    """Mixin of results that a notebook shows as text and tables, in place of the text of the
+    prompt.
+    """
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
@@ -25,7 +29,8 @@ class Notebook(ABC):
 
 
 def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -> Section:
-    """Return the first 20 rows of a table for a notebook; if there are more, the note says that `source` has all.
+    """Return the first 20 rows of a table for a notebook; if there are more, the note says that
+    `source` has all.
 
     Examples
     --------

@@ -1,4 +1,6 @@
-"""Self-contained HTML pages of sections, tables and figures, fit for telephones and screen readers."""
+"""Self-contained HTML pages of sections, tables and figures, fit for telephones and screen
+readers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from bbl.report.markup import html_text
 
 __all__ = ["Part", "figure_html", "page_html"]
 
-PIXELS_PER_INCH = 80  # of a figure on the page; the stored picture has twice as many, for fine screens
+# of a figure on the page; the stored picture has twice as many, for fine screens
+PIXELS_PER_INCH = 80
 STYLE = """
 :root { color-scheme: light; }
 body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: #1b1f23; background: #fff; }
@@ -64,7 +67,7 @@ footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
   tr, figure { break-inside: avoid; }
   h2, caption, thead { break-after: avoid; }
 }
-"""
+"""  # noqa: E501
 MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen
 
 
@@ -98,26 +101,40 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
     width, height = (round(float(inches) * PIXELS_PER_INCH) for inches in figure.get_size_inches())
     plt.close(figure)
     png = base64.b64encode(stream.getvalue()).decode()
-    image = f'<img src="data:image/png;base64,{png}" width="{width}" height="{height}" alt="{html_text(alt)}">'
+    image = (
+        f'<img src="data:image/png;base64,{png}" width="{width}" height="{height}" '
+        f'alt="{html_text(alt)}">'
+    )
     if width > MAX_SHRUNK_WIDTH:
         image = wrap_in_scroll_box(image, f"Figure: {caption}", css_class="scroll wide")
     return f"<figure>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
 
 
 def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> str:
-    """Return HTML content in a box that scrolls sideways, also by the keyboard; screen readers say its `label`."""
-    return f'<div class="{css_class}" role="group" aria-label="{html_text(label)}" tabindex="0">{content}</div>'
+    """Return HTML content in a box that scrolls sideways, also by the keyboard; screen readers say
+    its `label`.
+    """
+    return (
+        f'<div class="{css_class}" role="group" aria-label="{html_text(label)}" '
+        f'tabindex="0">{content}</div>'
+    )
 
 
 def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
-    """Return an HTML page that loads nothing and runs no script: title, `lead` paragraph, contents, parts, `foot`."""
-    links = "".join(f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1))
+    """Return an HTML page that loads nothing and runs no script: title, `lead` paragraph, contents,
+    parts, `foot`.
+    """
+    links = "".join(
+        f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1)
+    )
     sections = []
     for k, section in enumerate(parts, 1):
         paragraphs = "".join(f"<p>{html_text(line)}</p>" for line in section.text)
         body = "\n".join(_box_tables(content, section.heading) for content in section.html)
         heading = f'<h2 id="part{k}">{html_text(section.heading)}</h2>'
-        sections.append(f'<section aria-labelledby="part{k}">{heading}{paragraphs}\n{body}</section>')
+        sections.append(
+            f'<section aria-labelledby="part{k}">{heading}{paragraphs}\n{body}</section>'
+        )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -140,14 +157,19 @@ def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
 
 
 def _box_tables(content: str, heading: str) -> str:
-    """Return HTML content with each table in a box that scrolls, labelled by its caption or else by `heading`."""
+    """Return HTML content with each table in a box that scrolls, labelled by its caption or else by
+    `heading`.
+    """
 
     def box_table(match: re.Match) -> str:
         """Return a table, the matched text, in a box that scrolls."""
         caption = re.search(r"<caption>(.*?)</caption>", match[0], re.DOTALL)
         label = heading if caption is None else caption[1]
         # the note gets a div of its own, which `STYLE` keeps in view while the table scrolls
-        table = re.sub(r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", match[0], flags=re.DOTALL)
-        return wrap_in_scroll_box(table, html.unescape(label))  # unescaped: the box escapes its label
+        table = re.sub(
+            r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", match[0], flags=re.DOTALL
+        )
+        # unescaped: the box escapes its label
+        return wrap_in_scroll_box(table, html.unescape(label))
 
     return re.sub(r"<table[ >].*?</table>", box_table, content, flags=re.DOTALL)

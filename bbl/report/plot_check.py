@@ -1,7 +1,9 @@
-"""Calibration plot: reliability diagrams of predicted probabilities, with histograms of the predictions.
+"""Calibration plot: reliability diagrams of predicted probabilities, with histograms of the
+predictions.
 
-n rows, K groups. A *bin* is an interval of predicted probabilities of a group. With total weight w and observed share s
-of the group in a bin, Wilson's interval is ``(s + z^2 / 2w +- z sqrt(s (1 - s) / w + z^2 / 4w^2)) / (1 + z^2 / w)``.
+n rows, K groups. A *bin* is an interval of predicted probabilities of a group. With total weight w
+and observed share s of the group in a bin, Wilson's interval is ``(s + z^2 / 2w +- z sqrt(s (1 - s)
+/ w + z^2 / 4w^2)) / (1 + z^2 / w)``.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def plot_calibration(
     groups: Sequence | None = None,
     axes: Any = None,
 ) -> list[Axes]:
-    """Draw the observed share of a group against its predicted probability, and a histogram of the predictions.
+    """Draw the observed share of a group against its predicted probability, and a histogram of the
+    predictions.
 
     Parameters
     ----------
@@ -66,15 +69,18 @@ def plot_calibration(
     bins : int, default 10
         Number of bins of equal width between 0 and 1.
     groups : sequence, optional
-        Groups to draw; by default all, or of two groups only the second, as the first has the complement.
+        Groups to draw; by default all, or of two groups only the second, as the first has the
+        complement.
     axes : sequence of matplotlib Axes, optional
-        A diagram and a histogram for all groups together, or one of each for each group. A new figure by default.
+        A diagram and a histogram for all groups together, or one of each for each group. A new
+        figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        Diagram and histogram of each group. A point is a bin: its mean prediction against the observed share, with
-        the 95 % interval of Wilson (1927) for a binomial share. A new figure shows at most 24 groups.
+        Diagram and histogram of each group. A point is a bin: its mean prediction against the
+        observed share, with the 95 % interval of Wilson (1927) for a binomial share. A new figure
+        shows at most 24 groups.
 
     Raises
     ------
@@ -87,19 +93,25 @@ def plot_calibration(
     --------
     >>> labels = Labels("y", ("No", "Yes"), (), ())
     >>> p = np.array([0.1, 0.2, 0.7, 0.9])
-    >>> diagram, histogram = plot_calibration(labels, np.column_stack([1 - p, p]), [0, 0, 1, 1], bins=2)
+    >>> diagram, histogram = plot_calibration(
+    ...     labels, np.column_stack([1 - p, p]), [0, 0, 1, 1], bins=2
+    ... )
     """
     p, y = np.asarray(probabilities, dtype=float), np.asarray(y)
     weight = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=float)
     bins, K = integer("bins", bins, 1), len(labels.groups)
     if p.shape != (len(y), K) or weight.shape != y.shape or not len(y):
-        raise DataError(f"probabilities must be {len(y)} x {K}, rows of y by groups, and weights as long as y.")
+        raise DataError(
+            f"probabilities must be {len(y)} x {K}, rows of y by groups, and weights as long as y."
+        )
     if not ((p >= 0) & (p <= 1)).all() or not np.isin(y, np.arange(K)).all():
         raise DataError(f"probabilities must lie in 0..1, and y be whole numbers in 0..{K - 1}.")
     shown = [1] if groups is None and K == 2 else group_numbers(labels, groups)
     names = [labels.groups[k] for k in shown]
     # whether all groups are drawn in one diagram
-    share_axes = axes is not None and np.size(np.asarray(axes, dtype=object)) == 2 and len(shown) > 1
+    share_axes = (
+        axes is not None and np.size(np.asarray(axes, dtype=object)) == 2 and len(shown) > 1
+    )
     if axes is None:
         panels = _new_axes(labels, names)
         note_shown(panels[0], len(panels) // 2, len(shown), "groups")
@@ -110,24 +122,41 @@ def plot_calibration(
     lines = []
     for diagram, _ in pairs:
         diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
-    # all groups share the one pair of panels, or each has its own; a new figure may have fewer pairs than groups
-    for k, colour, (diagram, histogram) in zip(shown, colours, pairs * (len(shown) if share_axes else 1), strict=False):
+    # all groups share the one pair of panels, or each has its own; a new figure may have fewer
+    # pairs than groups
+    for k, colour, (diagram, histogram) in zip(
+        shown, colours, pairs * (len(shown) if share_axes else 1), strict=False
+    ):
         binned = _Bins.from_predictions(p[:, k], y == k, weight, bins)
         diagram.vlines(binned.mean, binned.low, binned.high, color=colour, linewidth=1.2)
-        lines += diagram.plot(binned.mean, binned.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3)
-        histogram.stairs(binned.total, np.linspace(0, 1, bins + 1), fill=not share_axes, linewidth=1.2, color=colour)
+        lines += diagram.plot(
+            binned.mean, binned.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3
+        )
+        histogram.stairs(
+            binned.total,
+            np.linspace(0, 1, bins + 1),
+            fill=not share_axes,
+            linewidth=1.2,
+            color=colour,
+        )
     _label_axes(labels, names, pairs, share_axes)
     if share_axes:
         response = wrap_names([labels.response], room=2.0, size=TITLE_FONT, lines=2)[0]
         draw_legend(
-            pairs[0][0], lines, wrap_names(names, room=2.0, size=LEGEND_FONT, lines=2), title=response, loc="upper left"
+            pairs[0][0],
+            lines,
+            wrap_names(names, room=2.0, size=LEGEND_FONT, lines=2),
+            title=response,
+            loc="upper left",
         )
     return panels
 
 
 @dataclass(frozen=True)
 class _Bins:
-    """Predicted probabilities of one group, binned. All arrays but `total` have an entry for each bin with rows."""
+    """Predicted probabilities of one group, binned. All arrays but `total` have an entry for each
+    bin with rows.
+    """
 
     total: np.ndarray  # weight of the rows in each bin, shape (bins,)
     mean: np.ndarray  # mean prediction
@@ -136,9 +165,14 @@ class _Bins:
     high: np.ndarray
 
     @classmethod
-    def from_predictions(cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int) -> _Bins:
-        """Bin the predicted probabilities `p` of a group; `is_in_group` says which rows are in it. Arrays are (n,)."""
-        bin_of_row = np.minimum((p * bins).astype(np.intp), bins - 1)  # p = 1 belongs to the last bin
+    def from_predictions(
+        cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int
+    ) -> _Bins:
+        """Bin the predicted probabilities `p` of a group; `is_in_group` says which rows are in it.
+        Arrays are (n,).
+        """
+        # p = 1 belongs to the last bin
+        bin_of_row = np.minimum((p * bins).astype(np.intp), bins - 1)
         total = np.bincount(bin_of_row, weight, bins)
         has_rows = total > 0
         n = total[has_rows]
@@ -147,20 +181,29 @@ class _Bins:
         return cls(total, mean, n_in_group / n, *wilson_limits(n_in_group, n))
 
 
-def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], share_axes: bool) -> None:
+def _label_axes(
+    labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], share_axes: bool
+) -> None:
     """Set the limits, titles and axis labels of (diagram, histogram) `pairs`.
 
-    `names` are the groups; with `share_axes` one pair shows all of them. Only the outer panels have axis labels.
+    `names` are the groups; with `share_axes` one pair shows all of them. Only the outer panels have
+    axis labels.
     """
     is_single = len(names) == 1
     response = shorten_names([labels.response], length=24)[0]
     width, height = axes_inches(pairs[0][0])
     of_groups = (
-        f" of {response} = {label_text(names[0])}" if is_single else f" of each {response}" if share_axes else ""
+        f" of {response} = {label_text(names[0])}"
+        if is_single
+        else f" of each {response}"
+        if share_axes
+        else ""
     )
-    tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)  # upper end of the axis of counts
+    # upper end of the axis of counts
+    tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
     titles = group_titles(labels, names, width)
-    for (diagram, histogram), title in zip(pairs, titles, strict=False):  # a shared pair has no title
+    # a shared pair has no title
+    for (diagram, histogram), title in zip(pairs, titles, strict=False):
         diagram.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         histogram.set(xlim=(-0.02, 1.02), ylim=(0.0, tallest))
         if not is_single:
@@ -170,19 +213,25 @@ def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], sha
             diagram.set_title(title, fontsize=TITLE_FONT)
             diagram.set_xticks([0.0, 0.5, 1.0])
         if diagram.yaxis.get_tick_params()["labelleft"]:
-            diagram.set_ylabel(wrap_names(["Observed share" + of_groups], height, TITLE_FONT, lines=2)[0])
+            diagram.set_ylabel(
+                wrap_names(["Observed share" + of_groups], height, TITLE_FONT, lines=2)[0]
+            )
             histogram.set_ylabel("Observations" if is_single or share_axes else "Obs.")
         if histogram.xaxis.get_tick_params()["labelbottom"]:
-            histogram.set_xlabel(wrap_names(["Predicted probability" + of_groups], width, TITLE_FONT, lines=2)[0])
+            histogram.set_xlabel(
+                wrap_names(["Predicted probability" + of_groups], width, TITLE_FONT, lines=2)[0]
+            )
         for ax in (diagram, histogram):
             ax.spines[["top", "right"]].set_visible(False)
         use_plain_numbers(diagram, histogram)
 
 
 def wilson_limits(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper 95 % limits of Wilson (1927) for the shares s = ``successes / total``.
+    """Return the lower and upper 95 % limits of Wilson (1927) for the shares s = ``successes /
+    total``.
 
-    The module's docstring has the formula; here its numerator and denominator are multiplied by the total.
+    The module's docstring has the formula; here its numerator and denominator are multiplied by the
+    total.
     """
     middle = (successes + Z**2 / 2) / (total + Z**2)
     half_width = Z / (total + Z**2) * np.sqrt(successes * (total - successes) / total + Z**2 / 4)
@@ -190,19 +239,25 @@ def wilson_limits(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray,
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
-    """Return axes of a new figure, in a grid: a diagram and below it a histogram for each group, in turn."""
+    """Return axes of a new figure, in a grid: a diagram and below it a histogram for each group, in
+    turn.
+    """
     n = min(len(groups), MOST_PANELS)
-    # inches of a diagram with its histogram: of a single one, of up to `MAX_LARGE_PANELS`, or of more
+    # inches of a diagram with its histogram: of a single one, of up to `MAX_LARGE_PANELS`, or of
+    # more
     width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= MAX_LARGE_PANELS else (1.8, 2.4))
     columns = grid_columns(n, width + 0.25)
     head = 0.2 + (title_inches(group_titles(labels, groups, width)) if n > 1 else 0.0)
     grid = Grid(n, columns, width, height, left=0.85, head=head, foot=0.7, gap=0.35, bar=0.0)
     figure = grid.figure(below=0.25 if n < len(groups) else 0.0)
     axes_list: list[Axes] = []
-    for ax in grid.axes(figure):  # a panel is divided: 73 % for the diagram, 21 % below for the histogram
+    # a panel is divided: 73 % for the diagram, 21 % below for the histogram
+    for ax in grid.axes(figure):
         box, labelbottom = ax.get_position(), ax.xaxis.get_tick_params()["labelbottom"]
         histogram = figure.add_axes((box.x0, box.y0, box.width, 0.21 * box.height), sharex=ax)
-        histogram.tick_params(labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=labelbottom)
+        histogram.tick_params(
+            labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=labelbottom
+        )
         ax.set_position((box.x0, box.y0 + 0.27 * box.height, box.width, 0.73 * box.height))
         ax.tick_params(labelbottom=False)
         axes_list += [ax, histogram]

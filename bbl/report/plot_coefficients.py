@@ -47,8 +47,8 @@ def plot_coefficients(
     Parameters
     ----------
     names : sequence of n str
-        All are drawn if `ax` is given, else at most `MAX_ROWS`: those with the largest |estimate| / width of interval
-        in any group.
+        All are drawn if `ax` is given, else at most `MAX_ROWS`: those with the largest |estimate| /
+        width of interval in any group.
     groups : sequence of K labels
     estimate, lower, upper : ndarray, shape (K, n)
         Points and ends of the intervals; no point for nan, no line if an end is not finite.
@@ -70,27 +70,38 @@ def plot_coefficients(
         note_shown(ax, n_shown, n, "coefficients", "strongest")
     else:
         # less room for names than in a new figure, whose margin is as wide as its names
-        fit_names(names, rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True).label_ticks(ax.yaxis)
+        fit_names(
+            names, rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True
+        ).label_ticks(ax.yaxis)
     colours = group_colours(K)
     handles = []
     for k in range(K):
-        y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))  # groups are spread over half of the gap
+        # groups are spread over half of the gap
+        y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
         low, high, point = lower[k], upper[k], estimate[k]
         has_interval = np.isfinite(low) & np.isfinite(high)
-        ax.hlines(y[has_interval], low[has_interval], high[has_interval], color=colours[k], linewidth=1.4)
-        handles += ax.plot(point, y, MARKERS[k % len(MARKERS)], color=colours[k], markersize=4.5, zorder=3)
+        ax.hlines(
+            y[has_interval], low[has_interval], high[has_interval], color=colours[k], linewidth=1.4
+        )
+        handles += ax.plot(
+            point, y, MARKERS[k % len(MARKERS)], color=colours[k], markersize=4.5, zorder=3
+        )
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
     ax.set(ylim=(n_shown - 0.5, -0.5), xlabel=title)  # the first row on top
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     if K > 1:
         texts = wrap_names(groups, room=2.0, size=LEGEND_FONT, lines=1)
-        draw_legend(ax, handles, texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2 if K > 3 else K)
+        draw_legend(
+            ax, handles, texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2 if K > 3 else K
+        )
     use_plain_numbers(ax)
     return ax
 
 
-def _order_by_distance_from_zero(estimate: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+def _order_by_distance_from_zero(
+    estimate: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
     """Return the positions (n,) of coefficients (K, n), by falling |estimate| / width of interval.
 
     The largest over the groups counts; a coefficient without an interval comes last.
@@ -99,7 +110,9 @@ def _order_by_distance_from_zero(estimate: np.ndarray, lower: np.ndarray, upper:
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.abs(np.nan_to_num(estimate)) / interval_width
     # an interval of width 0 has an infinite distance, or nan if the estimate is 0 too
-    return np.argsort(-np.nan_to_num(distance, posinf=np.finfo(float).max).max(axis=0), kind="stable")
+    return np.argsort(
+        -np.nan_to_num(distance, posinf=np.finfo(float).max).max(axis=0), kind="stable"
+    )
 
 
 def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool, K: int) -> Axes:
@@ -110,8 +123,13 @@ def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool
     import matplotlib.pyplot as plt
 
     tick_names = fit_names(names, rows, gap, MAX_NAME_WIDTH, upright=True)
-    # up to three groups are in one row of the legend, more in rows of two; 1.3: 30 % of the height to spare
-    head = 0.15 if K == 1 else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
+    # up to three groups are in one row of the legend, more in rows of two; 1.3: 30 % of the height
+    # to spare
+    head = (
+        0.15
+        if K == 1
+        else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
+    )
     foot, height = 0.55 + 0.25 * has_note, max(len(rows) * gap, 0.8)
     left_margin = tick_names.depth + 0.3  # depth: inches that the names take
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))

@@ -1,4 +1,6 @@
-"""Effects plot: estimates with their intervals, a panel for each group and a row for each effect."""
+"""Effects plot: estimates with their intervals, a panel for each group and a row for each
+effect.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_effects"]
 
 WIDTH = 3.2  # inches of a panel
-NARROW_WIDTH = 2.5  # inches of a panel beside others, so that three of them and the names fit into 13 inches
+# inches of a panel beside others, so that three of them and the names fit into 13 inches
+NARROW_WIDTH = 2.5
 MAX_NAME_WIDTH = 3.6  # inches of the names beside the panels
 ROW = 2.0 * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
 
@@ -54,8 +57,8 @@ def plot_effects(
     names : sequence of n str
         Names of the effects, the rows of every panel.
     values : ndarray, shape (G, 3, n)
-        Estimates, lower and upper limits. An estimate that is not finite has no point, an interval with such a limit no
-        line.
+        Estimates, lower and upper limits. An estimate that is not finite has no point, an interval
+        with such a limit no line.
     title : str
         Label of the axis of values.
     null : float or None
@@ -76,17 +79,24 @@ def plot_effects(
         shown_groups, panels = groups, check_axes(axes, len(groups))
         for ax, text in zip(panels, group_titles(labels, groups, WIDTH), strict=True):
             # less room for names than in a new figure, whose margin is as wide as its names
-            fit_names(names[:n], rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True).label_ticks(
-                ax.yaxis
-            )
+            fit_names(
+                names[:n], rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True
+            ).label_ticks(ax.yaxis)
             ax.set_title(text, fontsize=TITLE_FONT)
     colour = group_colours(1)[0]
     for ax, (point, low, high) in zip(panels, values[: len(shown_groups), :, :n], strict=True):
         has_interval = np.isfinite(low) & np.isfinite(high)
-        ax.hlines(rows[has_interval], low[has_interval], high[has_interval], color=colour, linewidth=1.4)
+        ax.hlines(
+            rows[has_interval], low[has_interval], high[has_interval], color=colour, linewidth=1.4
+        )
         has_point = np.isfinite(point)
         ax.plot(
-            point[has_point & has_interval], rows[has_point & has_interval], "o", color=colour, markersize=4.5, zorder=3
+            point[has_point & has_interval],
+            rows[has_point & has_interval],
+            "o",
+            color=colour,
+            markersize=4.5,
+            zorder=3,
         )
         lacks_interval = has_point & ~has_interval  # such points are hollow
         ax.plot(
@@ -101,15 +111,20 @@ def plot_effects(
         if null is not None:
             ax.axvline(null, color="0.5", linewidth=1, zorder=1)
         ax.set(ylim=(n - 0.5, -0.5))  # the first row on top
-        ax.set_xlabel(wrap_names([title], 0.9 * axes_inches(ax)[0], MAX_FONT, lines=2)[0], fontsize=MAX_FONT)
+        ax.set_xlabel(
+            wrap_names([title], 0.9 * axes_inches(ax)[0], MAX_FONT, lines=2)[0], fontsize=MAX_FONT
+        )
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
         use_plain_numbers(ax)
     return panels
 
 
-def _new_panels(labels: Labels, groups: Sequence, names: Sequence[str], rows: np.ndarray, n_notes: int) -> list[Axes]:
-    """Return the panels of a new figure with `names` as tick labels at `rows`, and the groups as titles.
+def _new_panels(
+    labels: Labels, groups: Sequence, names: Sequence[str], rows: np.ndarray, n_notes: int
+) -> list[Axes]:
+    """Return the panels of a new figure with `names` as tick labels at `rows`, and the groups as
+    titles.
 
     There is room for `n_notes` notes of `note_shown`.
     """

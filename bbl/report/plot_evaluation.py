@@ -43,14 +43,17 @@ WHITE_ABOVE = 0.55  # share above which the number in a cell is white, as the ce
 
 
 def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -> Axes:
-    """Draw a confusion matrix: counts as numbers, shares of the observed group (the row) as colours.
+    """Draw a confusion matrix: counts as numbers, shares of the observed group (the row) as
+    colours.
 
     `counts` (K, K) are weighted observations by observed (rows) and predicted group (columns).
     """
     counts = np.asarray(counts, dtype=float)
     K = len(labels.groups)
     if counts.shape != (K, K):
-        raise DataError(f"counts must be {K} x {K}, observed by predicted groups; got {counts.shape}.")
+        raise DataError(
+            f"counts must be {K} x {K}, observed by predicted groups; got {counts.shape}."
+        )
     row_totals = counts.sum(axis=1, keepdims=True)  # (K, 1): observations of each observed group
     share = np.divide(counts, row_totals, out=np.zeros_like(counts), where=row_totals > 0)
     texts = [[f"{v:,.0f}" if v == int(v) else f"{v:,.1f}" for v in row] for row in counts]
@@ -61,7 +64,9 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     else:
         cell = min(axes_inches(ax)) / K  # inches
         # less room for names than in a new figure, whose margins are as wide as its names
-        fit_names(labels.groups, np.arange(K), cell, max_depth=0.9, upright=True).label_ticks(ax.yaxis)
+        fit_names(labels.groups, np.arange(K), cell, max_depth=0.9, upright=True).label_ticks(
+            ax.yaxis
+        )
         fit_names(labels.groups, np.arange(K), cell, max_depth=0.9).label_ticks(ax.xaxis)
     ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     if K <= MAX_NUMBERED_GROUPS:
@@ -88,7 +93,8 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
 def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
     """Return axes of a new figure with the K groups as tick labels, and the inches of a cell.
 
-    A cell has `min_cell` inches, unless the side of the map would then be outside `MIN_MAP` to `MAX_MAP`.
+    A cell has `min_cell` inches, unless the side of the map would then be outside `MIN_MAP` to
+    `MAX_MAP`.
     """
     import matplotlib.pyplot as plt
 
@@ -115,7 +121,8 @@ def plot_roc(
     groups: Sequence | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the ROC curve of each group against all other groups, with the area under it in the legend.
+    """Draw the ROC curve of each group against all other groups, with the area under it in the
+    legend.
 
     A group to which no row, or every row, belongs has no curve.
 

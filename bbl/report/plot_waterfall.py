@@ -31,9 +31,15 @@ GAP = 1.7 * LINE_HEIGHT * MAX_FONT / 72  # inches between bars
 
 
 def plot_waterfall(
-    names: Sequence[str], values: np.ndarray, *, title: str = "Log-odds", top: int = 12, ax: Axes | None = None
+    names: Sequence[str],
+    values: np.ndarray,
+    *,
+    title: str = "Log-odds",
+    top: int = 12,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw the baseline, the contributions, largest first, and the sum as bars; each starts where the last one ends.
+    """Draw the baseline, the contributions, largest first, and the sum as bars; each starts where
+    the last one ends.
 
     Parameters
     ----------
@@ -48,7 +54,8 @@ def plot_waterfall(
     ax : matplotlib Axes, optional
     """
     names, values = list(names), np.asarray(values, dtype=float)
-    order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")  # positions of contributions, largest first
+    # positions of contributions, largest first
+    order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")
     shown, remaining = order[:top], order[top:]
     labels = [names[0], *(names[k] for k in shown)]
     steps = [values[0], *values[shown]]  # signed lengths of all bars except that of the sum
@@ -62,8 +69,11 @@ def plot_waterfall(
         ax = _new_axes(labels, y)
     else:
         # less room for names than in a new figure, whose margin is as wide as its names
-        fit_names(labels, y, axes_inches(ax)[1] / len(labels), max_depth=1.4, upright=True).label_ticks(ax.yaxis)
-    starts, widths = [0.0, *ends[:-1], 0.0], [*steps, ends[-1]]  # the last bar, the sum, starts at zero
+        fit_names(
+            labels, y, axes_inches(ax)[1] / len(labels), max_depth=1.4, upright=True
+        ).label_ticks(ax.yaxis)
+    # the last bar, the sum, starts at zero
+    starts, widths = [0.0, *ends[:-1], 0.0], [*steps, ends[-1]]
     for k, (start, step) in enumerate(zip(starts, widths, strict=True)):
         # grey: baseline and sum; red: positive; blue: negative
         colour = "0.6" if k in (0, len(labels) - 1) else COLOURS[4 if step > 0 else 0]
@@ -78,7 +88,8 @@ def plot_waterfall(
             va="center",
             fontsize=8,
         )
-    # thin lines from the end of each bar to the start of the next; bars reach 0.65 / 2 above and below their position
+    # thin lines from the end of each bar to the start of the next; bars reach 0.65 / 2 above and
+    # below their position
     ax.vlines(ends, y[:-1] - 0.33, y[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
     low, high = min(0.0, ends.min()), max(0.0, ends.max())
@@ -92,13 +103,16 @@ def plot_waterfall(
 
 
 def _new_axes(labels: Sequence[str], positions: np.ndarray) -> Axes:
-    """Return axes of a new figure with room for a bar for each label; tick `labels` are set at `positions`."""
+    """Return axes of a new figure with room for a bar for each label; tick `labels` are set at
+    `positions`.
+    """
     import matplotlib.pyplot as plt
 
     needs_two_lines = max(text_inches(x, MAX_FONT) for x in labels) > MAX_NAME_WIDTH
     gap = GAP * (1.6 if needs_two_lines else 1.0)
     tick_names = fit_names(labels, positions, gap, MAX_NAME_WIDTH, upright=True)
-    height, left_margin = len(labels) * gap, tick_names.depth + 0.3  # depth: inches that the names take
+    # depth: inches that the names take
+    height, left_margin = len(labels) * gap, tick_names.depth + 0.3
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, 0.15 + height + 0.75))
     ax = axes_at(figure, left_margin, 0.15, WIDTH, height)
     tick_names.label_ticks(ax.yaxis)

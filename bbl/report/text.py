@@ -1,10 +1,13 @@
-"""Printed forms, in R's layout, of calls, fits, cross-validations and modes (the likeliest configurations).
+"""Printed forms, in R's layout, of calls, fits, cross-validations and modes (the likeliest
+configurations).
 
-*Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets, *terms*. Level 0 of a
-predictor is the reference, whose parameters are 0 and not shown. L_i is the number of levels of predictor i.
+*Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets,
+*terms*. Level 0 of a predictor is the reference, whose parameters are 0 and not shown. L_i is the
+number of levels of predictor i.
 
-`Parameters` holds ``theta`` (groups, size), a parameter vector for each group, and ``pooled`` (size,), that of the
-pooled fit or None. Its `Layout` says where the parameters of each term are: ``layout.table(vector, *predictors)``.
+`Parameters` holds ``theta`` (groups, size), a parameter vector for each group, and ``pooled``
+(size,), that of the pooled fit or None. Its `Layout` says where the parameters of each term are:
+``layout.table(vector, *predictors)``.
 """
 
 from __future__ import annotations
@@ -20,12 +23,22 @@ from bbl.design.labels import Labels
 from bbl.model.parameters import Parameters
 from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text, vector_text
 
-__all__ = ["call_text", "cv_head", "cv_text", "fit_text", "group_text", "head_text", "missing_text", "sample_text"]
+__all__ = [
+    "call_text",
+    "cv_head",
+    "cv_text",
+    "fit_text",
+    "group_text",
+    "head_text",
+    "missing_text",
+    "sample_text",
+]
 
 CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
 SHOWN_LEVELS = 10  # levels of a predictor that are printed
 SHOWN_ROWS = 10  # predictors that are printed in the list of levels and in the table of modes
-# a pair (a, b) for each kind of item: up to a items are all printed; of a longer list, only the first b
+# a pair (a, b) for each kind of item: up to a items are all printed; of a longer list, only the
+# first b
 ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3), "term": (6, 3)}
 
 
@@ -37,11 +50,14 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     name : str
         Name of the function.
     arguments : mapping of str to object
-        Values by name; strings are quoted, but for ``formula``, ``data``, ``weights`` and ``design``.
+        Values by name; strings are quoted, but for ``formula``, ``data``, ``weights`` and
+        ``design``.
 
     Examples
     --------
-    >>> print(call_text("bbl", {"formula": "y ~ a + b", "data": "data", "method": "mf", "eps": 0.5}))
+    >>> print(
+    ...     call_text("bbl", {"formula": "y ~ a + b", "data": "data", "method": "mf", "eps": 0.5})
+    ... )
     bbl(formula = y ~ a + b, data = data, method = 'mf', eps = 0.5)
     """
     lines, line = [], f"{name}("  # complete lines, and the line that is being filled
@@ -62,7 +78,10 @@ def _argument_text(key: str, value: Any) -> str:
         text = one_line if len(one_line) <= 2 * WIDTH else one_line[: 2 * WIDTH] + " ..."
         return text if key in ("formula", "data", "weights", "design") else repr(text)
     if isinstance(value, list | tuple | np.ndarray):
-        cells = [f"{v:.{DIGITS}g}" if isinstance(v, float) else str(v) for v in list(value)[:SHOWN_LEVELS]]
+        cells = [
+            f"{v:.{DIGITS}g}" if isinstance(v, float) else str(v)
+            for v in list(value)[:SHOWN_LEVELS]
+        ]
         return f"[{', '.join(cells)}{', ...' if len(value) > SHOWN_LEVELS else ''}]"
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
@@ -73,7 +92,8 @@ def _omitted_text(n: int, noun: str) -> str:
 
 
 def _n_printed(n: int, noun: str) -> tuple[int, list[str]]:
-    """Return how many of `n` items to print by `ALL_OR_FEW`, and the line that stands for the others.
+    """Return how many of `n` items to print by `ALL_OR_FEW`, and the line that stands for the
+    others.
 
     The line is in a list, which is empty if all items are printed. `noun` is a key of `ALL_OR_FEW`.
     """
@@ -88,7 +108,9 @@ def _levels_text(levels: Sequence) -> str:
 
 
 def head_text(call: str, labels: Labels) -> str:
-    """Return the head of a printed fit or summary: call (made by `call_text`), levels of the predictors, responses."""
+    """Return the head of a printed fit or summary: call (made by `call_text`), levels of the
+    predictors, responses.
+    """
     m = len(labels.names)
     lines = ["Call:", f" {call}", f" {m} predictor state{'s' if m > 1 else ''}:"]
     for name, levels in list(zip(labels.names, labels.levels, strict=True))[:SHOWN_ROWS]:
@@ -96,24 +118,36 @@ def head_text(call: str, labels: Labels) -> str:
     if m > SHOWN_ROWS:
         lines.append("   " + _omitted_text(m - SHOWN_ROWS, "predictor"))
     if labels.response is not None:
-        lines += [" Responses:", f"   {label_text(labels.response)} = {_levels_text(labels.groups)}"]
+        lines += [
+            " Responses:",
+            f"   {label_text(labels.response)} = {_levels_text(labels.groups)}",
+        ]
     return "\n".join(lines)
 
 
 def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
-    """Return a fit as R prints it: call (made by `call_text`), levels, and the first fields and couplings.
+    """Return a fit as R prints it: call (made by `call_text`), levels, and the first fields and
+    couplings.
 
-    With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` in place of ``h`` and ``J``.
+    With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` in place of
+    ``h`` and ``J``.
     """
     layout, d = parameters.layout, "" if parameters.pooled is None else "d"
-    # K groups, m predictors and n_terms terms are printed; a line in a list stands for those that are not, if any
+    # K groups, m predictors and n_terms terms are printed; a line in a list stands for those that
+    # are not, if any
     K, groups_line = _n_printed(len(labels.groups), "group")
     m, predictors_line = _n_printed(layout.m, "predictor")
     # (`order`: the largest number of predictors of a term)
     n_terms, terms_line = _n_printed(layout.n_terms, "pair" if layout.order <= 2 else "term")
-    theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
+    theta = (
+        parameters.theta[:K]
+        if parameters.pooled is None
+        else parameters.theta[:K] - parameters.pooled
+    )
     names = [label_text(n) for n in labels.names]
-    group_suffixes = ["" if labels.response is None else f"^({label_text(g)})" for g in labels.groups[:K]]
+    group_suffixes = [
+        "" if labels.response is None else f"^({label_text(g)})" for g in labels.groups[:K]
+    ]
     blocks = []
     for i in range(m):
         levels = labels.levels[i][1:]
@@ -135,16 +169,20 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
 
 
 def group_text(
-    h: Sequence[np.ndarray], J: Mapping[tuple[int, ...], np.ndarray], diagnostics: Mapping[str, Any] | None = None
+    h: Sequence[np.ndarray],
+    J: Mapping[tuple[int, ...], np.ndarray],
+    diagnostics: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the first fields and couplings of one group as text; predictors and levels are numbered.
+    """Return the first fields and couplings of one group as text; predictors and levels are
+    numbered.
 
     Parameters
     ----------
     h : sequence of ndarray, shape (L_i - 1,)
         Fields of predictor i.
-    J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1), of (i, j, k) to (L_i - 1, L_j - 1, L_k - 1), ...
-        Couplings; of pairs (i, j) and (j, i), that with i < j is printed. A term of three or more has one key.
+    J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1); (i, j, k) likewise
+        Couplings; of pairs (i, j) and (j, i), that with i < j is printed. A term of three or more
+        has one key.
     diagnostics : mapping of str to object, optional
         Values by name, one line each at the end.
 
@@ -163,23 +201,33 @@ def group_text(
          1    2
     1 0.25 0.75
     """
-    terms = [term for term in J if term[0] < term[1] or term[::-1] not in J]  # (j, i) only without (i, j)
+    # (j, i) only without (i, j)
+    terms = [term for term in J if term[0] < term[1] or term[::-1] not in J]
     m, predictors_line = _n_printed(len(h), "predictor")
     n_terms, terms_line = _n_printed(len(terms), "pair")
     blocks = []
     for i in range(m):
         n_omitted = len(h[i]) - SHOWN_LEVELS
         values = vector_text(range(1, SHOWN_LEVELS + 1)[: len(h[i])], h[i][:SHOWN_LEVELS])
-        blocks.append(f"h[{i}]:\n{values}" + (f"\n{_omitted_text(n_omitted, 'level')}" if n_omitted > 0 else ""))
+        blocks.append(
+            f"h[{i}]:\n{values}"
+            + (f"\n{_omitted_text(n_omitted, 'level')}" if n_omitted > 0 else "")
+        )
     blocks += predictors_line
     for term in terms[:n_terms]:
         rows, *other_levels = (range(1, size + 1) for size in np.shape(J[term]))
         table = _coupling_text(np.asarray(J[term]), rows, _joint_levels(other_levels))
         blocks.append(f"J[{', '.join(map(str, term))}]:\n{table}")
-    lines = [f"{name}: {_argument_text(name, value)}" for name, value in (diagnostics or {}).items()]
+    lines = [
+        f"{name}: {_argument_text(name, value)}" for name, value in (diagnostics or {}).items()
+    ]
     pairs = [term for term in terms if len(term) == 2 and term[::-1] in J]
-    if any(not np.array_equal(J[i, j], np.asarray(J[j, i]).T, equal_nan=True) for i, j in pairs):  # not symmetrised
-        terms_line = [*terms_line, "J[j, i], from the regression of j, is another estimate than J[i, j]."]
+    # not symmetrised
+    if any(not np.array_equal(J[i, j], np.asarray(J[j, i]).T, equal_nan=True) for i, j in pairs):
+        terms_line = [
+            *terms_line,
+            "J[j, i], from the regression of j, is another estimate than J[i, j].",
+        ]
     return "\n\n".join([*blocks, *terms_line, *(["\n".join(lines)] if lines else [])])
 
 
@@ -199,21 +247,36 @@ def missing_text(policy: str, incomplete: int) -> str:
     """
     if not incomplete:
         return "none"
-    treatment = {"drop": " dropped", "level": ", which are levels of their own", "marginal": ", which are summed out"}
-    return f"{incomplete} observation{'s' * (incomplete > 1)} with missing values{treatment[policy]}"
+    treatment = {
+        "drop": " dropped",
+        "level": ", which are levels of their own",
+        "marginal": ", which are summed out",
+    }
+    return (
+        f"{incomplete} observation{'s' * (incomplete > 1)} with missing values{treatment[policy]}"
+    )
 
 
 def _joint_levels(levels: Sequence[Sequence]) -> Sequence:
-    """Return the levels of one predictor, or the joint levels of several, joined by colons, the last fastest."""
-    return levels[0] if len(levels) == 1 else [":".join(map(label_text, x)) for x in product(*levels)]
+    """Return the levels of one predictor, or the joint levels of several, joined by colons, the
+    last fastest.
+    """
+    return (
+        levels[0] if len(levels) == 1 else [":".join(map(label_text, x)) for x in product(*levels)]
+    )
 
 
 def _coupling_text(couplings: np.ndarray, rows: Sequence, columns: Sequence) -> str:
-    """Return couplings (L_i - 1, L_j - 1, ...) as a table of the levels `rows` by the (joint) levels `columns`."""
-    n, values = SHOWN_LEVELS, couplings.reshape(len(rows), -1)  # levels of the first predictor by those of the others
+    """Return couplings (L_i - 1, L_j - 1, ...) as a table of the levels `rows` by the (joint)
+    levels `columns`.
+    """
+    # levels of the first predictor by those of the others
+    n, values = SHOWN_LEVELS, couplings.reshape(len(rows), -1)
     index, header = [label_text(x) for x in rows[:n]], [label_text(x) for x in columns[:n]]
     frame = pd.DataFrame(values[:n, :n], index=index, columns=header)
-    size_note = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
+    size_note = (
+        f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
+    )
     return table_text(frame) + size_note
 
 
@@ -227,7 +290,8 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
     best, maxscore : float
         The best setting, and its score.
     score : str, optional
-        Name of the score; ``"logloss"``, ``"brier"`` and ``"pnll"`` are minimised, all others maximised.
+        Name of the score; ``"logloss"``, ``"brier"`` and ``"pnll"`` are minimised, all others
+        maximised.
 
     Examples
     --------
@@ -264,7 +328,9 @@ def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:
 
     Examples
     --------
-    >>> xmax = pd.DataFrame({"No": ["Crew", "Male"], "Yes": ["1st", "Female"]}, index=["Class", "Sex"])
+    >>> xmax = pd.DataFrame(
+    ...     {"No": ["Crew", "Male"], "Yes": ["1st", "Female"]}, index=["Class", "Sex"]
+    ... )
     >>> print(sample_text(xmax, pd.Series({"No": 5.13, "Yes": 0.0})))
     xmax:
           No   Yes
@@ -275,6 +341,8 @@ def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:
       No  Yes
     5.13 0.00
     """
-    rows_line = "\n" + _omitted_text(len(xmax) - SHOWN_ROWS, "predictor") if len(xmax) > SHOWN_ROWS else ""
+    rows_line = (
+        "\n" + _omitted_text(len(xmax) - SHOWN_ROWS, "predictor") if len(xmax) > SHOWN_ROWS else ""
+    )
     table = table_text(xmax.iloc[:SHOWN_ROWS].astype(object), left=True)
     return f"xmax:\n{table}{rows_line}\n\nemax:\n{vector_text(emax.index, emax)}"

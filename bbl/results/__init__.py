@@ -1,1 +1,3 @@
-"""Results: the frozen objects that public functions return; their methods arrange what other packages compute."""
+"""Results: the frozen objects that public functions return; their methods arrange what other
+packages compute.
+"""

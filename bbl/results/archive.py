@@ -1,8 +1,9 @@
-"""Pack what files of all families hold (call, design, log-loss, training rows and their summaries), and unpack it.
+"""Pack what files of all families hold (call, design, log-loss, training rows and their summaries),
+and unpack it.
 
-A *family* is a kind of models, such as machines or networks. It adds entries of its own to the dict, and its own table
-of arrays. Earlier versions of the package skip unknown entries of the dict but refuse unknown arrays: additions go into
-the dict.
+A *family* is a kind of models, such as machines or networks. It adds entries of its own to the
+dict, and its own table of arrays. Earlier versions of the package skip unknown entries of the dict
+but refuse unknown arrays: additions go into the dict.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ __all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "u
 # shape, range and sum of the class shares that predictions use, if the user gave some
 PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)
 
-# arrays of every model of K groups and m predictors: kind of dtype, shape, range of values (any if there is none; below
-# a length that it names); the last four hold n training rows
+# arrays of every model of K groups and m predictors: kind of dtype, shape, range of values (any if
+# there is none; below a length that it names); the last four hold n training rows
 MODEL_TABLE = {
     "log_likelihood": ArraySpec("f", (1,)),
-    "counts": ArraySpec("f", ("K", "levels"), NON_NEGATIVE),  # of the levels of all predictors, one after another
+    # of the levels of all predictors, one after another
+    "counts": ArraySpec("f", ("K", "levels"), NON_NEGATIVE),
     "codes": ArraySpec("u", ("n", "m"), required=False),
     "weights": ArraySpec("f", ("n",), required="codes"),
     "y": ArraySpec("i", ("n",), (-1, "K"), required="codes"),  # group numbers, -1 if unknown
@@ -41,19 +43,29 @@ MODEL_TABLE = {
 
 
 def pack_model(
-    fit: ModelResults, entries: dict, arrays: Mapping[str, np.ndarray | None], store_data: bool, tuned: bool = False
+    fit: ModelResults,
+    entries: dict,
+    arrays: Mapping[str, np.ndarray | None],
+    store_data: bool,
+    tuned: bool = False,
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name).
 
-    `entries` (with ``nobs``) and `arrays` (with ``log_likelihood``) are those of the family; an array that is None is
-    left out. Training rows are stored only with `store_data`; `tuned` says whether an option was tuned inside the fit.
+    `entries` (with ``nobs``) and `arrays` (with ``log_likelihood``) are those of the family; an
+    array that is None is left out. Training rows are stored only with `store_data`; `tuned` says
+    whether an option was tuned inside the fit.
     """
     meta = {"call": fit.call, "design": fit.design.to_dict(), **entries}
     if isinstance(fit, ClassifierResults):
-        meta |= ({} if fit.priors is None else {"priors": fit.priors.tolist()}) | pack_loss(fit.log_loss, tuned)
+        meta |= ({} if fit.priors is None else {"priors": fit.priors.tolist()}) | pack_loss(
+            fit.log_loss, tuned
+        )
     stored = {name: array for name, array in arrays.items() if array is not None}
-    # `_counts`: weighted counts (K, L_i) of the levels of each predictor; the first part is empty, as there may be none
-    stored["counts"] = np.concatenate([np.zeros((len(fit.design.response.levels), 0)), *fit._counts], axis=1)
+    # `_counts`: weighted counts (K, L_i) of the levels of each predictor; the first part is empty,
+    # as there may be none
+    stored["counts"] = np.concatenate(
+        [np.zeros((len(fit.design.response.levels), 0)), *fit._counts], axis=1
+    )
     if store_data and fit.training is not None:
         sample = fit.training
         stored |= {"codes": sample.codes, "weights": sample.weights, "y": sample.response}
@@ -64,11 +76,17 @@ def pack_model(
 
 
 def check_model(
-    meta: dict, arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec], design: Design, **sizes: int
+    meta: dict,
+    arrays: Mapping[str, np.ndarray],
+    table: Mapping[str, ArraySpec],
+    design: Design,
+    **sizes: int,
 ) -> None:
-    """Raise a ValueError unless the call is text and `arrays` are those of `MODEL_TABLE` and of a family's `table`.
+    """Raise a ValueError unless the call is text and `arrays` are those of `MODEL_TABLE` and of a
+    family's `table`.
 
-    `sizes` are the known values of symbols of `table`; ``K``, ``m`` and ``levels`` come from the design.
+    `sizes` are the known values of symbols of `table`; ``K``, ``m`` and ``levels`` come from the
+    design.
     """
     check_types(meta, {"call": str})
     n_levels = design.n_levels
@@ -77,15 +95,21 @@ def check_model(
 
 
 def unpack_model(
-    meta: dict, arrays: Mapping[str, np.ndarray], design: Design, lowest_group: int = 0, whole: bool = True
+    meta: dict,
+    arrays: Mapping[str, np.ndarray],
+    design: Design,
+    lowest_group: int = 0,
+    whole: bool = True,
 ) -> dict[str, Any]:
-    """Return the arguments of all classes of results from what `pack_model` stored and `check_model` checked.
+    """Return the arguments of all classes of results from what `pack_model` stored and
+    `check_model` checked.
 
-    Groups of training rows must be `lowest_group` or more (-1 for models that admit rows of unknown group), and their
-    weights whole numbers if `whole`.
+    Groups of training rows must be `lowest_group` or more (-1 for models that admit rows of unknown
+    group), and their weights whole numbers if `whole`.
     """
     n_levels = design.n_levels
-    # a table (K, L_i) for each predictor; without predictors, `np.split` would return one empty table
+    # a table (K, L_i) for each predictor; without predictors, `np.split` would return one empty
+    # table
     counts = np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if len(n_levels) else []
     real("nobs", meta["nobs"], 0.0)  # raises an error unless it is a number of at least 0
     sample, row_labels = _unpack_rows(arrays, meta.get("index"), n_levels, lowest_group, whole)
@@ -97,18 +121,28 @@ def unpack_model(
         "stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
     }
     if design.classes:  # whether the model has a response
-        arguments |= {"priors": _unpack_priors(meta, len(design.response.levels)), "stored_loss": unpack_loss(meta)}
+        arguments |= {
+            "priors": _unpack_priors(meta, len(design.response.levels)),
+            "stored_loss": unpack_loss(meta),
+        }
     return arguments
 
 
 def _unpack_rows(
-    arrays: Mapping[str, np.ndarray], labels: Any, n_levels: np.ndarray, lowest_group: int, whole: bool
+    arrays: Mapping[str, np.ndarray],
+    labels: Any,
+    n_levels: np.ndarray,
+    lowest_group: int,
+    whole: bool,
 ) -> tuple[Sample | None, pd.Index | None]:
-    """Return (training rows, row labels), or (None, None); `labels` is the dict from `_pack_index`."""
+    """Return (training rows, row labels), or (None, None); `labels` is the dict from
+    `_pack_index`.
+    """
     if "codes" not in arrays:
         return None, None
     codes, weights, y = (arrays[name] for name in ("codes", "weights", "y"))
-    if codes.dtype != code_dtype(n_levels):  # the type that codes of factors with so many levels have
+    # the type that codes of factors with so many levels have
+    if codes.dtype != code_dtype(n_levels):
         raise ValueError("its rows are not as saved")
     if (y < lowest_group).any() or (len(codes) and (codes.max(axis=0) >= n_levels).any()):
         raise ValueError("its rows hold what cannot have been saved")
@@ -117,7 +151,9 @@ def _unpack_rows(
 
 
 def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
-    """Return the class shares (K,) in a file, or None; a ValueError unless they are non-negative and sum to 1."""
+    """Return the class shares (K,) in a file, or None; a ValueError unless they are non-negative
+    and sum to 1.
+    """
     if "priors" not in meta:
         return None
     shares = np.array(meta["priors"])
@@ -127,15 +163,19 @@ def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
 
 
 def _pack_index(index: pd.Index) -> dict:
-    """Return row labels as a dict for JSON: ``labels``, a list of text or ints, or None, and ``name``, text or None.
+    """Return row labels as a dict for JSON: ``labels``, a list of text or ints, or None, and
+    ``name``, text or None.
 
-    ``labels`` is None for the default labels 0, 1, ..., and for labels of other types, which are not stored.
+    ``labels`` is None for the default labels 0, 1, ..., and for labels of other types, which are
+    not stored.
     """
     name = index.name if isinstance(index.name, str) else None
     if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
         return {"labels": None, "name": name}
     labels = index.tolist()
-    is_plain = index.nlevels == 1 and all(isinstance(v, str | int) and not isinstance(v, bool) for v in labels)
+    is_plain = index.nlevels == 1 and all(
+        isinstance(v, str | int) and not isinstance(v, bool) for v in labels
+    )
     return {"labels": labels if is_plain else None, "name": name}
 
 
@@ -151,8 +191,8 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
     """Return the entry ``log_loss`` of the dict of a model file: the fields of a `LossRecord`.
 
-    Without a log-loss there is no entry, but a `tuned` model has the entry None: a file of a tuned model without the
-    entry is taken for a file of an earlier version.
+    Without a log-loss there is no entry, but a `tuned` model has the entry None: a file of a tuned
+    model without the entry is taken for a file of an earlier version.
     """
     if record is None:
         return {"log_loss": None} if tuned else {}
@@ -160,11 +200,15 @@ def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict 
 
 
 def unpack_loss(meta: dict) -> LossRecord | None:
-    """Return the log-loss that `pack_loss` stored, or None; a ValueError if it has wrong types or negative numbers."""
+    """Return the log-loss that `pack_loss` stored, or None; a ValueError if it has wrong types or
+    negative numbers.
+    """
     if meta.get("log_loss") is None:
         return None
     record = LossRecord(**meta["log_loss"])
     losses, texts = (record.loss, record.baseline), (record.rows, record.remedy)
-    if not all(type(loss) is float and loss >= 0.0 for loss in losses) or not all(type(text) is str for text in texts):
+    if not all(type(loss) is float and loss >= 0.0 for loss in losses) or not all(
+        type(text) is str for text in texts
+    ):
         raise ValueError("its log-loss is not as saved")
     return record

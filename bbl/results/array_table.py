@@ -1,4 +1,6 @@
-"""Tables of the arrays in a model file (dtype, shape and range of each), and the check of arrays against a table."""
+"""Tables of the arrays in a model file (dtype, shape and range of each), and the check of arrays
+against a table.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FINITE", "NON_NEGATIVE", "POSITIVE", "PROBABILITY", "ArraySpec", "check_arrays", "check_types"]
+__all__ = [
+    "FINITE",
+    "NON_NEGATIVE",
+    "POSITIVE",
+    "PROBABILITY",
+    "ArraySpec",
+    "check_arrays",
+    "check_types",
+]
 
 # intervals of `ArraySpec`: least and largest value
 LARGEST_FLOAT = float(np.finfo(float).max)
@@ -31,10 +41,11 @@ class ArraySpec:
     shape : tuple of int or str
         Lengths and symbols.
     interval : tuple of a float and a float or str, optional
-        Least and largest value, both allowed; or the least value and a symbol, below whose length all values are. nan
-        is refused. By default any value is accepted, nan included.
+        Least and largest value, both allowed; or the least value and a symbol, below whose length
+        all values are. nan is refused. By default any value is accepted, nan included.
     required : bool or str, default True
-        Whether every model file of the same kind has the array, or the name of an array that it comes with.
+        Whether every model file of the same kind has the array, or the name of an array that it
+        comes with.
     sum_tolerance : float, optional
         Largest distance of the sum of all values from 1; any sum is accepted by default.
     """
@@ -53,7 +64,9 @@ class ArraySpec:
         if array.dtype.kind != self.kind or array.ndim != len(self.shape):
             return False
         for expected, length in zip(self.shape, array.shape, strict=True):
-            if length != (expected if isinstance(expected, int) else sizes.setdefault(expected, length)):
+            if length != (
+                expected if isinstance(expected, int) else sizes.setdefault(expected, length)
+            ):
                 return False
         if self.interval is not None:
             least, largest = self.interval
@@ -63,11 +76,14 @@ class ArraySpec:
         return self.sum_tolerance is None or bool(abs(array.sum() - 1.0) <= self.sum_tolerance)
 
 
-def check_arrays(arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec], **sizes: int) -> None:
-    """Raise a ValueError unless `arrays` are those of a `table`; `sizes` are the known values of its symbols.
+def check_arrays(
+    arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec], **sizes: int
+) -> None:
+    """Raise a ValueError unless `arrays` are those of a `table`; `sizes` are the known values of
+    its symbols.
 
-    Any other symbol has the length that it has in the first array of the table. Kernels rely on shapes and ranges, and
-    the checksum of a file does not prove that this package wrote it.
+    Any other symbol has the length that it has in the first array of the table. Kernels rely on
+    shapes and ranges, and the checksum of a file does not prove that this package wrote it.
     """
     if unknown := arrays.keys() - table.keys():
         raise ValueError(f"{min(unknown)!r} is no array of such a model")
@@ -83,7 +99,9 @@ def check_arrays(arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec
 
 
 def check_types(stored: Mapping[str, Any], types: Mapping[str, type]) -> None:
-    """Raise a ValueError unless each entry of the dict `stored` that `types` names is of the type given there."""
+    """Raise a ValueError unless each entry of the dict `stored` that `types` names is of the type
+    given there.
+    """
     for name, expected in types.items():
         if type(stored[name]) is not expected:
             raise ValueError(f"{name!r} is not as saved")

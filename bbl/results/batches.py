@@ -24,19 +24,31 @@ __all__ = ["new_frames", "prediction_frame", "write_frames"]
 
 
 def prediction_frame(
-    scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Hashable, costs: np.ndarray | None = None
+    scores: np.ndarray,
+    groups: tuple,
+    type: str,
+    index: pd.Index,
+    response: Hashable,
+    costs: np.ndarray | None = None,
 ) -> pd.DataFrame | pd.Series:
-    """Return predictions from class scores (n, K): a column for each group and ``yhat``, or ``yhat`` for type "class".
+    """Return predictions from class scores (n, K): a column for each group and ``yhat``, or
+    ``yhat`` for type "class".
 
-    ``yhat`` is the most likely group or, with `costs` (K, K; observed by predicted), the group of least expected cost;
-    it is missing where scores are nan. The other columns are, by `type`, probabilities or links: for each group its
-    score less the log-sum-exp of the other scores.
+    ``yhat`` is the most likely group or, with `costs` (K, K; observed by predicted), the group of
+    least expected cost; it is missing where scores are nan. The other columns are, by `type`,
+    probabilities or links: for each group its score less the log-sum-exp of the other scores.
     """
-    columns = pd.Index(groups, dtype=object)  # beside the name yhat; as categories, groups have their type in the data
-    predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
+    # beside the name yhat; as categories, groups have their type in the data
+    columns = pd.Index(groups, dtype=object)
+    predicted = (
+        first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
+    )
     group_codes = np.where(np.isnan(scores).any(axis=1), -1, predicted)
-    name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]  # yhat_ beside a group yhat
-    yhat = pd.Series(pd.Categorical.from_codes(group_codes, columns.infer_objects()), index=index, name=name)
+    # yhat_ beside a group yhat
+    name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]
+    yhat = pd.Series(
+        pd.Categorical.from_codes(group_codes, columns.infer_objects()), index=index, name=name
+    )
     if type == "class":
         return yhat
     score_columns = link(scores) if type == "link" else np.exp(log_probabilities(scores))
@@ -44,9 +56,11 @@ def prediction_frame(
 
 
 def new_frames(design: Design, newdata: object, source: Source | None) -> Iterator[Frame]:
-    """Yield the predictors of new rows: batches of rows from `source`, or all rows of `newdata` if `source` is None.
+    """Yield the predictors of new rows: batches of rows from `source`, or all rows of `newdata` if
+    `source` is None.
 
-    Tables of pandas keep their index; rows of Arrow batches are numbered from 0 on through all batches.
+    Tables of pandas keep their index; rows of Arrow batches are numbered from 0 on through all
+    batches.
     """
     if source is None:
         yield to_frame(newdata, "newdata")
@@ -81,7 +95,9 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
                 writer.write_table(table)
             n_rows_written += len(frame)
         if writer is None:
-            raise DataError("newdata has no rows, so there is nothing to write.", argument="newdata")
+            raise DataError(
+                "newdata has no rows, so there is nothing to write.", argument="newdata"
+            )
         with _convert_write_errors(target):
             writer.close()
             os.replace(unfinished_path, target)
@@ -95,11 +111,15 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
 
 
 def _make_labels_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return predictions for Parquet: column names as text, and groups (last column) too if their types are mixed."""
+    """Return predictions for Parquet: column names as text, and groups (last column) too if their
+    types are mixed.
+    """
     *columns, yhat = (frame.iloc[:, k] for k in range(frame.shape[1]))
     if infer_dtype(yhat.cat.categories).startswith("mixed"):
         yhat = yhat.cat.rename_categories(distinct_names(map(str, yhat.cat.categories)))
-    return pd.concat([*columns, yhat], axis=1).set_axis(distinct_names(map(str, frame.columns)), axis=1)
+    return pd.concat([*columns, yhat], axis=1).set_axis(
+        distinct_names(map(str, frame.columns)), axis=1
+    )
 
 
 @contextmanager
@@ -109,7 +129,7 @@ def _convert_write_errors(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            f"predictions cannot be written to {str(target)!r} ({error.strerror or error}). Free some room, or give "
-            "another folder.",
+            f"predictions cannot be written to {str(target)!r} ({error.strerror or error}). Free "
+            "some room, or give another folder.",
             argument="to",
         ) from error

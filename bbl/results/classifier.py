@@ -1,7 +1,9 @@
-"""ClassifierResults: the contract of every fitted classifier: class scores, predictions, evaluation, explanation.
+"""ClassifierResults: the contract of every fitted classifier: class scores, predictions,
+evaluation, explanation.
 
-n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant. From `ModelResults` come
-``_rows()``, the training rows, and ``_counts``, the weighted counts (K, L_i) of the levels of each predictor.
+n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant. From
+`ModelResults` come ``_rows()``, the training rows, and ``_counts``, the weighted counts (K, L_i) of
+the levels of each predictor.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.boltzmann.prediction_checks import training_record
-from bbl.checks import choice, share, verb  # `@verb`: an unknown keyword raises an error that names the closest one
+
+# `@verb`: an unknown keyword raises an error that names the closest one
+from bbl.checks import choice, share, verb
 from bbl.choices import PredictionType, Unseen
 from bbl.crossval import Refit
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
@@ -30,7 +34,13 @@ from bbl.report.page import Part
 from bbl.results.classifier_facts import remedy, scored_rows, verdict
 from bbl.results.comparison import compare_fits
 from bbl.results.effects.fit import ErrorSource
-from bbl.results.effects.verbs import avg_comparisons, avg_predictions, comparisons, effects_part, predictions
+from bbl.results.effects.verbs import (
+    avg_comparisons,
+    avg_predictions,
+    comparisons,
+    effects_part,
+    predictions,
+)
 from bbl.results.evaluation import Evaluation, encode_groups, evaluate_rows, judged_rows
 from bbl.results.explanation import Attribution, Explanation, Importance, explain_rows
 from bbl.results.model import ModelResults
@@ -46,14 +56,16 @@ __all__ = ["ClassifierResults"]
 
 @dataclass(frozen=True, repr=False)
 class ClassifierResults(ModelResults):
-    """A fitted classifier: a model with a response. Each family of models implements the abstract methods.
+    """A fitted classifier: a model with a response. Each family of models implements the abstract
+    methods.
 
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
         Class shares for predictions; they replace the shares of the training rows.
     stored_loss : LossRecord or None
-        Log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of the training rows.
+        Log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of
+        the training rows.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
@@ -68,17 +80,28 @@ class ClassifierResults(ModelResults):
 
     @abstractmethod
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of rows with level `codes` (n, m), summing out `missing` (n, m) predictors."""
+        """Return the class scores (n, K) of rows with level `codes` (n, m), summing out `missing`
+        (n, m) predictors.
+        """
 
     @overload
     @abstractmethod
     def predict(
-        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+        self,
+        newdata: object,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
     ) -> pd.Series: ...
     @overload
     @abstractmethod
     def predict(
-        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+        self,
+        newdata: object = ...,
+        *,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
     ) -> pd.Series: ...
     @overload
     @abstractmethod
@@ -136,7 +159,9 @@ class ClassifierResults(ModelResults):
         seed: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> Importance:
-        """Return the increase of the log-loss without each predictor; see `bbl.results.predictions.importance`."""
+        """Return the increase of the log-loss without each predictor; see
+        `bbl.results.predictions.importance`.
+        """
 
     @abstractmethod
     def fitted(self) -> pd.DataFrame:
@@ -153,30 +178,40 @@ class ClassifierResults(ModelResults):
 
     @abstractmethod
     def _error_source(self, rng: np.random.Generator) -> ErrorSource:
-        """Return the source of the standard errors of effects; an OptionError or DataError if there are none."""
+        """Return the source of the standard errors of effects; an OptionError or DataError if there
+        are none.
+        """
 
     @property
     @abstractmethod
     def _bootstrap_members(self) -> Sequence[tuple[ClassifierResults, float]]:
-        """The fits that a bootstrap refits, with their weights in predictions; empty if there is none."""
+        """The fits that a bootstrap refits, with their weights in predictions; empty if there is
+        none.
+        """
 
     @abstractmethod
     def _attribution(self) -> Attribution:
-        """Return the terms whose sums are the class scores; an OptionError if class scores are no sums of terms."""
+        """Return the terms whose sums are the class scores; an OptionError if class scores are no
+        sums of terms.
+        """
 
     @abstractmethod
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit:
         """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`.
 
-        Iterations begin at this fit's solution if `warm`: for its own rows with other weights, not for other rows.
+        Iterations begin at this fit's solution if `warm`: for its own rows with other weights, not
+        for other rows.
         """
 
     @abstractmethod
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None:
-        """Return (a draw of the model from its posterior given `rows`, class shares (K,)); None to refit drawn rows."""
+        """Return (a draw of the model from its posterior given `rows`, class shares (K,)); None to
+        refit drawn rows.
+        """
 
     def with_priors(self, priors: Priors) -> Self:
-        """Return the model with other class shares for predictions; None for the shares of the training rows.
+        """Return the model with other class shares for predictions; None for the shares of the
+        training rows.
 
         Parameters
         ----------
@@ -186,7 +221,8 @@ class ClassifierResults(ModelResults):
         Returns
         -------
         ClassifierResults
-            Of the same class. Nothing is refitted: the parameters of a group do not depend on the shares.
+            Of the same class. Nothing is refitted: the parameters of a group do not depend on the
+            shares.
 
         Examples
         --------
@@ -199,12 +235,14 @@ class ClassifierResults(ModelResults):
         """
         model = copy.copy(self)
         shares = None if priors is None else check_priors(priors, self.design.response)
-        object.__setattr__(model, "priors", shares)  # the class is frozen, but nobody else has the copy yet
+        # the class is frozen, but nobody else has the copy yet
+        object.__setattr__(model, "priors", shares)
         return model
 
     @property
     def shares_in_use(self) -> np.ndarray:
-        """Shares (K,) of the groups that predictions assume: the model's priors, or the shares of the training rows.
+        """Shares (K,) of the groups that predictions assume: the model's priors, or the shares of
+        the training rows.
 
         The share of a group without training rows is 0, because it has no parameters.
         """
@@ -214,23 +252,36 @@ class ClassifierResults(ModelResults):
         return shares / shares.sum()
 
     def _prior_shifted(self, scores: np.ndarray, priors: Priors) -> np.ndarray:
-        """Return class scores (n, K) with other class shares: `priors`, or by default the priors of the model."""
+        """Return class scores (n, K) with other class shares: `priors`, or by default the priors of
+        the model.
+        """
         shares = self.priors if priors is None else check_priors(priors, self.design.response)
-        return scores if shares is None else with_priors(scores, self.class_shares, shares)  # of `bbl.stats.scores`
+        # of `bbl.stats.scores`
+        return scores if shares is None else with_priors(scores, self.class_shares, shares)
 
     def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
-        """Return the class scores (n, K) of new rows; nan for rows that the design drops for missing values."""
+        """Return the class scores (n, K) of new rows; nan for rows that the design drops for
+        missing values.
+        """
         codes, missing = self.design.encode(newdata, unseen)  # (n, m); missing: None if no value is
         return self._encoded_scores(codes, missing, self.design.dropped(newdata), priors)
 
     def _encoded_scores(
-        self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Priors
+        self,
+        codes: np.ndarray,
+        missing: np.ndarray | None,
+        dropped: np.ndarray | None,
+        priors: Priors,
     ) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows under `priors` or the model's; nan where `dropped` (n,)."""
+        """Return the class scores (n, K) of encoded rows under `priors` or the model's; nan where
+        `dropped` (n,).
+        """
         if dropped is None:
             return self._prior_shifted(self.class_scores(codes, missing), priors)
         scores, valid = np.full((len(codes), len(self.labels.groups)), np.nan), ~dropped
-        scores[valid] = self._encoded_scores(codes[valid], None if missing is None else missing[valid], None, priors)
+        scores[valid] = self._encoded_scores(
+            codes[valid], None if missing is None else missing[valid], None, priors
+        )
         return scores
 
     @verb
@@ -249,7 +300,8 @@ class ClassifierResults(ModelResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with predictors and response. None for the training rows, on which scores of any model are too good.
+            Rows with predictors and response. None for the training rows, on which scores of any
+            model are too good.
         weights : column name or array_like of shape (n,), optional
             Frequencies of the new rows, or other weights.
         level : float, default 0.95
@@ -260,13 +312,15 @@ class ClassifierResults(ModelResults):
         Returns
         -------
         Evaluation
-            ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, with intervals), ``.confusion``,
-            ``.report`` (precision, recall, F1 of each group), ``.plot()``; prints, and has HTML and LaTeX forms.
+            ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, with intervals),
+            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; prints,
+            and has HTML and LaTeX forms.
 
         Raises
         ------
         DataError, LevelError
-            If a column is missing, the response is unknown in some row, or is at a level that the model does not know.
+            If a column is missing, the response is unknown in some row, or is at a level that the
+            model does not know.
 
         Examples
         --------
@@ -291,7 +345,9 @@ class ClassifierResults(ModelResults):
             scores = self._new_scores(newdata, unseen, priors)
             (y, row_weights), subject = encode_groups(self.design, newdata, weights), "new rows"
         advice = remedy(self.log_loss, self._advice)
-        return evaluate_rows(self.labels, scores, y, row_weights, subject, level, cost_matrix, advice)
+        return evaluate_rows(
+            self.labels, scores, y, row_weights, subject, level, cost_matrix, advice
+        )
 
     @verb
     def explain(
@@ -302,27 +358,31 @@ class ClassifierResults(ModelResults):
         *,
         priors: Priors = None,
     ) -> Explanation:
-        """Explain predictions: the contribution of each term to the log-odds of two groups, for each row.
+        """Explain predictions: the contribution of each term to the log-odds of two groups, for
+        each row.
 
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors' columns. None for the training rows.
         of : (group, group), optional
-            Log-odds of the first group against the second. By default, of two groups the second against the first, and
-            of three or more the most likely group of a row against the next likely.
+            Log-odds of the first group against the second. By default, of two groups the second
+            against the first, and of three or more the most likely group of a row against the next
+            likely.
         unseen, priors
             As in `predict`.
 
         Returns
         -------
         Explanation
-            ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the zero-sum gauge, which
-            does not depend on reference levels: a field is the mean effect of a level, a coupling the additional effect
-            of a pair of levels. The terms of a network are the features given their parents. Baseline (priors and
-            ln Z), terms and the summed-out missing values add up to the difference of the class scores. A row that is
-            dropped for missing values has no numbers. A network without prior counts may have infinite contributions,
-            which do not add up: a level that never occurs in a group is impossible in that group.
+            ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the
+            zero-sum gauge, which does not depend on reference levels: a field is the mean effect of
+            a level, a coupling the additional effect of a pair of levels. The terms of a network
+            are the features given their parents. Baseline (priors and ln Z), terms and the
+            summed-out missing values add up to the difference of the class scores. A row that is
+            dropped for missing values has no numbers. A network without prior counts may have
+            infinite contributions, which do not add up: a level that never occurs in a group is
+            impossible in that group.
 
         Raises
         ------
@@ -341,14 +401,20 @@ class ClassifierResults(ModelResults):
         Name: contribution, dtype: float64
         """
         choice("unseen", unseen, ("raise", "ignore"))
-        attribution = self._attribution()  # its `constant` (K,), scores without terms, is shifted like a row of scores
-        attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])
+        # its `constant` (K,), scores without terms, is shifted like a row of scores
+        attribution = self._attribution()
+        attribution = replace(
+            attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0]
+        )
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         scores = self._encoded_scores(codes, missing, dropped, priors)
-        return explain_rows(self.labels, attribution, codes, missing, scores, row_labels, of, verdict(self.log_loss))
+        return explain_rows(
+            self.labels, attribution, codes, missing, scores, row_labels, of, verdict(self.log_loss)
+        )
 
     def compare(self, *others: ModelResults) -> pd.DataFrame:
-        """Return a table of this fit and `others`, each tested against the previous one; see `bbl.anova`.
+        """Return a table of this fit and `others`, each tested against the previous one; see
+        `bbl.anova`.
 
         Examples
         --------
@@ -365,9 +431,10 @@ class ClassifierResults(ModelResults):
     def log_loss(self) -> LossRecord | None:
         """Log-loss, and the log-loss of predicting the shares of the groups for every row.
 
-        On validated rows if the fit was tuned, calibrated or averaged by cross-validation, else on the training rows;
-        independent of `priors`. Of very many training rows only a sample is scored; then the record is None unless the
-        log-loss is above that of the shares. None also for a model from an earlier version's file without rows.
+        On validated rows if the fit was tuned, calibrated or averaged by cross-validation, else on
+        the training rows; independent of `priors`. Of very many training rows only a sample is
+        scored; then the record is None unless the log-loss is above that of the shares. None also
+        for a model from an earlier version's file without rows.
 
         Examples
         --------
@@ -381,20 +448,32 @@ class ClassifierResults(ModelResults):
         return self.training_loss(self.training)
 
     def training_loss(self, rows: Rows) -> LossRecord | None:
-        """Return the log-loss of training rows; of a sample of very many, None unless above that of the shares."""
-        sample, is_complete = scored_rows(rows, self.design)  # not complete: a sample, enough to warn
+        """Return the log-loss of training rows; of a sample of very many, None unless above that of
+        the shares.
+        """
+        # not complete: a sample, enough to warn
+        sample, is_complete = scored_rows(rows, self.design)
         if not sample.n:
             return None
         scores = self.class_scores(sample.codes, sample.missing)
         return training_record(sample, is_complete, scores, self.class_shares, self._advice)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return the report's sections on predictions and effects; the first says why if there is no evaluation."""
+        """Return the report's sections on predictions and effects; the first says why if there is
+        no evaluation.
+        """
         try:
             evaluation = self.evaluate(newdata, weights)
             design, is_new = self.design, newdata is not None
-            rows = judged_rows(design, newdata, weights) if is_new else scored_rows(self._rows(), design)[0]
+            rows = (
+                judged_rows(design, newdata, weights)
+                if is_new
+                else scored_rows(self._rows(), design)[0]
+            )
         except BBLError as error:
-            return [Part("Evaluation", [f"There is none: {error}"]), effects_part(self, newdata, weights)]
+            return [
+                Part("Evaluation", [f"There is none: {error}"]),
+                effects_part(self, newdata, weights),
+            ]
         overview = overview_part(evaluation, self, self._counts, self.class_shares, rows, is_new)
         return [overview, evaluation_part(evaluation), effects_part(self, newdata, weights)]

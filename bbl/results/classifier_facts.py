@@ -1,7 +1,8 @@
-"""Lines of prints and summaries on a classifier: its priors, its log-loss, and advice that lowers it.
+"""Lines of prints and summaries on a classifier: its priors, its log-loss, and advice that lowers
+it.
 
-A `LossRecord` holds a log-loss, the rows that it is of, the *baseline* (the log-loss of predicting the shares of the
-groups for every row), and the advice.
+A `LossRecord` holds a log-loss, the rows that it is of, the *baseline* (the log-loss of predicting
+the shares of the groups for every row), and the advice.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ __all__ = ["loss_facts", "loss_text", "priors_facts", "remedy", "scored_rows", "
 
 
 def verdict(record: LossRecord | None) -> str:
-    """Return the warning about a log-loss above the baseline; empty if it is not above, or not known (None)."""
+    """Return the warning about a log-loss above the baseline; empty if it is not above, or not
+    known (None).
+    """
     return "" if record is None else record.verdict
 
 
 def remedy(record: LossRecord | None, advice: str) -> str:
-    """Return the advice that lowers the log-loss, a sentence or empty; `advice` if the log-loss is not known (None)."""
+    """Return the advice that lowers the log-loss, a sentence or empty; `advice` if the log-loss is
+    not known (None).
+    """
     return advice if record is None else record.remedy
 
 
@@ -37,8 +42,11 @@ def loss_facts(record: LossRecord | None) -> dict[str, str]:
 
 
 def loss_text(record: LossRecord | None) -> str:
-    """Return the printed paragraph on the log-loss; on training rows it is empty unless that exceeds the baseline."""
-    # `record.rows` is HELD_OUT for the validated rows of a cross-validation, else it names the training rows
+    """Return the printed paragraph on the log-loss; on training rows it is empty unless that
+    exceeds the baseline.
+    """
+    # `record.rows` is HELD_OUT for the validated rows of a cross-validation, else it names the
+    # training rows
     if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
         return ""
     return f"\n\n{fill(f'Log-loss: {record.verdict or record}', WIDTH, break_on_hyphens=False)}"
@@ -52,7 +60,10 @@ def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[
 
 
 def scored_rows(rows: Rows, design: Design) -> tuple[Sample, bool]:
-    """Return (the training rows to score: all, or a sample of very many; whether these are all rows)."""
+    """Return (the training rows to score: all, or a sample of very many; whether these are all
+    rows).
+    """
     n_levels, K = design.n_levels, len(design.labels.groups)
-    # cost: numbers that are looked up to score a row, a constant and one for each predictor in every group
+    # cost: numbers that are looked up to score a row, a constant and one for each predictor in
+    # every group
     return training_rows(rows, n_levels, K, cost=K * (1.0 + len(n_levels)))

@@ -1,6 +1,8 @@
-"""Comparison: a table of fitted models, one per row, with their criteria and the test against the previous model.
+"""Comparison: a table of fitted models, one per row, with their criteria and the test against the
+previous model.
 
-``_traits`` of a fit are the properties of its method: its ``name``, and whether it ``models_predictors``.
+``_traits`` of a fit are the properties of its method: its ``name``, and whether it
+``models_predictors``.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
-    """Return fitted models by name; the models of a sequence, and a single one, are named (1), (2), ...
+    """Return fitted models by name; the models of a sequence, and a single one, are named (1), (2),
+    ...
 
     A BBLTypeError if there are fewer than `least` models, or some entry is not a fitted model.
     """
@@ -34,12 +37,16 @@ def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
     wrong_entries = [fit for fit in models.values() if not isinstance(fit, ModelResults)]
     if wrong_entries or len(models) < least:
         received = f"{wrong_entries[0]!r}"[:80] if wrong_entries else f"{len(models)} of them"
-        raise BBLTypeError(f"fits must be {least} or more fitted models; got {received}.", argument="fits")
+        raise BBLTypeError(
+            f"fits must be {least} or more fitted models; got {received}.", argument="fits"
+        )
     return models
 
 
 def compare_fits(fits: Fits) -> pd.DataFrame:
-    """Return the table of `bbl.anova`: criteria of each fit, and its likelihood ratio test against the previous fit."""
+    """Return the table of `bbl.anova`: criteria of each fit, and its likelihood ratio test against
+    the previous fit.
+    """
     models = check_fits(fits, 2)
     table_rows, first_fit = [], next(iter(models.values()))
     previous: ModelResults | None = None
@@ -64,14 +71,18 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
 
 
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
-    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for a criterion that it lacks.
+    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for a criterion
+    that it lacks.
 
-    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan if they cannot be compared with
-    those of `first`; see `is_comparable`.
+    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan if they
+    cannot be compared with those of `first`; see `is_comparable`.
     """
     criterion_functions: dict[str, Callable[[], float]] = {
-        "logLik": fit.logLik, "AIC": lambda: fit.aic, "BIC": lambda: fit.bic, "clAIC": fit._composite_aic,
-    }  # fmt: skip
+        "logLik": fit.logLik,
+        "AIC": lambda: fit.aic,
+        "BIC": lambda: fit.bic,
+        "clAIC": fit._composite_aic,
+    }
     criterion_values = {}
     for title, criterion in criterion_functions.items():
         try:
@@ -86,13 +97,14 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
 def is_comparable(fit: ModelResults, other: ModelResults) -> bool:
     """Return whether two fits have likelihoods of the same variables, and as many observations.
 
-    The likelihood of a fit is P(x, y) if it models the predictors, else P(y|x). P(x, y) is the probability of the
-    response and all predictors, so both fits need the same predictors. P(y|x) is the probability of the response alone,
-    so the fits may have different predictors.
+    The likelihood of a fit is P(x, y) if it models the predictors, else P(y|x). P(x, y) is the
+    probability of the response and all predictors, so both fits need the same predictors. P(y|x) is
+    the probability of the response alone, so the fits may have different predictors.
     """
     models_predictors = fit._traits.models_predictors
     has_same_predictors = set(fit.labels.names) == set(other.labels.names) or not models_predictors
     has_same_variables = (
-        models_predictors == other._traits.models_predictors and fit.labels.response == other.labels.response
+        models_predictors == other._traits.models_predictors
+        and fit.labels.response == other.labels.response
     )
     return fit.nobs() == other.nobs() and has_same_variables and has_same_predictors

@@ -1,7 +1,7 @@
 """Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures.
 
-n rows, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant; the *baseline* predicts the shares of
-the groups for every row.
+n rows, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant; the *baseline*
+predicts the shares of the groups for every row.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ from bbl.stats.ties import first_largest
 __all__ = ["FIGURES", "Evaluation", "encode_groups", "evaluate_rows", "judged_rows"]
 
 FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evaluation.plot`
-SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")  # rows of `Evaluation.scores`
-TRAINING_NOTE = "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
+# rows of `Evaluation.scores`
+SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
+TRAINING_NOTE = (
+    "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +66,8 @@ class Evaluation:
     left_out : float
         Observations that have no prediction or no group.
     costs : ndarray, shape (K, K), or None
-        Costs of predicting a group (column) where another (row) is true; `predicted` has the least expected cost.
+        Costs of predicting a group (column) where another (row) is true; `predicted` has the least
+        expected cost.
     remedy : str
         Advice that lowers a log-loss above the baseline.
 
@@ -94,59 +98,85 @@ class Evaluation:
 
     @property
     def log_loss(self) -> LossRecord:
-        """Log-loss of these rows and of the baseline; its ``verdict`` is a warning if predictions are worse."""
+        """Log-loss of these rows and of the baseline; its ``verdict`` is a warning if predictions
+        are worse.
+        """
         loss, baseline = self.scores.loc["log-loss", ["estimate", "baseline"]].to_numpy(float)
         return LossRecord(float(loss), float(baseline), self.what, self.remedy)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """Scores of all rows, with their limits: ``estimate``, ``lower``, ``upper`` and ``baseline``.
+        """Scores of all rows, with their limits: ``estimate``, ``lower``, ``upper`` and
+        ``baseline``.
 
-        The limits have coverage `level`, also in small samples. Accuracy: Clopper & Pearson. Balanced accuracy: from
-        such limits of each group's recall (Zou & Donner 2008). Log-loss and Brier score: Gaffke (2005) for bounded
-        numbers; the bound of the log-loss is the largest loss that these predictions could have, whatever the groups.
-        AUC: the wider of Newcombe (2006) and DeLong.
-        With more than two groups the AUC is the mean over the groups, each against the rest. Weights that are no counts
-        are scaled to the effective number of rows (sum w)^2 / sum w^2 (Kish 1965). The log-loss replaces probabilities
-        below 1e-15 by 1e-15, see `floored`. With `costs` there is a row ``cost``: the mean cost, without limits; its
-        baseline is the mean cost of predicting the cheapest group for every row.
+        The limits have coverage `level`, also in small samples. Accuracy: Clopper & Pearson.
+        Balanced accuracy: from such limits of each group's recall (Zou & Donner 2008). Log-loss and
+        Brier score: Gaffke (2005) for bounded numbers; the bound of the log-loss is the largest
+        loss that these predictions could have, whatever the groups. AUC: the wider of Newcombe
+        (2006) and DeLong. With more than two groups the AUC is the mean over the groups, each
+        against the rest. Weights that are no counts are scaled to the effective number of rows (sum
+        w)^2 / sum w^2 (Kish 1965). The log-loss replaces probabilities below 1e-15 by 1e-15, see
+        `floored`. With `costs` there is a row ``cost``: the mean cost, without limits; its baseline
+        is the mean cost of predicting the cheapest group for every row.
         """
         # (5, 4): a row for each of `SCORES`; estimate, lower and upper limit, baseline
-        table = score_table(self.class_scores, self.observed, self.predicted, self._effective_weights, self.level)
-        frame = pd.DataFrame(table, index=list(SCORES), columns=["estimate", "lower", "upper", "baseline"])
+        table = score_table(
+            self.class_scores, self.observed, self.predicted, self._effective_weights, self.level
+        )
+        frame = pd.DataFrame(
+            table, index=list(SCORES), columns=["estimate", "lower", "upper", "baseline"]
+        )
         if self.costs is not None:
             counts = self._counts
             # sums over all rows; the baseline predicts the group of least cost for every row
-            cost, baseline_cost = float((counts * self.costs).sum()), (counts.sum(axis=1) @ self.costs).min()
+            cost, baseline_cost = (
+                float((counts * self.costs).sum()),
+                (counts.sum(axis=1) @ self.costs).min(),
+            )
             frame.loc["cost"] = [cost / counts.sum(), np.nan, np.nan, baseline_cost / counts.sum()]
         return frame
 
     @cached_property
     def floored(self) -> tuple[float, float]:
-        """(Observations whose group has a predicted probability below 1e-15, observations where it is 0).
+        """(Observations whose group has a predicted probability below 1e-15, observations where it
+        is 0).
 
-        In the log-loss these probabilities count as 1e-15. A probability is 0 if the prior of the group is 0, or if the
-        group has no training rows (in a fold).
+        In the log-loss these probabilities count as 1e-15. A probability is 0 if the prior of the
+        group is 0, or if the group has no training rows (in a fold).
         """
         # (n,): of the observed groups; LEAST is the logarithm of 1e-15
         log_p = log_probabilities(self.class_scores)[np.arange(len(self.observed)), self.observed]
-        return float(self.weights[log_p < LEAST].sum()), float(self.weights[np.isneginf(log_p)].sum())
+        return float(self.weights[log_p < LEAST].sum()), float(
+            self.weights[np.isneginf(log_p)].sum()
+        )
 
     @property
     def _floor_note(self) -> str:
-        """Note on observations whose probability is below the floor of the log-loss; empty if there are none."""
+        """Note on observations whose probability is below the floor of the log-loss; empty if there
+        are none.
+        """
         n_below, n_zero = self.floored
         if not n_below:
             return ""
         # the text times False is empty
-        zeros = f", and of {n_zero:g} of them it is 0: without the floor the log-loss is infinite" * bool(n_zero)
-        return f" log-loss: a probability of at least {FLOOR:g}; that of {n_below:g} observations is smaller{zeros}."
+        zeros = (
+            f", and of {n_zero:g} of them it is 0: without the floor the log-loss is infinite"
+            * bool(n_zero)
+        )
+        return (
+            f" log-loss: a probability of at least {FLOOR:g}; that of {n_below:g} observations is "
+            f"smaller{zeros}."
+        )
 
     @property
     def _effective_weights(self) -> np.ndarray:
         """Weights (n,): counts unchanged, others scaled to sum to the effective number of rows."""
         weights = self.weights
-        return weights if (weights == np.floor(weights)).all() else weights * (weights.sum() / float(weights @ weights))
+        return (
+            weights
+            if (weights == np.floor(weights)).all()
+            else weights * (weights.sum() / float(weights @ weights))
+        )
 
     @property
     def accuracy(self) -> float:
@@ -156,26 +186,35 @@ class Evaluation:
     @cached_property
     def _counts(self) -> np.ndarray:
         """Weighted counts (K, K) of rows by observed and predicted group."""
-        return confusion_counts(self.observed, self.predicted, self.weights, len(self.labels.groups))
+        return confusion_counts(
+            self.observed, self.predicted, self.weights, len(self.labels.groups)
+        )
 
     @property
     def confusion(self) -> pd.DataFrame:
         """Confusion matrix: observations by observed (rows) and predicted group (columns)."""
         is_whole = (self._counts == np.floor(self._counts)).all()
         counts = self._counts.astype(np.int64) if is_whole else self._counts
-        groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)  # a group that is a tuple stays one
+        # a group that is a tuple stays one
+        groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         # a name of the index that no group has, so that reset_index() works
         index_name = distinct_names([*groups, "observed"])[-1]
-        return pd.DataFrame(counts, index=groups.rename(index_name), columns=groups.rename("predicted"))
+        return pd.DataFrame(
+            counts, index=groups.rename(index_name), columns=groups.rename("predicted")
+        )
 
     @cached_property
     def report(self) -> pd.DataFrame:
-        """Precision, recall, F1, support and AUC against the rest, of every group; missing where undefined."""
+        """Precision, recall, F1, support and AUC against the rest, of every group; missing where
+        undefined.
+        """
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         columns = ["precision", "recall", "F1", "support"]
         table = pd.DataFrame(class_report(self._counts), index=groups, columns=columns)  # (K, 4)
         # AUC and its limits, (K,) each
-        auc, lower, upper = areas(self.class_scores, self.observed, self._effective_weights, self.level).T
+        auc, lower, upper = areas(
+            self.class_scores, self.observed, self._effective_weights, self.level
+        ).T
         return table.assign(AUC=auc, lower=lower, upper=upper)
 
     @verb
@@ -190,8 +229,9 @@ class Evaluation:
         Returns
         -------
         DataFrame
-            ``threshold`` of the probability of the group, decreasing; ``fpr`` and ``tpr``, the shares of the other rows
-            and of the rows of the group whose probability reaches the threshold.
+            ``threshold`` of the probability of the group, decreasing; ``fpr`` and ``tpr``, the
+            shares of the other rows and of the rows of the group whose probability reaches the
+            threshold.
 
         Examples
         --------
@@ -210,19 +250,27 @@ class Evaluation:
             group = groups[1]
         if group not in groups:
             raise OptionError(
-                f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {', '.join(map(repr, groups))}.",
+                f"{group!r} is no group{near_match(group, groups) or '.'} Groups are "
+                f"{', '.join(map(repr, groups))}.",
                 argument="group",
             )
         position = groups.index(group)
         log_odds = link(self.class_scores)[:, position]  # of the group against all others
         fpr, tpr, threshold = roc_curve(log_odds, self.observed == position, self.weights)
-        with np.errstate(over="ignore"):  # log odds to probabilities; the first threshold is above all of them
+        # log odds to probabilities; the first threshold is above all of them
+        with np.errstate(over="ignore"):
             threshold = np.append(np.inf, 1.0 / (1.0 + np.exp(-threshold[1:])))
         return pd.DataFrame({"fpr": fpr, "tpr": tpr, "threshold": threshold})
 
     @verb
-    def plot(self, kind: EvaluationFigure = "confusion", groups: Sequence[Any] | None = None, ax: Any = None) -> Any:
-        """Draw the confusion matrix, ROC curves, or observed shares against predicted probabilities (calibration).
+    def plot(
+        self,
+        kind: EvaluationFigure = "confusion",
+        groups: Sequence[Any] | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the confusion matrix, ROC curves, or observed shares against predicted probabilities
+        (calibration).
 
         Parameters
         ----------
@@ -250,7 +298,9 @@ class Evaluation:
             return plot_confusion(self.labels, self._counts, ax=ax)
         if kind == "calibration":
             p = np.exp(log_probabilities(self.class_scores))
-            return plot_calibration(self.labels, p, self.observed, self.weights, groups=groups, axes=ax)
+            return plot_calibration(
+                self.labels, p, self.observed, self.weights, groups=groups, axes=ax
+            )
         log_odds = link(self.class_scores)  # (n, K): of each group against all others
         return plot_roc(self.labels, log_odds, self.observed, self.weights, groups=groups, ax=ax)
 
@@ -259,7 +309,10 @@ class Evaluation:
         """Facts and tables for text, HTML and LaTeX."""
         coverage = f"{100 * self.level:g} %"
         total = float(self.weights.sum())
-        facts: dict[str, Any] = {"Rows": self.what, "Observations": int(total) if total == int(total) else total}
+        facts: dict[str, Any] = {
+            "Rows": self.what,
+            "Observations": int(total) if total == int(total) else total,
+        }
         if self.log_loss.is_worse:
             facts["Log-loss"] = self.log_loss.verdict
         if self.left_out:
@@ -280,7 +333,9 @@ class Evaluation:
         ]
         tables = {"scores": self.scores, "confusion": self.confusion, "report": self.report}
         head = f"Predictions of {self.labels.response}"
-        return Summary(head=head, facts=facts, title="Evaluation:", sections=sections, tables=tables)
+        return Summary(
+            head=head, facts=facts, title="Evaluation:", sections=sections, tables=tables
+        )
 
     def as_html(self) -> str:
         """Return the evaluation as a fragment of HTML; names are escaped.
@@ -316,14 +371,21 @@ class Evaluation:
         return str(self._summary)
 
 
-def encode_groups(design: Design, frame: Frame, weights: Hashable | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return (group numbers (n,), -1 if unknown; weights (n,)) of new rows; `weights` names a column or is an array."""
-    _, row_weights = named_weights(weights, frame, whole=False)  # whole=False: they need not be whole numbers
+def encode_groups(
+    design: Design, frame: Frame, weights: Hashable | ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (group numbers (n,), -1 if unknown; weights (n,)) of new rows; `weights` names a
+    column or is an array.
+    """
+    # whole=False: they need not be whole numbers
+    _, row_weights = named_weights(weights, frame, whole=False)
     return design.encode_response(frame), row_weights
 
 
 def judged_rows(design: Design, newdata: object, weights: Hashable | ArrayLike) -> Sample:
-    """Return the encoded rows of `newdata` that have a prediction, a group and a weight; a DataError if none has."""
+    """Return the encoded rows of `newdata` that have a prediction, a group and a weight; a
+    DataError if none has.
+    """
     frame = to_frame(newdata, "newdata")
     y, row_weights = encode_groups(design, frame, weights)
     codes, missing = design.encode(frame)
@@ -331,7 +393,9 @@ def judged_rows(design: Design, newdata: object, weights: Hashable | ArrayLike) 
     is_judged = (y >= 0) & (row_weights > 0) & (True if dropped is None else ~dropped)
     judged = Sample(codes, row_weights, y, missing).rows(is_judged)
     if not judged.n:
-        raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
+        raise DataError(
+            "newdata has no row with a prediction and a group; give rows that have both."
+        )
     return judged
 
 
@@ -345,14 +409,20 @@ def evaluate_rows(
     costs: np.ndarray | None = None,
     remedy: str = "",
 ) -> Evaluation:
-    """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if unknown.
+    """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if
+    unknown.
 
-    Rows without a score, a group or a weight are left out. For the other arguments see `Evaluation`.
+    Rows without a score, a group or a weight are left out. For the other arguments see
+    `Evaluation`.
     """
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():
-        raise DataError(f"None of the {what} has a prediction and a group; give rows that have both.")
+        raise DataError(
+            f"None of the {what} has a prediction and a group; give rows that have both."
+        )
     left_out = float(weights[~is_judged].sum())
     scores, y, weights = scores[is_judged], y[is_judged], weights[is_judged]
-    predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
+    predicted = (
+        first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
+    )
     return Evaluation(labels, scores, y, predicted, weights, what, level, left_out, costs, remedy)

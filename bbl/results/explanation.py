@@ -1,7 +1,9 @@
-"""Explanation: contributions of terms to a row's log-odds; Importance: log-loss without each predictor.
+"""Explanation: contributions of terms to a row's log-odds; Importance: log-loss without each
+predictor.
 
-n rows, m predictors, K groups, T terms. A *term* is a table over the levels of some predictors, such as a field or a
-coupling; class scores (n, K) are sums of terms. The log-odds are those of one group against another, the reference.
+n rows, m predictors, K groups, T terms. A *term* is a table over the levels of some predictors,
+such as a field or a coupling; class scores (n, K) are sums of terms. The log-odds are those of one
+group against another, the reference.
 """
 
 from __future__ import annotations
@@ -49,13 +51,13 @@ class Attribution:
     terms : Factors
         Mapping from the positions of a term's predictors to its table (K, L_1, ...).
     shown : list of tuple of int
-        For each term, the predictors whose values label it: all of its predictors, but in a network only the feature,
-        not its parents.
+        For each term, the predictors whose values label it: all of its predictors, but in a network
+        only the feature, not its parents.
     constant : ndarray, shape (K,)
         Part of the class scores that is the same for all rows.
     averaged : bool
-        Whether scores are averaged over draws. Terms are at the mean of the draws, and do not quite add up to the
-        scores then.
+        Whether scores are averaged over draws. Terms are at the mean of the draws, and do not quite
+        add up to the scores then.
     """
 
     names: list[str]
@@ -67,21 +69,24 @@ class Attribution:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Notebook):
-    """Contributions of the terms to the log-odds of two groups, row by row; made by ``fit.explain()``.
+    """Contributions of the terms to the log-odds of two groups, row by row; made by
+    ``fit.explain()``.
 
     Attributes
     ----------
     frame : DataFrame
-        One row for each explained row: ``group`` and ``against``, the groups whose log-odds are explained; then
-        ``(baseline)``, the contribution of each term, ``(summed out)`` if some row has a missing value, ``(draws)`` if
-        predictions are averaged over draws (the difference from the terms at the mean of the draws), and ``log_odds``,
-        the sum. A column whose name is that of a predictor or a term gets an underscore (``log_odds_``).
+        One row for each explained row: ``group`` and ``against``, the groups whose log-odds are
+        explained; then ``(baseline)``, the contribution of each term, ``(summed out)`` if some row
+        has a missing value, ``(draws)`` if predictions are averaged over draws (the difference from
+        the terms at the mean of the draws), and ``log_odds``, the sum. A column whose name is that
+        of a predictor or a term gets an underscore (``log_odds_``).
     values : DataFrame
         Levels of the predictors in each row, as text; ``?`` for a missing value.
     terms : tuple of tuple
         Names of the predictors that label each term, in the order of the columns of `frame`.
     verdict : str
-        Warning above the printed explanation if the log-loss of the model is above that of the shares of the groups.
+        Warning above the printed explanation if the log-loss of the model is above that of the
+        shares of the groups.
 
     Examples
     --------
@@ -124,22 +129,32 @@ class Explanation(Notebook):
         return pd.Series(amounts[order], index=[names[k] for k in order], name="contribution")
 
     def _contributions(self, row: int) -> tuple[np.ndarray, list[str]]:
-        """Return (contributions to the log-odds of a row, baseline first; their names, such as ``Sex=Male``).
+        """Return (contributions to the log-odds of a row, baseline first; their names, such as
+        ``Sex=Male``).
 
         `row` is the position of the row in `frame`.
         """
         integer("row", row, 0, len(self.frame) - 1)  # raises an error if there is no such row
-        amounts = self.frame.iloc[row, 2:-1].to_numpy(float)  # columns 0 and 1 are groups, the last is the sum
-        level_by_predictor: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
+        # columns 0 and 1 are groups, the last is the sum
+        amounts = self.frame.iloc[row, 2:-1].to_numpy(float)
+        level_by_predictor: dict[Any, Any] = dict(
+            zip(self.values.columns, self.values.iloc[row], strict=True)
+        )
         term_names = [
-            ", ".join(f"{label_text(name)}={level_by_predictor[name]}" for name in term) for term in self.terms
+            ", ".join(f"{label_text(name)}={level_by_predictor[name]}" for name in term)
+            for term in self.terms
         ]
-        # after two groups, the baseline and the terms: columns such as "(summed out)", which keep their names
+        # after two groups, the baseline and the terms: columns such as "(summed out)", which keep
+        # their names
         return amounts, [BASELINE, *term_names, *self.frame.columns[3 + len(term_names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
-        """Return the names of the group and of the reference whose log-odds are explained in a row."""
-        return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
+        """Return the names of the group and of the reference whose log-odds are explained in a
+        row.
+        """
+        return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(
+            self.frame.iloc[:, 1].tolist()[row]
+        )
 
     @verb
     def plot(self, row: int = 0, top: int = 12, ax: Axes | None = None) -> Axes:
@@ -168,26 +183,37 @@ class Explanation(Notebook):
         return plot_waterfall(names, amounts, title=title, top=integer("top", top, 1), ax=ax)
 
     def _row_sections(self) -> list[Section]:
-        """Return tables of the 10 largest contributions to the log-odds of each of the first 3 rows."""
+        """Return tables of the 10 largest contributions to the log-odds of each of the first 3
+        rows.
+        """
         sections = []
         for position in range(min(3, len(self.frame))):
             group, against = self._groups(position)
             amounts = self.row(position)  # the largest first
             # the last column is the sum
-            table = pd.DataFrame({"contribution": [*amounts.head(10), self.frame.iloc[position, -1]]})
+            table = pd.DataFrame(
+                {"contribution": [*amounts.head(10), self.frame.iloc[position, -1]]}
+            )
             sum_name = "sum" if len(amounts) <= 10 else f"sum of all {len(amounts)}"
             table.index = pd.Index([*amounts.index[:10], sum_name], dtype=object)
-            heading = f"Row {label_text(self.frame.index[position])}: log-odds of {group} against {against}"
+            heading = (
+                f"Row {label_text(self.frame.index[position])}: log-odds of {group} against "
+                f"{against}"
+            )
             sections.append(Section(heading, table.round(4)))
         return sections
 
     def _end(self, n_shown: int) -> list[str]:
-        """Return a line on the rows beyond the first `n_shown`, as a list of one; an empty list if there are none."""
+        """Return a line on the rows beyond the first `n_shown`, as a list of one; an empty list if
+        there are none.
+        """
         n_hidden = len(self.frame) - n_shown
         return [f"... ({n_hidden} more rows; .frame has all)"] if n_hidden > 0 else []
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return (the text above the tables: the warning or "", the tables) for a notebook's cell."""
+        """Return (the text above the tables: the warning or "", the tables) for a notebook's
+        cell.
+        """
         sections = self._row_sections()
         if sections:
             sections[-1] = replace(sections[-1], note="".join(self._end(len(sections))))
@@ -195,7 +221,9 @@ class Explanation(Notebook):
 
     def __repr__(self) -> str:
         sections = self._row_sections()
-        tables = [f"{section.heading}\n{table_text(section.table, left=False)}" for section in sections]
+        tables = [
+            f"{section.heading}\n{table_text(section.table, left=False)}" for section in sections
+        ]
         verdict = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
         return "\n\n".join([*verdict, *tables, *self._end(len(sections))])
 
@@ -210,10 +238,12 @@ def explain_rows(
     of: tuple[Hashable, Hashable] | None = None,
     verdict: str = "",
 ) -> Explanation:
-    """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing cells (n, m).
+    """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing
+    cells (n, m).
 
-    `of` is a pair (group, reference); None for the second of two groups against the first, or for the likeliest of
-    more groups against the next likely, row by row. `index` labels the rows; `verdict` as in `Explanation`.
+    `of` is a pair (group, reference); None for the second of two groups against the first, or for
+    the likeliest of more groups against the next likely, row by row. `index` labels the rows;
+    `verdict` as in `Explanation`.
     """
     n, K = scores.shape
     groups = labels.groups
@@ -226,22 +256,34 @@ def explain_rows(
         for group in of:
             if group not in groups:
                 raise OptionError(
-                    f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {list(groups)}.", argument="of"
+                    f"{group!r} is no group{near_match(group, groups) or '.'} Groups are "
+                    f"{list(groups)}.",
+                    argument="of",
                 )
         target, reference = (np.full(n, groups.index(group)) for group in of)
     row_numbers = np.arange(n)
-    score_parts = contributions(attribution.terms, K, codes, missing)  # (n, K, T); 0 where a predictor is missing
-    log_odds_parts = _difference(score_parts[row_numbers, target], score_parts[row_numbers, reference])  # (n, T)
+    # (n, K, T); 0 where a predictor is missing
+    score_parts = contributions(attribution.terms, K, codes, missing)
+    # (n, T)
+    log_odds_parts = _difference(
+        score_parts[row_numbers, target], score_parts[row_numbers, reference]
+    )
     log_odds = _difference(scores[row_numbers, target], scores[row_numbers, reference])
     baseline = _difference(attribution.constant[target], attribution.constant[reference])
     is_dropped = np.isnan(log_odds)  # rows that are dropped for missing values have scores nan
     log_odds_parts[is_dropped], baseline[is_dropped] = np.nan, np.nan
-    *term_names, group_name, against_name, baseline_name, summed_name, draws_name, log_odds_name = distinct_names(
-        [*attribution.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
+    *term_names, group_name, against_name, baseline_name, summed_name, draws_name, log_odds_name = (
+        distinct_names(
+            [*attribution.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
+        )
     )
-    columns: dict[str, Any] = {group_name: [groups[g] for g in target], against_name: [groups[g] for g in reference]}
+    columns: dict[str, Any] = {
+        group_name: [groups[g] for g in target],
+        against_name: [groups[g] for g in reference],
+    }
     columns |= {baseline_name: baseline, **dict(zip(term_names, log_odds_parts.T, strict=True))}
-    # what baseline and terms lack: the effect of missing values in incomplete rows, else of averaging over draws
+    # what baseline and terms lack: the effect of missing values in incomplete rows, else of
+    # averaging over draws
     with np.errstate(invalid="ignore"):  # inf - inf
         remainder = _difference(_difference(log_odds, baseline), log_odds_parts.sum(axis=1))
     is_incomplete = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
@@ -252,7 +294,9 @@ def explain_rows(
     columns[log_odds_name] = log_odds
     level_texts = np.empty(codes.shape, dtype=object)
     for i, levels in enumerate(labels.levels):
-        level_texts[:, i] = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
+        level_texts[:, i] = np.array([label_text(x) for x in levels], dtype=object)[
+            codes[:, i].astype(np.intp)
+        ]
     if missing is not None:
         level_texts[missing] = "?"
     terms = tuple(tuple(labels.names[i] for i in term) for term in attribution.shown)
@@ -265,16 +309,21 @@ def explain_rows(
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``a - b``, and 0 where both are -inf: a level that neither group shows does not distinguish them."""
+    """Return ``a - b``, and 0 where both are -inf: a level that neither group shows does not
+    distinguish them.
+    """
     with np.errstate(invalid="ignore"):
         return np.where(a == b, 0.0, a - b)
 
 
 def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (most likely groups (n,), second most likely groups (n,)) from class scores (n, K), K > 2."""
+    """Return (most likely groups (n,), second most likely groups (n,)) from class scores (n, K), K
+    > 2.
+    """
     likeliest = first_largest(scores)
     position = np.arange(scores.shape[1] - 1)  # among all groups but the most likely
-    other_groups = position + (position >= likeliest[:, None])  # their numbers (n, K - 1); + 1 skips the most likely
+    # their numbers (n, K - 1); + 1 skips the most likely
+    other_groups = position + (position >= likeliest[:, None])
     best_position = first_largest(np.take_along_axis(scores, other_groups, axis=1))
     return likeliest, other_groups[np.arange(len(scores)), best_position]
 
@@ -286,8 +335,9 @@ class Importance(Notebook):
     Attributes
     ----------
     frame : DataFrame
-        One row per predictor, the most important first: ``importance``, the mean increase of the log-loss if the
-        predictor is summed out as unknown; ``se``, the standard error of that mean over rows.
+        One row per predictor, the most important first: ``importance``, the mean increase of the
+        log-loss if the predictor is summed out as unknown; ``se``, the standard error of that mean
+        over rows.
     loss : float
         Log-loss with all predictors.
     baseline : float
@@ -332,18 +382,28 @@ class Importance(Notebook):
         """
         rows = self.frame.head(integer("top", top, 1))
         mean, half_width = rows["importance"].to_numpy(float), 2.0 * rows["se"].to_numpy(float)
-        limits = ((mean - half_width)[None], (mean + half_width)[None])  # (1, predictors): for a single group
-        return plot_coefficients(list(rows.index), [""], mean[None], *limits, title="Increase of the log-loss", ax=ax)
+        # (1, predictors): for a single group
+        limits = ((mean - half_width)[None], (mean + half_width)[None])
+        return plot_coefficients(
+            list(rows.index), [""], mean[None], *limits, title="Increase of the log-loss", ax=ax
+        )
 
     def _head(self) -> str:
-        """Return the lines above the table: the log-loss, with a warning if it is above that of the groups' shares."""
+        """Return the lines above the table: the log-loss, with a warning if it is above that of the
+        groups' shares.
+        """
         verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
-        losses_text = f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups)"
+        losses_text = (
+            f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of "
+            "the groups)"
+        )
         head = f"{losses_text}; where a\npredictor is summed out it rises by"
         return f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return (the text above the table, the table of the first rows, without a heading) for a notebook's cell."""
+        """Return (the text above the table, the table of the first rows, without a heading) for a
+        notebook's cell.
+        """
         return self._head(), [first_rows(self.frame.round(5), heading="", source=".frame")]
 
     def __repr__(self) -> str:
@@ -353,20 +413,28 @@ class Importance(Notebook):
 
 
 def summarise_importance(
-    labels: Labels, losses: np.ndarray, y: np.ndarray, weights: np.ndarray, what: str, remedy: str = ""
+    labels: Labels,
+    losses: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    what: str,
+    remedy: str = "",
 ) -> Importance:
-    """Return the importances from log-losses (1 + m, n): row 0 with all m predictors, row 1 + i without predictor i.
+    """Return the importances from log-losses (1 + m, n): row 0 with all m predictors, row 1 + i
+    without predictor i.
 
-    `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` as in `Importance`.
+    `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` as in
+    `Importance`.
     """
     total = weights.sum()
     increases = losses[1:] - losses[0]
     mean = increases @ weights / total
     sum_of_squares = ((increases - mean[:, None]) ** 2) @ weights
-    # sqrt(variance / W) for W = sum w observations, with variance sum w (d - mean)^2 / (W - 1) of the increases d; the
-    # divisor is 1 at least, as weights may sum to less than 2
+    # sqrt(variance / W) for W = sum w observations, with variance sum w (d - mean)^2 / (W - 1) of
+    # the increases d; the divisor is 1 at least, as weights may sum to less than 2
     se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)
     frame = pd.DataFrame({"importance": mean, "se": se}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
-    baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))  # from the total weight of each group
+    # from the total weight of each group
+    baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))
     return Importance(frame, float(losses[0] @ weights / total), baseline, what, remedy)

@@ -1,4 +1,6 @@
-"""LogLikelihood: what `logLik()` returns, a number with degrees of freedom and number of observations."""
+"""LogLikelihood: what `logLik()` returns, a number with degrees of freedom and number of
+observations.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ __all__ = ["LogLikelihood"]
 
 
 class LogLikelihood(float):
-    """A log-likelihood: a float with the attributes `df` (degrees of freedom) and `nobs` (number of observations).
+    """A log-likelihood: a float with the attributes `df` (degrees of freedom) and `nobs` (number of
+    observations).
 
     Examples
     --------

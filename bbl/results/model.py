@@ -1,8 +1,10 @@
-"""ModelResults: the contract of every fitted model: training rows, likelihood and criteria, summary, report, file.
+"""ModelResults: the contract of every fitted model: training rows, likelihood and criteria,
+summary, report, file.
 
-n rows, m predictors, K groups (1 without a response); predictor i has L_i levels. A `Sample` holds encoded rows: level
-``codes`` (n, m), the ``response`` as group numbers (n,), ``weights`` (n,), whose sum is ``total`` (``whole`` says
-whether they are whole numbers), and ``missing`` (n, m), which values are missing, or None.
+n rows, m predictors, K groups (1 without a response); predictor i has L_i levels. A `Sample` holds
+encoded rows: level ``codes`` (n, m), the ``response`` as group numbers (n,), ``weights`` (n,),
+whose sum is ``total`` (``whole`` says whether they are whole numbers), and ``missing`` (n, m),
+which values are missing, or None.
 """
 
 from __future__ import annotations
@@ -35,7 +37,14 @@ from bbl.results.report_page import data_part
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 
-__all__ = ["ModelResults", "Training", "no_composite_aic", "no_ratio_test", "no_refit", "training_log_likelihood"]
+__all__ = [
+    "ModelResults",
+    "Training",
+    "no_composite_aic",
+    "no_ratio_test",
+    "no_refit",
+    "training_log_likelihood",
+]
 
 
 @dataclass(frozen=True)
@@ -78,8 +87,9 @@ class ModelResults(ABC):
     index : pandas.Index or None
         Labels of the training rows (those of positive weight).
     stored : Training or None
-        Summaries of the training rows of a model that was loaded from a file or fitted in batches, and may lack the
-        rows. None for any other fit: it has `training`, from which the same numbers are computed.
+        Summaries of the training rows of a model that was loaded from a file or fitted in batches,
+        and may lack the rows. None for any other fit: it has `training`, from which the same
+        numbers are computed.
     """
 
     call: str
@@ -89,7 +99,8 @@ class ModelResults(ABC):
     stored: Training | None = field(default=None, kw_only=True, repr=False)
 
     kind: ClassVar[str]  # kind of model in the header of the model file
-    refusals: ClassVar[Mapping[str, str]] = {}  # the `CAPABILITIES` that the kind of model lacks, each with the reason
+    # the `CAPABILITIES` that the kind of model lacks, each with the reason
+    refusals: ClassVar[Mapping[str, str]] = {}
 
     @property
     @abstractmethod
@@ -120,9 +131,11 @@ class ModelResults(ABC):
 
     @abstractmethod
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
-        """Return the ratio test of two fits: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
+        """Return the ratio test of two fits: ``df``, ``test`` (its name, or why there is none),
+        ``ratio`` and ``p``.
 
-        A DataError or OptionError if the fits are not nested, not of the same rows, or not both Boltzmann machines.
+        A DataError or OptionError if the fits are not nested, not of the same rows, or not both
+        Boltzmann machines.
         """
 
     @abstractmethod
@@ -151,7 +164,9 @@ class ModelResults(ABC):
     @classmethod
     @abstractmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a model file; a ValueError if that cannot come from `pack`."""
+        """Return the model from the content of a model file; a ValueError if that cannot come from
+        `pack`.
+        """
 
     @abstractmethod
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
@@ -175,9 +190,9 @@ class ModelResults(ABC):
         """Return the training rows; a DataError if the model has none."""
         if self.training is None:
             raise DataError(
-                "This model has no training rows: it was saved without them, or fitted to data that were read in "
-                "batches. Give newdata=; or save it with store_data=True, or fit a table in memory, such as a random "
-                "sample of the rows."
+                "This model has no training rows: it was saved without them, or fitted to data "
+                "that were read in batches. Give newdata=; or save it with store_data=True, or fit "
+                "a table in memory, such as a random sample of the rows."
             )
         return self.training
 
@@ -188,16 +203,19 @@ class ModelResults(ABC):
     def _encode_rows(
         self, newdata: object, unseen: str
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, pd.Index]:
-        """Return (codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, row labels) of new rows.
+        """Return (codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, row
+        labels) of new rows.
 
-        The training rows if `newdata` is None. Dropped are rows that the fit would have dropped for missing values, so
-        none of the training rows. An unknown level is an error if `unseen` is "raise", a missing cell if "ignore".
+        The training rows if `newdata` is None. Dropped are rows that the fit would have dropped for
+        missing values, so none of the training rows. An unknown level is an error if `unseen` is
+        "raise", a missing cell if "ignore".
         """
         if newdata is None:
             rows = self._rows()
             return rows.codes, rows.missing, None, self._index()  # None: no row is dropped
         frame = to_frame(newdata, "newdata")
-        return *self.design.encode(frame, unseen), self.design.dropped(frame), frame.index  # encode: codes, missing
+        # encode: codes, missing
+        return *self.design.encode(frame, unseen), self.design.dropped(frame), frame.index
 
     @property
     def weights(self) -> pd.Series:
@@ -206,21 +224,32 @@ class ModelResults(ABC):
 
     @property
     def model_frame(self) -> pd.DataFrame:
-        """The encoded training rows as categories: the response, if there is one, and the predictors.
+        """The encoded training rows as categories: the response, if there is one, and the
+        predictors.
 
-        With ``missing="marginal"`` a missing value is missing here too, with ``missing="level"`` it is a level. Rows
-        that were dropped are absent.
+        With ``missing="marginal"`` a missing value is missing here too, with ``missing="level"`` it
+        is a level. Rows that were dropped are absent.
         """
         rows = self._rows()
         # (codes (n,), levels) of each column; `classes` says whether there is a response
-        codes_and_levels = {self.labels.response: (rows.response, self.labels.groups)} if self.design.classes else {}
+        codes_and_levels = (
+            {self.labels.response: (rows.response, self.labels.groups)}
+            if self.design.classes
+            else {}
+        )
         # signed integers, for -1 is the code of a missing value in pandas
-        codes = rows.codes if rows.missing is None else np.where(rows.missing, -1, rows.codes.astype(np.intp))
+        codes = (
+            rows.codes
+            if rows.missing is None
+            else np.where(rows.missing, -1, rows.codes.astype(np.intp))
+        )
         for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
             codes_and_levels[name] = (codes[:, i], levels)
         return pd.DataFrame(
             {
-                name: pd.Categorical.from_codes(column_codes.astype(np.intp), pd.Index(levels, dtype=object))
+                name: pd.Categorical.from_codes(
+                    column_codes.astype(np.intp), pd.Index(levels, dtype=object)
+                )
                 for name, (column_codes, levels) in codes_and_levels.items()
             },
             index=self._index(),
@@ -238,11 +267,15 @@ class ModelResults(ABC):
     def _log_likelihood(self) -> float:
         """Log-likelihood of the training rows."""
         self.check_likelihood()  # raises an OptionError if the model has none
-        return self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
+        return (
+            self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
+        )
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
-        """Weighted count (K, L_i) of the L_i levels of each predictor in K groups, one array for each predictor."""
+        """Weighted count (K, L_i) of the L_i levels of each predictor in K groups, one array for
+        each predictor.
+        """
         if self.stored is not None:
             return self.stored.counts
         return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
@@ -262,7 +295,9 @@ class ModelResults(ABC):
 
     @property
     def aic(self) -> float:
-        """``-2 logLik + 2 df``; with an approximate ln Z or a penalty compare only fits of the same method."""
+        """``-2 logLik + 2 df``; with an approximate ln Z or a penalty compare only fits of the same
+        method.
+        """
         return -2.0 * self.logLik() + 2.0 * self.logLik().df
 
     @property
@@ -272,20 +307,25 @@ class ModelResults(ABC):
 
     @verb
     def report(
-        self, path: str | os.PathLike[str], newdata: object = None, weights: Hashable | ArrayLike = None
+        self,
+        path: str | os.PathLike[str],
+        newdata: object = None,
+        weights: Hashable | ArrayLike = None,
     ) -> None:
-        """Write evaluation, parameters, figures and summary to one HTML page, without network access or scripts.
+        """Write evaluation, parameters, figures and summary to one HTML page, without network
+        access or scripts.
 
-        The page says first, in sentences, how good predictions are and what they lean on; then come the evaluation with
-        its figures, the differences between the groups with their tests, the interactions as a table and a graph, the
-        summary, and the data with dropped rows and merged levels. The layout suits telephones, print and screen
-        readers.
+        The page says first, in sentences, how good predictions are and what they lean on; then come
+        the evaluation with its figures, the differences between the groups with their tests, the
+        interactions as a table and a graph, the summary, and the data with dropped rows and merged
+        levels. The layout suits telephones, print and screen readers.
 
         Parameters
         ----------
         path : str or path-like
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows for the evaluation of a model with classes, with the response; the training rows by default.
+            Rows for the evaluation of a model with classes, with the response; the training rows by
+            default.
         weights : column name or array_like of shape (n,), optional
             Weights of the new rows.
 
@@ -311,7 +351,10 @@ class ModelResults(ABC):
         subject = "its rows" if response is None else label_text(response)
         html = page_html(
             f"Model of {subject}",
-            f"{self.nobs():g} observations, {n_predictors} predictors, {self.n_parameters} parameters.",
+            (
+                f"{self.nobs():g} observations, {n_predictors} predictors, {self.n_parameters} "
+                "parameters."
+            ),
             [
                 *self._evaluation_parts(newdata, weights),
                 *self._model_parts(),
@@ -330,9 +373,9 @@ class ModelResults(ABC):
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether the encoded training rows are stored too. Without them ``fitted``, ``residuals``,
-            ``model_frame`` and ``predict()`` without newdata raise a DataError after loading; ``summary()`` prints the
-            same text and tests in either case.
+            Whether the encoded training rows are stored too. Without them ``fitted``,
+            ``residuals``, ``model_frame`` and ``predict()`` without newdata raise a DataError after
+            loading; ``summary()`` prints the same text and tests in either case.
 
         Raises
         ------
@@ -356,15 +399,16 @@ class ModelResults(ABC):
 
 
 def training_log_likelihood(self: ModelResults) -> LogLikelihood:
-    """Return the log-likelihood of the training rows, with the parameters of all groups as its ``df``.
+    """Return the log-likelihood of the training rows, with the parameters of all groups as its
+    ``df``.
 
     With ``missing="marginal"`` missing predictors are summed out.
 
     Raises
     ------
     OptionError
-        If rows have no likelihood under the model, as in a conditional fit or an average; then there are no `aic` and
-        `bic` either.
+        If rows have no likelihood under the model, as in a conditional fit or an average; then
+        there are no `aic` and `bic` either.
 
     Examples
     --------
@@ -387,9 +431,12 @@ def no_ratio_test(self: ModelResults, other: ModelResults) -> NoReturn:
     raise OptionError("the test is one of Boltzmann machines.")
 
 
-def no_refit(self: ModelResults, train: Sample, rng: np.random.Generator, warm: bool = False) -> NoReturn:
+def no_refit(
+    self: ModelResults, train: Sample, rng: np.random.Generator, warm: bool = False
+) -> NoReturn:
     """Raise an OptionError: this kind of classifier is not fitted to other rows."""
     raise OptionError(
-        f"{type(self).__name__} is not refitted for a cross-validation of its predictions; give newdata=.",
+        f"{type(self).__name__} is not refitted for a cross-validation of its predictions; give "
+        "newdata=.",
         argument="newdata",
     )

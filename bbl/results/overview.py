@@ -1,4 +1,6 @@
-"""The first section of a classifier's HTML report: how good predictions are, whether they hold, what drives them."""
+"""The first section of a classifier's HTML report: how good predictions are, whether they hold,
+what drives them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ MAX_SCORED_ROWS = 1000  # rows that are scored once more without each predictor
 MAX_PREDICTORS = 100  # predictors up to which rows are scored without each of them
 N_DRIVERS = 3  # predictors that are named as those on which predictions lean most
 MIN_INCREASE = 1e-3  # increase of the log-loss without a predictor from which on it is named
-SMALL_CALIBRATION_ERROR = 0.03  # mean distance of predicted probabilities and observed shares that is called small
+# mean distance of predicted probabilities and observed shares that is called small
+SMALL_CALIBRATION_ERROR = 0.03
 
 
 def overview_part(
@@ -44,7 +47,8 @@ def overview_part(
     classifier : Classifier
         The fitted model; its `class_scores` are of encoded rows.
     counts : sequence of ndarrays, shape (K, L_i)
-        For each predictor the weighted counts of its L_i levels in the training rows of each of K groups.
+        For each predictor the weighted counts of its L_i levels in the training rows of each of K
+        groups.
     shares : ndarray, shape (K,)
         Shares of the groups in the training rows.
     rows : Sample
@@ -65,37 +69,57 @@ def overview_part(
         with suppress(OptionError):  # the model may not be able to sum predictors out
             sentences.append(_drivers_sentence(classifier, rows, evaluation.labels.names))
     if not are_new:
-        sentences.append("These are the rows that the model was fitted to; on new rows predictions are less good.")
+        sentences.append(
+            "These are the rows that the model was fitted to; on new rows predictions are less "
+            "good."
+        )
     return Part("In short", sentences)
 
 
 def _accuracy_sentence(evaluation: Evaluation) -> str:
-    """Return a sentence on the accuracy, and on the accuracy of predicting the most frequent group for every row."""
+    """Return a sentence on the accuracy, and on the accuracy of predicting the most frequent group
+    for every row.
+    """
     accuracy, baseline = evaluation.scores.loc["accuracy", ["estimate", "baseline"]].to_numpy(float)
     return (
-        f"Of the {evaluation.what}, {accuracy:.1%} are predicted rightly; the most frequent group for every row would "
-        f"be right for {baseline:.1%}."
+        f"Of the {evaluation.what}, {accuracy:.1%} are predicted rightly; the most frequent group "
+        f"for every row would be right for {baseline:.1%}."
     )
 
 
 def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
-    """Return a sentence that compares the log-loss with that of the groups' shares and, if not None, of naive Bayes."""
-    record = evaluation.log_loss  # ``loss`` of the predictions, and ``baseline``, that of the shares
+    """Return a sentence that compares the log-loss with that of the groups' shares and, if not
+    None, of naive Bayes.
+    """
+    # ``loss`` of the predictions, and ``baseline``, that of the shares
+    record = evaluation.log_loss
     if record.is_worse:
         return record.verdict  # a warning
-    text = f"The log-loss is {record.loss:.3g}, against {record.baseline:.3g} of the shares of the groups"
+    text = (
+        f"The log-loss is {record.loss:.3g}, against {record.baseline:.3g} of the shares of the "
+        "groups"
+    )
     if naive_loss is None:
         return f"{text}."
-    return f"{text} and {naive_loss:.3g} of naive Bayes, which leaves interactions out (the lower, the better)."
+    return (
+        f"{text} and {naive_loss:.3g} of naive Bayes, which leaves interactions out (the lower, "
+        "the better)."
+    )
 
 
 def _calibration_sentence(evaluation: Evaluation) -> str:
     """Return a sentence on how far predicted probabilities are from observed shares."""
     p = np.exp(log_probabilities(evaluation.class_scores))
-    error = calibration_error(p, evaluation.observed, evaluation.weights)  # mean distance from observed shares
-    verdict = "they can be read as they stand" if error <= SMALL_CALIBRATION_ERROR else "read them with that in mind"
+    # mean distance from observed shares
+    error = calibration_error(p, evaluation.observed, evaluation.weights)
+    verdict = (
+        "they can be read as they stand"
+        if error <= SMALL_CALIBRATION_ERROR
+        else "read them with that in mind"
+    )
     return (
-        f"Predicted probabilities are {100.0 * error:.1f} points away from the observed shares on average: {verdict}."
+        f"Predicted probabilities are {100.0 * error:.1f} points away from the observed shares on "
+        f"average: {verdict}."
     )
 
 
@@ -105,7 +129,11 @@ def _drivers_sentence(classifier: Classifier, rows: Sample, names: Sequence) -> 
     # mean log-loss with all predictors, then without each of them
     losses = [mean_loss(loss, rows.weights) for loss in losses_without(classifier, rows)]
     increase = np.array(losses[1:]) - losses[0]
-    drivers = [int(i) for i in np.argsort(-increase, kind="stable")[:N_DRIVERS] if increase[i] > MIN_INCREASE]
+    drivers = [
+        int(i)
+        for i in np.argsort(-increase, kind="stable")[:N_DRIVERS]
+        if increase[i] > MIN_INCREASE
+    ]
     if not drivers:
         return "No predictor lowers the log-loss much by itself."
     driver_list = "; ".join(f"{label_text(names[i])} (+{increase[i]:.3f})" for i in drivers)

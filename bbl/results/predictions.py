@@ -1,12 +1,14 @@
-"""Predictions of fitted classifiers, accuracy, residuals, importance of predictors: methods of the result classes.
+"""Predictions of fitted classifiers, accuracy, residuals, importance of predictors: methods of the
+result classes.
 
 n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
 
-The functions use these parts of a `ClassifierResults`. ``_rows()``: the training rows, a `Sample` with ``codes`` (n,
-m), ``missing`` (n, m) or None, ``response`` and ``weights`` (n,); ``total`` is the sum of the weights. ``_index()``:
-their labels. ``_encode_rows(newdata, unseen)``: codes, missing cells, dropped rows (n,) or None, and labels of rows.
-``_encoded_scores``: class scores of encoded rows, nan for dropped ones; ``_new_scores``: of the rows of a table.
-``_refit(train, rng)``: a fit to other rows. ``log_loss`` and ``_advice``: the log-loss of the fit, and how to lower it.
+The functions use these parts of a `ClassifierResults`. ``_rows()``: the training rows, a `Sample`
+with ``codes`` (n, m), ``missing`` (n, m) or None, ``response`` and ``weights`` (n,); ``total`` is
+the sum of the weights. ``_index()``: their labels. ``_encode_rows(newdata, unseen)``: codes,
+missing cells, dropped rows (n,) or None, and labels of rows. ``_encoded_scores``: class scores of
+encoded rows, nan for dropped ones; ``_new_scores``: of the rows of a table. ``_refit(train, rng)``:
+a fit to other rows. ``log_loss`` and ``_advice``: the log-loss of the fit, and how to lower it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ TYPES = get_args(PredictionType)  # values of the argument `type`
 
 @overload
 def predict_rows(
-    self: ClassifierResults, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+    self: ClassifierResults,
+    newdata: object,
+    type: Literal["class"],
+    unseen: Unseen = ...,
+    **options: Unpack[Decisions],
 ) -> pd.Series: ...
 @overload
 def predict_rows(
@@ -76,32 +82,36 @@ def predict_rows(
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        Rows with the predictors' columns; others are ignored. None for the training rows. For data that are read in
-        batches, the result is an iterator of frames, as from `predict_batches`.
+        Rows with the predictors' columns; others are ignored. None for the training rows. For data
+        that are read in batches, the result is an iterator of frames, as from `predict_batches`.
     type : {"link", "prob", "class"}, default "link"
-        ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the class scores; the probabilities of eq. (28); or the most likely
-        group alone.
+        ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the class scores; the probabilities of eq.
+        (28); or the most likely group alone.
     unseen : {"raise", "ignore"}, default "raise"
         Whether an unknown level is an error, or its predictor is summed out in that row.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class shares that replace the shares of the training rows (or the model's `priors`), for populations with other
-        shares. Probabilities follow by Bayes' rule. An array, here and for `costs`, needs groups whose order was
-        declared, or that are numbers or booleans; groups that are text need names.
+        Class shares that replace the shares of the training rows (or the model's `priors`), for
+        populations with other shares. Probabilities follow by Bayes' rule. An array, here and for
+        `costs`, needs groups whose order was declared, or that are numbers or booleans; groups that
+        are text need names.
     costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
-        Cost of predicting a group (column) where another (row) is true; ``yhat`` is then the group of least expected
-        cost, not the most likely one. In ``{true: {predicted: cost}}`` absent entries are 0.
+        Cost of predicting a group (column) where another (row) is true; ``yhat`` is then the group
+        of least expected cost, not the most likely one. In ``{true: {predicted: cost}}`` absent
+        entries are 0.
 
     Returns
     -------
     DataFrame or Series
-        On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of that name); for
-        ``type="class"`` the groups alone. A missing value is treated as in the fit (`missing` of `bbl.bbl`): as an
-        error, as a level, summed out, or, where the fit dropped such rows, by a missing prediction.
+        On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of
+        that name); for ``type="class"`` the groups alone. A missing value is treated as in the fit
+        (`missing` of `bbl.bbl`): as an error, as a level, summed out, or, where the fit dropped
+        such rows, by a missing prediction.
 
     Raises
     ------
     DataError, LevelError
-        If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        If columns are missing, or values are missing in spite of the policy, or unknown; they are
+        named.
 
     Examples
     --------
@@ -116,13 +126,18 @@ def predict_rows(
     choice("type", type, TYPES)
     choice("unseen", unseen, ("raise", "ignore"))
     if lazy_source(newdata, "newdata") is not None:
-        # read in batches: an iterator of frames; annotated as a table, as the return type declares tables alone
-        batches: pd.DataFrame = predict_batches(self, newdata, type, unseen, priors=priors, costs=costs)
+        # read in batches: an iterator of frames; annotated as a table, as the return type declares
+        # tables alone
+        batches: pd.DataFrame = predict_batches(
+            self, newdata, type, unseen, priors=priors, costs=costs
+        )
         return batches
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
     codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
     scores = self._encoded_scores(codes, missing, dropped, priors)
-    return prediction_frame(scores, self.labels.groups, type, row_labels, self.labels.response, cost_matrix)
+    return prediction_frame(
+        scores, self.labels.groups, type, row_labels, self.labels.response, cost_matrix
+    )
 
 
 @verb
@@ -141,20 +156,23 @@ def predict_batches(
 
     Parameters
     ----------
-    newdata : Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars LazyFrame, \
-Dask DataFrame, callable, or a table in memory
-        Rows with the predictors' columns; others are not read.
+    newdata : rows that are read in batches, or a table in memory
+        A Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars
+        LazyFrame, Dask DataFrame or callable. Rows with the predictors' columns; others are not
+        read.
     type : {"prob", "link", "class"}, default "prob"
     unseen, priors, costs
         As in `predict`.
     to : path, optional
-        A Parquet file for the predictions, in the order of the rows; it exists only once all are written.
+        A Parquet file for the predictions, in the order of the rows; it exists only once all are
+        written.
     verbose : int, default 1
         0 for no progress bar.
 
     Returns
     -------
-    iterator of DataFrame (or Series, for ``type="class"``), or with `to` the number of rows that were written
+    iterator of DataFrame (or Series, for ``type="class"``), or with `to` the number of rows that
+    were written
 
     Raises
     ------
@@ -177,21 +195,29 @@ Dask DataFrame, callable, or a table in memory
     choice("type", type, TYPES)
     choice("unseen", unseen, ("raise", "ignore"))
     if newdata is None:
-        raise DataError("newdata has to be given; predict() without it is of the training rows.", argument="newdata")
-    source, labels = lazy_source(newdata, "newdata"), self.labels  # source: None for a table in memory
+        raise DataError(
+            "newdata has to be given; predict() without it is of the training rows.",
+            argument="newdata",
+        )
+    # source: None for a table in memory
+    source, labels = lazy_source(newdata, "newdata"), self.labels
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
 
     def yield_predictions() -> Iterator[pd.DataFrame | pd.Series]:
         """Yield the predictions of one batch after the other."""
-        with progress_bar(None, "predicting", verbose) as step:  # None: the number of batches is not known
+        # None: the number of batches is not known
+        with progress_bar(None, "predicting", verbose) as step:
             for rows in new_frames(self.design, newdata, source):
                 scores = self._new_scores(rows, unseen, priors)
-                yield prediction_frame(scores, labels.groups, type, rows.index, labels.response, cost_matrix)
+                yield prediction_frame(
+                    scores, labels.groups, type, rows.index, labels.response, cost_matrix
+                )
                 step()
 
     if to is None:
         return yield_predictions()
-    return write_frames((pd.DataFrame(frame) for frame in yield_predictions()), to)  # a Series becomes one column
+    # a Series becomes one column
+    return write_frames((pd.DataFrame(frame) for frame in yield_predictions()), to)
 
 
 @verb
@@ -203,7 +229,8 @@ def accuracy_score(
     priors: Priors = None,
     costs: Costs = None,
 ) -> float:
-    """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in `evaluate`.
+    """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in
+    `evaluate`.
 
     Examples
     --------
@@ -226,13 +253,14 @@ def importance(
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Importance:
-    """Return the increase of the log-loss if each predictor in turn is unknown, and summed out exactly.
+    """Return the increase of the log-loss if each predictor in turn is unknown, and summed out
+    exactly.
 
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        Rows with predictors and response. None for a cross-validation on the training rows with the settings, and the
-        network structure, of this fit.
+        Rows with predictors and response. None for a cross-validation on the training rows with the
+        settings, and the network structure, of this fit.
     weights : column name or array_like of shape (n,), optional
         Weights of the new rows.
     nfold : int, default 5
@@ -245,8 +273,8 @@ def importance(
     Returns
     -------
     Importance
-        ``.frame``: the increase of the log-loss for each predictor, and its standard error over rows; ``.plot()``.
-        Nothing is permuted or imputed: the model predicts without the predictor.
+        ``.frame``: the increase of the log-loss for each predictor, and its standard error over
+        rows; ``.plot()``. Nothing is permuted or imputed: the model predicts without the predictor.
 
     Examples
     --------
@@ -266,16 +294,26 @@ def importance(
         workers, rng = n_workers(n_jobs), generator(seed)
         # at most a fold for each observation; `integer` raises an error for other numbers of folds
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
-        # losses (1 + m, N) of the N validated rows, with all m predictors and without each; groups and weights (N,);
-        # each fold has a random generator for its fit
-        losses, y, row_weights = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
+        # losses (1 + m, N) of the N validated rows, with all m predictors and without each; groups
+        # and weights (N,); each fold has a random generator for its fit
+        losses, y, row_weights = validated_losses(
+            rows, folds, self._refit, rng.spawn(len(folds)), workers
+        )
         subject = f"validated rows of {len(folds)} folds"
-        # `remedy`: the advice that is kept with the log-loss of the fit; `_advice` if that log-loss is not known
-        return summarise_importance(self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice))
+        # `remedy`: the advice that is kept with the log-loss of the fit; `_advice` if that log-loss
+        # is not known
+        return summarise_importance(
+            self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice)
+        )
     rows = judged_rows(self.design, newdata, weights)
     losses = losses_without(self, rows)  # (1 + m, n)
     return summarise_importance(
-        self.labels, losses, rows.response, rows.weights, "new rows", remedy(self.log_loss, self._advice)
+        self.labels,
+        losses,
+        rows.response,
+        rows.weights,
+        "new rows",
+        remedy(self.log_loss, self._advice),
     )
 
 
@@ -296,7 +334,8 @@ def fitted(self: ClassifierResults) -> pd.DataFrame:
 
 
 def residuals(self: ClassifierResults) -> pd.Series:
-    """Return, as R does, 1 where the predicted group is the observed one, else 0; missing without a group.
+    """Return, as R does, 1 where the predicted group is the observed one, else 0; missing without a
+    group.
 
     Examples
     --------
@@ -309,7 +348,8 @@ def residuals(self: ClassifierResults) -> pd.Series:
     rows = self._rows()
     observed = rows.response  # group numbers (n,), -1 if unknown
     is_right = (
-        first_largest(self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)) == observed
+        first_largest(self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None))
+        == observed
     ).astype(int)
     indicators = pd.Series(is_right, index=self._index(), name="residuals")
     has_no_group = observed < 0

@@ -1,4 +1,6 @@
-"""Sections of a model's HTML report that all families share: the data, and the evaluation of predictions."""
+"""Sections of a model's HTML report that all families share: the data, and the evaluation of
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,14 @@ __all__ = ["MAX_TABLE_ROWS", "data_part", "evaluation_part"]
 MAX_TABLE_ROWS = 20  # rows of a table of predictors, parameters or pairs on the page
 
 
-def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_shares: np.ndarray) -> Part:
-    """Return the section on the data: levels of the predictors, dropped rows, merged levels, shares of the groups.
+def data_part(
+    call: str, design: Design, counts: Sequence[np.ndarray], class_shares: np.ndarray
+) -> Part:
+    """Return the section on the data: levels of the predictors, dropped rows, merged levels, shares
+    of the groups.
 
-    `counts` are the weighted counts (K, L_i) of the levels of each predictor in K groups, `class_shares` (K,) the
-    shares of the groups.
+    `counts` are the weighted counts (K, L_i) of the levels of each predictor in K groups,
+    `class_shares` (K,) the shares of the groups.
     """
     labels = design.labels
     table_rows = []
@@ -30,24 +35,41 @@ def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_sha
         totals = group_counts.sum(axis=0)  # weight of the rows at each level
         most_frequent, rarest = int(totals.argmax()), int(totals.argmin())
         levels = [label_text(level) for level in factor.levels]
-        notes = ["numbers in intervals"] if factor.binned else []  # its levels are intervals of numbers
+        # its levels are intervals of numbers
+        notes = ["numbers in intervals"] if factor.binned else []
         # "(rare)": the level into which `bbl.lump` merges rare levels
-        notes += [f"rare levels put together ({totals[levels.index('(rare)')]:g})"] if "(rare)" in levels else []
+        notes += (
+            [f"rare levels put together ({totals[levels.index('(rare)')]:g})"]
+            if "(rare)" in levels
+            else []
+        )
         # `kinds`: the type of each level, such as "number" or "missing"
         notes += ["missing values are a level"] if "missing" in factor.kinds else []
-        level_list = ", ".join(levels[:6]) + (f", ... {len(levels)} in all" if len(levels) > 6 else "")
-        table_rows.append(
-            [level_list, levels[most_frequent], f"{levels[rarest]} ({totals[rarest]:g})", "; ".join(notes)]
+        level_list = ", ".join(levels[:6]) + (
+            f", ... {len(levels)} in all" if len(levels) > 6 else ""
         )
-    table = pd.DataFrame(table_rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object)
+        table_rows.append(
+            [
+                level_list,
+                levels[most_frequent],
+                f"{levels[rarest]} ({totals[rarest]:g})",
+                "; ".join(notes),
+            ]
+        )
+    table = pd.DataFrame(
+        table_rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object
+    )
     table.index = pd.Index([label_text(name) for name in labels.names], dtype=object)
     sentences = [f"Call: {' '.join(call.split())}"]
-    if design.incomplete:  # number of training observations with missing values; `missing` names their treatment
+    # number of training observations with missing values; `missing` names their treatment
+    if design.incomplete:
         sentences.append(f"Missing values: {missing_text(design.missing, design.incomplete)}.")
     else:
         sentences.append("No row was dropped, and no value is missing.")
     if len(labels.groups) > 1:
-        shares = ", ".join(f"{label_text(g)} {s:.1%}" for g, s in zip(labels.groups, class_shares, strict=True))
+        shares = ", ".join(
+            f"{label_text(g)} {s:.1%}" for g, s in zip(labels.groups, class_shares, strict=True)
+        )
         sentences.append(f"Groups of {label_text(labels.response)} in the training rows: {shares}.")
     if len(table) > MAX_TABLE_ROWS:
         sentences.append(f"The first {MAX_TABLE_ROWS} of {len(table)} predictors are shown.")
@@ -61,8 +83,14 @@ def evaluation_part(evaluation: Evaluation) -> Part:
     figures = [
         figure_html(
             evaluation.plot("confusion").figure,
-            f"Confusion matrix: observed against predicted groups. {scores_text} The numbers are in the table above.",
-            "Observed (rows) and predicted (columns) groups; the darker, the larger the share of its row.",
+            (
+                f"Confusion matrix: observed against predicted groups. {scores_text} The numbers "
+                "are in the table above."
+            ),
+            (
+                "Observed (rows) and predicted (columns) groups; the darker, the larger the share "
+                "of its row."
+            ),
         ),
         figure_html(
             evaluation.plot("roc").figure,
@@ -71,8 +99,14 @@ def evaluation_part(evaluation: Evaluation) -> Part:
         ),
         figure_html(
             evaluation.plot("calibration")[0].figure,  # [0]: all axes are of one figure
-            "Reliability diagrams: observed shares against predicted probabilities, and histograms of the predictions.",
-            "Calibration: points on the diagonal mean that predicted probabilities hold; bars are 95 % intervals.",
+            (
+                "Reliability diagrams: observed shares against predicted probabilities, and "
+                "histograms of the predictions."
+            ),
+            (
+                "Calibration: points on the diagonal mean that predicted probabilities hold; bars "
+                "are 95 % intervals."
+            ),
         ),
     ]
     return Part("Evaluation and calibration", html=[evaluation.as_html(), *figures])

@@ -1,11 +1,14 @@
-"""Assign rows to folds while they are read, and store them in a file of codes or in a table of state counts.
+"""Assign rows to folds while they are read, and store them in a file of codes or in a table of
+state counts.
 
-*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *State*: a combination of
-levels of all m predictors. *Sink*: a store of encoded rows while it is filled. F is the number of folds, K that of
-response groups. A `Sample` has the codes (n, m) and weights (n,) of n rows. To *deal* rows is to assign them to folds.
+*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *State*: a
+combination of levels of all m predictors. *Sink*: a store of encoded rows while it is filled. F is
+the number of folds, K that of response groups. A `Sample` has the codes (n, m) and weights (n,) of
+n rows. To *deal* rows is to assign them to folds.
 
-A `StoredSample` holds rows in a file or on a cluster: ``fold(f)`` are the validation rows of fold f, ``without(f)`` its
-training rows; ``draw(size, rng)`` returns random rows as a `Sample`; `complete` says that no value is missing.
+A `StoredSample` holds rows in a file or on a cluster: ``fold(f)`` are the validation rows of fold
+f, ``without(f)`` its training rows; ``draw(size, rng)`` returns random rows as a `Sample`;
+`complete` says that no value is missing.
 """
 
 from __future__ import annotations
@@ -25,11 +28,22 @@ from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Rows, Sample, code_dtype, concatenate
 from bbl.rows.stored import StoredSample
 
-__all__ = ["Sink", "AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
+__all__ = [
+    "Sink",
+    "AnyFolds",
+    "Deal",
+    "Dealer",
+    "FileSink",
+    "StoredFolds",
+    "TableSink",
+    "make_sink",
+]
 
-# rows of a chunk: so many rows of a group are dealt together if the folds of all rows are not drawn at once
+# rows of a chunk: so many rows of a group are dealt together if the folds of all rows are not drawn
+# at once
 DEALT_ROWS = 4096
-MAX_TABLE_CELLS = 4_000_000  # cells of a table of state counts: groups x folds x states; 8 bytes each
+# cells of a table of state counts: groups x folds x states; 8 bytes each
+MAX_TABLE_CELLS = 4_000_000
 MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds together
 
 
@@ -42,11 +56,13 @@ class Deal:
 
 
 class Dealer:
-    """Deals the rows of each response group to folds: consecutive ones, as in R, or random ones of the same sizes.
+    """Deals the rows of each response group to folds: consecutive ones, as in R, or random ones of
+    the same sizes.
 
-    Random folds of up to 2**22 rows without weights equal those of `shuffled_folds`. More rows, and rows with weights,
-    are dealt in chunks: the number of copies that each fold gets of a chunk is drawn, then the copies of the chunk are
-    dealt. This gives random folds of the same distribution, however the rows come in batches.
+    Random folds of up to 2**22 rows without weights equal those of `shuffled_folds`. More rows, and
+    rows with weights, are dealt in chunks: the number of copies that each fold gets of a chunk is
+    drawn, then the copies of the chunk are dealt. This gives random folds of the same distribution,
+    however the rows come in batches.
 
     Parameters
     ----------
@@ -55,14 +71,17 @@ class Dealer:
     rows, totals : ndarray, shape (K,)
         Number of rows and sum of weights of each group.
     whole : bool
-        Whether weights are numbers of copies, which are dealt one by one; else each row counts as one copy.
+        Whether weights are numbers of copies, which are dealt one by one; else each row counts as
+        one copy.
 
     Attributes
     ----------
     copies_left : list of K ndarrays, shape (F,)
-        Number of copies of each group that each fold has yet to get; at first `fold_sizes`, as in the R package bbl.
+        Number of copies of each group that each fold has yet to get; at first `fold_sizes`, as in
+        the R package bbl.
     fold_edges : list of K ndarrays, shape (F + 1,)
-        Consecutive fold f has the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of group y.
+        Consecutive fold f has the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of group
+        y.
     n_dealt : ndarray, shape (K,)
         Number of copies of each group that were dealt; of rows, if there is `fold_of_row`.
     waiting : list of K lists of Sample
@@ -76,7 +95,8 @@ class Dealer:
         n_copies = totals if whole else rows
         if deal.nfold > n_copies.sum():
             raise OptionError(
-                f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
+                f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; got {deal.nfold}.",
+                argument="nfold",
             )
         self.copies_left = [fold_sizes(float(n), deal.nfold) for n in n_copies]
         self.fold_edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
@@ -89,17 +109,22 @@ class Dealer:
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
                 one_copy_each = np.ones(int(n), dtype=np.int64)
                 # `deal_copies` returns an array (F, n) with 1 in the fold of each row
-                group_folds[:] = deal_copies(one_copy_each, sizes.astype(np.int64), self.rng).argmax(axis=0)
+                group_folds[:] = deal_copies(
+                    one_copy_each, sizes.astype(np.int64), self.rng
+                ).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
-        """Deal the next rows of group `y`; yield (fold, its rows). Some rows may wait for a chunk to be full.
+        """Deal the next rows of group `y`; yield (fold, its rows). Some rows may wait for a chunk
+        to be full.
 
-        Rows of an unknown group (y = -1) get fold -1: every fold trains on them, none validates them.
+        Rows of an unknown group (y = -1) get fold -1: every fold trains on them, none validates
+        them.
         """
         if y < 0:
             yield -1, rows
             return
-        if self.rng is None or self.fold_of_row is not None:  # consecutive folds, or all folds are drawn already
+        # consecutive folds, or all folds are drawn already
+        if self.rng is None or self.fold_of_row is not None:
             yield from self._split_by_fold(rows, self._copies_per_fold(y, rows))
             return
         self.waiting[y].append(rows)
@@ -113,11 +138,15 @@ class Dealer:
             for f, fold_rows in self._deal_chunk(y, n) if n else ():
                 yield y, f, fold_rows
 
-    def split_by_part(self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[Dealer]:
-        """Return one dealer for each part of the data, consecutive rows of one worker; this dealer is then used up.
+    def split_by_part(
+        self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]
+    ) -> list[Dealer]:
+        """Return one dealer for each part of the data, consecutive rows of one worker; this dealer
+        is then used up.
 
-        `rows` and `totals` have an array (K,) for each part: number of rows, and weight, of each group. Where random
-        folds are not drawn for all rows at once, the number of copies that each fold gets of a part is drawn.
+        `rows` and `totals` have an array (K,) for each part: number of rows, and weight, of each
+        group. Where random folds are not drawn for all rows at once, the number of copies that each
+        fold gets of a part is drawn.
         """
         dealers, n_copies_before = [], np.zeros(len(self.copies_left))
         for n_rows, total in zip(rows, totals, strict=True):
@@ -126,38 +155,53 @@ class Dealer:
             # consecutive folds go on after the copies of the parts before
             dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], n_copies_before.copy()
             if self.fold_of_row is not None:  # then a row is one copy
-                group_slices = zip(self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True)
-                dealer.fold_of_row = [group_folds[start : start + size] for group_folds, start, size in group_slices]
+                group_slices = zip(
+                    self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True
+                )
+                dealer.fold_of_row = [
+                    group_folds[start : start + size] for group_folds, start, size in group_slices
+                ]
                 dealer.n_dealt = np.zeros(len(n_rows))  # its `fold_of_row` begins with the part
             elif self.rng is not None:
-                # draw how many copies of the part each fold gets; the other copies are left for later parts
+                # draw how many copies of the part each fold gets; the other copies are left for
+                # later parts
                 dealer.copies_left = [
                     draw_copies(group_copies_left.astype(np.int64), int(size), self.rng)
-                    for group_copies_left, size in zip(self.copies_left, n_copies.astype(int), strict=True)
+                    for group_copies_left, size in zip(
+                        self.copies_left, n_copies.astype(int), strict=True
+                    )
                 ]
                 copies_by_group = zip(self.copies_left, dealer.copies_left, strict=True)
-                self.copies_left = [group_copies - part_copies for group_copies, part_copies in copies_by_group]
+                self.copies_left = [
+                    group_copies - part_copies for group_copies, part_copies in copies_by_group
+                ]
                 dealer.rng = self.rng.spawn(1)[0]  # an independent generator
             dealers.append(dealer)
             n_copies_before += n_copies
         return dealers
 
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
-        """Return how many copies of each of the next n rows of group `y` go to each fold, shape (F, n).
+        """Return how many copies of each of the next n rows of group `y` go to each fold, shape (F,
+        n).
 
         For consecutive folds, or for random ones that were drawn for all rows at once.
         """
         if self.fold_of_row is not None:
             start = int(self.n_dealt[y])
             self.n_dealt[y] += rows.n
-            return (self.fold_of_row[y][start : start + rows.n] == np.arange(self.nfold)[:, None]).astype(float)
+            return (
+                self.fold_of_row[y][start : start + rows.n] == np.arange(self.nfold)[:, None]
+            ).astype(float)
         copies = rows.weights if self.whole else np.ones(rows.n)
         # row k has the copies copy_ends[k] - copies[k] to copy_ends[k] of its group
         copy_ends = self.n_dealt[y] + np.cumsum(copies)
         self.n_dealt[y] = copy_ends[-1]
         edges = self.fold_edges[y]
-        # (F, n): copies of row k that lie between the edges of fold f; negative if they are disjoint
-        overlap: np.ndarray = np.minimum(copy_ends, edges[1:, None]) - np.maximum(copy_ends - copies, edges[:-1, None])
+        # (F, n): copies of row k that lie between the edges of fold f; negative if they are
+        # disjoint
+        overlap: np.ndarray = np.minimum(copy_ends, edges[1:, None]) - np.maximum(
+            copy_ends - copies, edges[:-1, None]
+        )
         return np.maximum(overlap, 0.0)
 
     def _deal_chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
@@ -180,12 +224,16 @@ class Dealer:
             positions = np.flatnonzero(fold_copies > 0)
             if len(positions):
                 fold_rows = rows.rows(positions)
-                weights = np.asarray(fold_copies[positions], float) if self.whole else fold_rows.weights
+                weights = (
+                    np.asarray(fold_copies[positions], float) if self.whole else fold_rows.weights
+                )
                 yield f, replace(fold_rows, weights=weights)
 
 
 class Sink(Protocol):
-    """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's, which has no `put`."""
+    """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's, which has
+    no `put`.
+    """
 
     def finish(self, nfold: int) -> tuple[Rows, Folds | StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
@@ -244,31 +292,49 @@ class TableSink:
 
     def __post_init__(self) -> None:
         """Make the empty table."""
-        self.shape = tuple(int(L) + self.masked for L in self.n_levels)  # a state is a cell of a table of this shape
+        # a state is a cell of a table of this shape
+        self.shape = tuple(int(L) + self.masked for L in self.n_levels)
         self.counts = np.zeros((self.K + 1, self.nfold + 1, math.prod(self.shape)))
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Count the rows of group `y` that fold `f` validates; -1 for an unknown group or no fold."""
+        """Count the rows of group `y` that fold `f` validates; -1 for an unknown group or no
+        fold.
+        """
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
-            codes = np.where(rows.missing, self.n_levels, codes)  # missing is the level after the last
+            # missing is the level after the last
+            codes = np.where(rows.missing, self.n_levels, codes)
         # without predictors there is one state
-        state_of_row = np.ravel_multi_index(tuple(codes.T), self.shape) if self.shape else np.zeros(rows.n, np.intp)
-        state_weights = np.bincount(state_of_row, rows.weights)  # up to the greatest state of the rows
+        state_of_row = (
+            np.ravel_multi_index(tuple(codes.T), self.shape)
+            if self.shape
+            else np.zeros(rows.n, np.intp)
+        )
+        # up to the greatest state of the rows
+        state_weights = np.bincount(state_of_row, rows.weights)
         self.counts[y, f, : len(state_weights)] += state_weights
 
     def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
-        """Return one row for each state and group that occurs, and its folds as weights (None if `nfold` is 0)."""
+        """Return one row for each state and group that occurs, and its folds as weights (None if
+        `nfold` is 0).
+        """
         weight_by_state = self.counts.sum(axis=1)  # (K + 1, states)
         group_of_row, state_of_row = np.nonzero(weight_by_state)
         codes = np.empty((len(state_of_row), len(self.shape)), dtype=code_dtype(self.n_levels))
         missing = np.zeros(codes.shape, dtype=bool)
         # state_codes: codes of predictor i, one for each row
-        for i, state_codes in enumerate(np.unravel_index(state_of_row, self.shape) if self.shape else ()):
+        for i, state_codes in enumerate(
+            np.unravel_index(state_of_row, self.shape) if self.shape else ()
+        ):
             missing[:, i] = state_codes == self.n_levels[i]  # the level after the last
             codes[:, i] = np.where(missing[:, i], 0, state_codes)
         y = np.where(group_of_row == self.K, -1, group_of_row)
-        sample = Sample(codes, weight_by_state[group_of_row, state_of_row], y, missing if missing.any() else None)
+        sample = Sample(
+            codes,
+            weight_by_state[group_of_row, state_of_row],
+            y,
+            missing if missing.any() else None,
+        )
         if not nfold:
             return sample, None
         # (nfold, rows): weight of each row that each fold validates
@@ -288,12 +354,13 @@ def make_sink(
     masked: bool,
     make_store: Callable[..., Sink] = FileSink,
 ) -> Sink:
-    """Return a `TableSink` if the rows have few possible states, else the sink that `make_store` returns.
+    """Return a `TableSink` if the rows have few possible states, else the sink that `make_store`
+    returns.
 
-    Argument `n` is the number of rows to be stored, and `nfold` is 0 without folds. `weighted` says whether rows have
-    weights other than 1, `masked` whether values may be missing. `make_store` is called with `n`, `n_levels` (m,),
-    `weighted`, `masked` and the number of buckets (group, fold), which only sizes buffers: the few buckets of rows of
-    unknown group are not counted.
+    Argument `n` is the number of rows to be stored, and `nfold` is 0 without folds. `weighted` says
+    whether rows have weights other than 1, `masked` whether values may be missing. `make_store` is
+    called with `n`, `n_levels` (m,), `weighted`, `masked` and the number of buckets (group, fold),
+    which only sizes buffers: the few buckets of rows of unknown group are not counted.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
     if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:  # + 1: the unknown group, and no fold
@@ -328,22 +395,31 @@ class StoredFold(Fold[StoredSample]):
         return sample.without(self.f)
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return validation rows, group by group, their weights, and -1 in place of their positions, which are unknown.
+        """Return validation rows, group by group, their weights, and -1 in place of their
+        positions, which are unknown.
 
         Of more than 2**20 / nfold validation rows, that many are drawn at random.
         """
         # the number of the fold is the seed, so that the draw is always the same
-        validated = sample.fold(self.f).draw(MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f))
+        validated = sample.fold(self.f).draw(
+            MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f)
+        )
         return validated, validated.weights, np.full(validated.n, -1)
 
     def group_totals(self, sample: StoredSample, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the training rows."""
         return self.training(sample).group_totals(K)
 
-    def held_counts(self, sample: StoredSample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
+    def held_counts(
+        self, sample: StoredSample, n_levels: Sequence[int], K: int
+    ) -> list[np.ndarray]:
+        """Return the counts (K, L_i) of levels among the validation rows, missing values as one
+        more level.
+        """
         # numbers of observations: a row whose weight is no number of copies counts once
-        return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete, once=not sample.whole)
+        return level_counts(
+            sample.fold(self.f), n_levels, K, gaps=not sample.complete, once=not sample.whole
+        )
 
 
 AnyFolds = Folds | StoredFolds

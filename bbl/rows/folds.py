@@ -1,9 +1,11 @@
-"""Folds of cross-validation as weights of rows: consecutive, shuffled, stratified, or of a splitter.
+"""Folds of cross-validation as weights of rows: consecutive, shuffled, stratified, or of a
+splitter.
 
-*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *Held* rows are those that a
-fold validates. F is the number of folds, K that of response groups. A `Sample` has the codes (n, m), weights (n,) and
-groups `response` (n,) of n rows, zeros if there is one group; `whole` says that all weights are whole numbers,
-`complete` that no value is missing. R's folds are the consecutive ones of the R package bbl.
+*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *Held*
+rows are those that a fold validates. F is the number of folds, K that of response groups. A
+`Sample` has the codes (n, m), weights (n,) and groups `response` (n,) of n rows, zeros if there is
+one group; `whole` says that all weights are whole numbers, `complete` that no value is missing. R's
+folds are the consecutive ones of the R package bbl.
 """
 
 from __future__ import annotations
@@ -38,8 +40,10 @@ __all__ = [
     "stratified_folds",
 ]
 
-MAX_SINGLE_COPIES = 2**22  # up to so many copies are permuted one by one (8 bytes each); of more, counts are drawn
-MAX_SINGLE_DRAWS = 1000  # up to so many copies are drawn one by one; of more, the count of each row is drawn
+# up to so many copies are permuted one by one (8 bytes each); of more, counts are drawn
+MAX_SINGLE_COPIES = 2**22
+# up to so many copies are drawn one by one; of more, the count of each row is drawn
+MAX_SINGLE_DRAWS = 1000
 
 
 class Splitter(Protocol):
@@ -59,16 +63,20 @@ class Fold(Protocol[RowsT]):
         """Return the training rows."""
 
     def validation(self, sample: RowsT) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the validation rows, group by group, their weights (n,), and their positions in the sample (n,)."""
+        """Return the validation rows, group by group, their weights (n,), and their positions in
+        the sample (n,).
+        """
 
     def group_totals(self, sample: RowsT, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the training rows."""
 
     def held_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level.
+        """Return the counts (K, L_i) of levels among the validation rows, missing values as one
+        more level.
 
-        They are numbers of observations: a row counts by its weight if all weights of `sample` are whole numbers, else
-        once. A sample without missing values has L_i levels, another one L_i + 1.
+        They are numbers of observations: a row counts by its weight if all weights of `sample` are
+        whole numbers, else once. A sample without missing values has L_i levels, another one L_i +
+        1.
         """
 
 
@@ -84,9 +92,12 @@ class WeightedFold(Fold[Sample]):
         return sample.weighted(self.train)
 
     def validation(self, sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the validation rows, group by group, their weights (n,), and their positions in the sample (n,)."""
+        """Return the validation rows, group by group, their weights (n,), and their positions in
+        the sample (n,).
+        """
         positions = np.flatnonzero(self.held > 0)
-        positions = positions[np.argsort(sample.response[positions], kind="stable")]  # group by group
+        # group by group
+        positions = positions[np.argsort(sample.response[positions], kind="stable")]
         return sample.rows(positions), self.held[positions], positions
 
     def group_totals(self, sample: Sample, K: int) -> np.ndarray:
@@ -94,7 +105,9 @@ class WeightedFold(Fold[Sample]):
         return np.bincount(sample.response, weights=self.train, minlength=K)
 
     def held_counts(self, sample: Sample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
+        """Return the counts (K, L_i) of levels among the validation rows, missing values as one
+        more level.
+        """
         positions = np.flatnonzero(self.held)  # of the validation rows
         held_rows = replace(sample.rows(positions), weights=self.held[positions])
         # numbers of observations: a row whose weight is no number of copies counts once
@@ -103,10 +116,11 @@ class WeightedFold(Fold[Sample]):
 
 @dataclass(frozen=True)
 class Folds:
-    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training, and ``held[f, k]`` in validation.
+    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training, and ``held[f, k]``
+    in validation.
 
-    A row may have both weights in one fold, as its copies may fall into different folds. A row has no copies if
-    weights are not whole numbers.
+    A row may have both weights in one fold, as its copies may fall into different folds. A row has
+    no copies if weights are not whole numbers.
     """
 
     train: np.ndarray  # (F, n)
@@ -122,14 +136,19 @@ class Folds:
 
 
 def _no_held_weights(sample: Sample, nfold: int) -> np.ndarray:
-    """Return zeros (nfold, n) for the validation weights of a sample; refuse folds that do not fit into memory."""
+    """Return zeros (nfold, n) for the validation weights of a sample; refuse folds that do not fit
+    into memory.
+    """
     # two float64 for each row and fold: its weights in training and in validation
-    check_memory(16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Give fewer folds (nfold).")
+    check_memory(
+        16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Give fewer folds (nfold)."
+    )
     return np.zeros((nfold, sample.n))
 
 
 def fold_sizes(total: float, nfold: int) -> np.ndarray:
-    """Return R's fold sizes (nfold,) of `total` copies: ``total // nfold`` each; the last fold has the rest, too.
+    """Return R's fold sizes (nfold,) of `total` copies: ``total // nfold`` each; the last fold has
+    the rest, too.
 
     With fewer copies than folds, the first `total` folds have one copy each, and the others none.
     """
@@ -140,14 +159,17 @@ def fold_sizes(total: float, nfold: int) -> np.ndarray:
 
 
 def _deal_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
-    """Decorate a function that makes folds of a sample, so that it also takes weights that are not whole numbers.
+    """Decorate a function that makes folds of a sample, so that it also takes weights that are not
+    whole numbers.
 
     Each row with such weights goes to one fold, with all of its weight.
     """
 
     @wraps(make_folds)
     def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
-        """Return the folds; weights that are not whole are set to 1 for it, and then multiply the folds' weights."""
+        """Return the folds; weights that are not whole are set to 1 for it, and then multiply the
+        folds' weights.
+        """
         if sample.whole:
             return make_folds(sample, *args)
         folds = make_folds(replace(sample, weights=np.ones(sample.n)), *args)
@@ -166,9 +188,14 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
         # row k has the copies copy_ends[k] - copies[k] to copy_ends[k] of its group
         copy_ends = np.cumsum(copies)
         # a group may have no rows: 0 copies
-        fold_edges = np.concatenate(([0.0], np.cumsum(fold_sizes(copy_ends[-1] if len(copy_ends) else 0.0, nfold))))
-        # (nfold, rows): copies of row k that lie between the edges of fold f; negative if they are disjoint
-        overlap = np.minimum(copy_ends, fold_edges[1:, None]) - np.maximum(copy_ends - copies, fold_edges[:-1, None])
+        fold_edges = np.concatenate(
+            ([0.0], np.cumsum(fold_sizes(copy_ends[-1] if len(copy_ends) else 0.0, nfold)))
+        )
+        # (nfold, rows): copies of row k that lie between the edges of fold f; negative if they are
+        # disjoint
+        overlap = np.minimum(copy_ends, fold_edges[1:, None]) - np.maximum(
+            copy_ends - copies, fold_edges[:-1, None]
+        )
         held[:, rows] = np.maximum(overlap, 0.0)
     return Folds(sample.weights - held, held)
 
@@ -180,14 +207,21 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows]
-        held[:, rows] = deal_copies(copies.astype(np.int64), fold_sizes(copies.sum(), nfold).astype(np.int64), rng)
+        held[:, rows] = deal_copies(
+            copies.astype(np.int64), fold_sizes(copies.sum(), nfold).astype(np.int64), rng
+        )
     return Folds(sample.weights - held, held)
 
 
 def cluster_folds(
-    sample: Sample, strata: np.ndarray, clusters: np.ndarray, nfold: int, rng: np.random.Generator | None = None
+    sample: Sample,
+    strata: np.ndarray,
+    clusters: np.ndarray,
+    nfold: int,
+    rng: np.random.Generator | None = None,
 ) -> Folds:
-    """Return folds of whole clusters: the folds' numbers of clusters of a stratum differ by at most one.
+    """Return folds of whole clusters: the folds' numbers of clusters of a stratum differ by at most
+    one.
 
     Parameters
     ----------
@@ -203,39 +237,51 @@ def cluster_folds(
     _, first_row, cluster_of_row = np.unique(clusters, return_index=True, return_inverse=True)
     # clusters are numbered from 0 here; `first_row` is the position of the first row of each
     cluster_order = np.arange(len(first_row)) if rng is None else rng.permutation(len(first_row))
-    dealt_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]  # stratum by stratum
+    # stratum by stratum
+    dealt_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]
     # folds take turns, so that their numbers of clusters of a stratum differ by at most one
     fold_of_cluster = np.empty(len(first_row), dtype=np.intp)
     fold_of_cluster[dealt_clusters] = np.arange(len(first_row)) % nfold
-    held[fold_of_cluster[cluster_of_row.ravel()], np.arange(sample.n)] = sample.weights  # ravel: (n,) in any numpy
+    # ravel: (n,) in any numpy
+    held[fold_of_cluster[cluster_of_row.ravel()], np.arange(sample.n)] = sample.weights
     return Folds(sample.weights - held, held)
 
 
 def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return random folds whose numbers of validation rows of a response group differ by at most one.
+    """Return random folds whose numbers of validation rows of a response group differ by at most
+    one.
 
-    The folds that are larger by one are drawn at random, group by group. No fold validates rows of an unknown group
-    (y = -1).
+    The folds that are larger by one are drawn at random, group by group. No fold validates rows of
+    an unknown group (y = -1).
     """
     held = _no_held_weights(sample, nfold)
     for y in range(int(sample.response.max(initial=-1)) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows].astype(np.int64)
-        size, remainder = divmod(int(copies.sum()), nfold)  # `remainder` folds, drawn at random, get one copy more
-        held[:, rows] = deal_copies(copies, size + (rng.permutation(nfold) < remainder).astype(np.int64), rng)
+        # `remainder` folds, drawn at random, get one copy more
+        size, remainder = divmod(int(copies.sum()), nfold)
+        held[:, rows] = deal_copies(
+            copies, size + (rng.permutation(nfold) < remainder).astype(np.int64), rng
+        )
     return Folds(sample.weights - held, held)
 
 
 def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Deal the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold and row, (F, n).
+    """Deal the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold
+    and row, (F, n).
 
-    Up to `MAX_SINGLE_COPIES` copies, or no more copies than rows, are put into a random order that is cut at the sizes.
-    Of more copies only the count of each row is drawn, fold by fold, so that memory grows with rows, not copies.
+    Up to `MAX_SINGLE_COPIES` copies, or no more copies than rows, are put into a random order that
+    is cut at the sizes. Of more copies only the count of each row is drawn, fold by fold, so that
+    memory grows with rows, not copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
-        order = rng.permutation(np.repeat(np.arange(len(copies)), copies))  # row of each copy, shuffled
-        rows_by_fold = np.split(order, np.cumsum(sizes)[:-1])  # split at the inner edges of the folds
-        return np.array([np.bincount(fold_rows, minlength=len(copies)) for fold_rows in rows_by_fold])
+        # row of each copy, shuffled
+        order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
+        # split at the inner edges of the folds
+        rows_by_fold = np.split(order, np.cumsum(sizes)[:-1])
+        return np.array(
+            [np.bincount(fold_rows, minlength=len(copies)) for fold_rows in rows_by_fold]
+        )
     dealt = np.empty((len(sizes), len(copies)), dtype=np.int64)
     for f, size in enumerate(sizes):
         dealt[f] = draw_copies(copies, int(size), rng)
@@ -244,17 +290,21 @@ def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator)
 
 
 def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `size` of the `copies` (n,) of n rows without replacement; return the number drawn from each row (n,).
+    """Draw `size` of the `copies` (n,) of n rows without replacement; return the number drawn from
+    each row (n,).
 
-    This is a multivariate hypergeometric draw, exact for any total (numpy's ends at 1e9): first each copy is taken with
-    probability size / total, independently; then surplus copies are drawn and put back, or lacking ones are drawn.
+    This is a multivariate hypergeometric draw, exact for any total (numpy's ends at 1e9): first
+    each copy is taken with probability size / total, independently; then surplus copies are drawn
+    and put back, or lacking ones are drawn.
     """
     total = int(copies.sum())
     if 2 * size > total:  # draw the copies that stay
         return copies - draw_copies(copies, total - size, rng)
     if size <= MAX_SINGLE_DRAWS:
-        drawn_copies = rng.choice(total, size, replace=False, shuffle=False)  # numbers of copies, from 0 to total - 1
-        rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")  # the rows that these copies belong to
+        # numbers of copies, from 0 to total - 1
+        drawn_copies = rng.choice(total, size, replace=False, shuffle=False)
+        # the rows that these copies belong to
+        rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")
         return np.bincount(rows, minlength=len(copies))
     drawn = rng.binomial(copies, size / total)
     n_lacking = size - int(drawn.sum())
@@ -264,14 +314,18 @@ def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.n
 
 
 def splitter_folds(
-    cv: Splitter | Iterable[tuple[ArrayLike, ArrayLike]], X: object, y: np.ndarray, weights: np.ndarray
+    cv: Splitter | Iterable[tuple[ArrayLike, ArrayLike]],
+    X: object,
+    y: np.ndarray,
+    weights: np.ndarray,
 ) -> Folds:
     """Return the folds of a scikit-learn splitter, or of pairs of row positions.
 
     Parameters
     ----------
     cv : splitter or iterable of (train, validation)
-        Positions, or masks, of rows; a position that occurs twice counts twice. A fold may leave rows out of both.
+        Positions, or masks, of rows; a position that occurs twice counts twice. A fold may leave
+        rows out of both.
     X, y : table and array of n rows
         Arguments of ``cv.split``.
     weights : ndarray, shape (n,)
@@ -280,32 +334,41 @@ def splitter_folds(
     Raises
     ------
     OptionError
-        If `cv` gives no such pairs or fewer than two, no validation rows, or a fold without training rows.
+        If `cv` gives no such pairs or fewer than two, no validation rows, or a fold without
+        training rows.
     """
     all_rows = np.arange(len(weights))
-    fold_weights: tuple[list, list] = ([], [])  # one array (n,) for each fold: of training, and of validation rows
+    # one array (n,) for each fold: of training, and of validation rows
+    fold_weights: tuple[list, list] = ([], [])
     try:
         for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
             for weights_by_fold, selection in zip(fold_weights, pair, strict=True):
                 selection = np.asarray(selection)
                 # an empty list is an array of floats, which cannot be an index
                 positions = all_rows[selection if selection.size else selection.astype(np.intp)]
-                weights_by_fold.append(np.bincount(positions.ravel(), minlength=len(all_rows)) * weights)
+                weights_by_fold.append(
+                    np.bincount(positions.ravel(), minlength=len(all_rows)) * weights
+                )
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"cv gives no folds of these {len(all_rows)} rows ({error}). Give a scikit-learn splitter, or pairs of row "
-            "positions (train, validation); for a splitter of groups list(splitter.split(X, y, groups)), for a number "
-            "of folds nfold=.",
+            f"cv gives no folds of these {len(all_rows)} rows ({error}). Give a scikit-learn "
+            "splitter, or pairs of row positions (train, validation); for a splitter of groups "
+            "list(splitter.split(X, y, groups)), for a number of folds nfold=.",
             argument="cv",
         ) from error
-    train, held = map(np.array, fold_weights)  # weights (F, n) of training and of validation (held-out) rows
+    # weights (F, n) of training and of validation (held-out) rows
+    train, held = map(np.array, fold_weights)
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")
     folds_without_training = np.flatnonzero(~train.any(axis=1))
     if len(folds_without_training):
         raise OptionError(
-            f"Fold {folds_without_training[0] + 1} of cv leaves no rows to train on that the fit uses.", argument="cv"
+            f"Fold {folds_without_training[0] + 1} of cv leaves no rows to train on that the fit "
+            "uses.",
+            argument="cv",
         )
     if not held.any():
-        raise OptionError("cv validates no row that the fit uses, so there is nothing to score.", argument="cv")
+        raise OptionError(
+            "cv validates no row that the fit uses, so there is nothing to score.", argument="cv"
+        )
     return Folds(train, held)

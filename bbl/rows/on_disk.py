@@ -1,11 +1,14 @@
-"""Encoded rows in a temporary file, for data that are too large for memory: `CodeFile` and `FileSample`.
+"""Encoded rows in a temporary file, for data that are too large for memory: `CodeFile` and
+`FileSample`.
 
-A *bucket* has the rows of one response group and fold, stored in *chunks* of equal length. A `Sample` has the codes
-(n, m), weights (n,), groups `y` (n,) or None, and marks of missing values (n, m) or None, of n rows in memory.
+A *bucket* has the rows of one response group and fold, stored in *chunks* of equal length. A
+`Sample` has the codes (n, m), weights (n,), groups `y` (n,) or None, and marks of missing values
+(n, m) or None, of n rows in memory.
 
-`BlockCache.apply(function, block_key, block)` returns ``function(block)``; it may cache a part of the work on a block.
-``read_ahead(function, blocks, workers)`` yields ``function(block)`` of each block in order, computed by threads.
-``add_sums(total, term)`` adds numbers or arrays; a total of None is an empty sum.
+`BlockCache.apply(function, block_key, block)` returns ``function(block)``; it may cache a part of
+the work on a block. ``read_ahead(function, blocks, workers)`` yields ``function(block)`` of each
+block in order, computed by threads. ``add_sums(total, term)`` adds numbers or arrays; a total of
+None is an empty sum.
 """
 
 from __future__ import annotations
@@ -37,12 +40,16 @@ BUFFER_BYTES = 2**25  # of rows that wait to be written, all buckets together
 CACHE_BYTES = 2**29  # greatest size of the cache of blocks as the kernels read them
 CACHE_SHARE = 0.5  # greatest share of the available memory that a new block in the cache may take
 MIN_CHUNK_ROWS = 1024  # least number of rows of a full chunk, even if many buckets share the buffer
-REMEDY = "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
+REMEDY = (
+    "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
+)
 
 
 @dataclass
 class _BucketChunks:
-    """The rows of a bucket: chunks in the file, the last of which may be shorter, and rows that wait to be written."""
+    """The rows of a bucket: chunks in the file, the last of which may be shorter, and rows that
+    wait to be written.
+    """
 
     offsets: list[int] = field(default_factory=list)  # bytes in the file before each chunk
     n: int = 0  # rows, written and waiting
@@ -55,8 +62,9 @@ class _BucketChunks:
 class CodeFile:
     """A temporary file of encoded rows by bucket; rows keep their order within a bucket.
 
-    Each chunk has the codes of its rows, then their weights if `weighted`, then bits of missing values if `masked`. The
-    file has no name where the system allows that, so that it disappears with the process.
+    Each chunk has the codes of its rows, then their weights if `weighted`, then bits of missing
+    values if `masked`. The file has no name where the system allows that, so that it disappears
+    with the process.
 
     Parameters
     ----------
@@ -89,12 +97,22 @@ class CodeFile:
         Called with `passes` after each pass.
     """
 
-    def __init__(self, m: int, dtype: DTypeLike, weighted: bool = False, masked: bool = False, buckets: int = 1):
+    def __init__(
+        self,
+        m: int,
+        dtype: DTypeLike,
+        weighted: bool = False,
+        masked: bool = False,
+        buckets: int = 1,
+    ):
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
-        self.mask_bytes = (m + 7) // 8 if masked else 0  # of a row: one bit for each value, in whole bytes
+        # of a row: one bit for each value, in whole bytes
+        self.mask_bytes = (m + 7) // 8 if masked else 0
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
         # so many rows that the waiting ones of all buckets fit into the buffer
-        self.chunk_rows = int(np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
+        self.chunk_rows = int(
+            np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS)
+        )
         self.buckets: dict[Bucket, _BucketChunks] = {}
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}
         self.size, self.passes = 0, 0
@@ -102,7 +120,8 @@ class CodeFile:
         self.cache = BlockCache(_free_cache_bytes)
         self._lock = threading.Lock()  # threads share the position of the file
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
-        weakref.finalize(self, self._file.close)  # at the latest with the last reference to this object
+        # at the latest with the last reference to this object
+        weakref.finalize(self, self._file.close)
 
     def check_room(self, n: int) -> None:
         """Raise a DataError if the disk has no room for `n` rows."""
@@ -110,8 +129,8 @@ class CodeFile:
         free = shutil.disk_usage(folder).free
         if n * self.row_bytes > free:
             raise DataError(
-                f"the codes of {n:,} rows need {n * self.row_bytes / 2**30:.1f} GiB in {folder!r}, where "
-                f"{free / 2**30:.1f} GiB are free. {REMEDY}",
+                f"the codes of {n:,} rows need {n * self.row_bytes / 2**30:.1f} GiB in "
+                f"{folder!r}, where {free / 2**30:.1f} GiB are free. {REMEDY}",
                 argument="data",
             )
 
@@ -137,7 +156,8 @@ class CodeFile:
         """Write the first `count` waiting rows of a bucket as one chunk."""
         codes = np.concatenate([rows.codes for rows in chunks.waiting])
         arrays = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
-        rows_left = Sample(codes[count:], np.empty(0))  # weights follow if they are stored; else they are not read
+        # weights follow if they are stored; else they are not read
+        rows_left = Sample(codes[count:], np.empty(0))
         if self.weighted:
             weights = np.concatenate([rows.weights for rows in chunks.waiting])
             arrays.append(weights[:count])
@@ -157,7 +177,9 @@ class CodeFile:
             self._write_bytes(array.reshape(-1).view(np.uint8))
 
     def _write_bytes(self, data: np.ndarray) -> None:
-        """Append an array of uint8 to the file; if that fails, close the file and raise a DataError."""
+        """Append an array of uint8 to the file; if that fails, close the file and raise a
+        DataError.
+        """
         unwritten = data.data  # memoryview of the bytes
         try:
             while len(unwritten):  # one call may write a part only
@@ -166,8 +188,8 @@ class CodeFile:
         except OSError as error:
             self.close()
             raise DataError(
-                f"the codes of the rows cannot be written to a temporary file in {tempfile.gettempdir()!r} "
-                f"({error.strerror or error}). {REMEDY}",
+                "the codes of the rows cannot be written to a temporary file in "
+                f"{tempfile.gettempdir()!r} ({error.strerror or error}). {REMEDY}",
                 argument="data",
             ) from error
         self.size += data.nbytes
@@ -175,7 +197,8 @@ class CodeFile:
     def _read_into(self, target: np.ndarray, offset: int) -> None:
         """Fill the array `target` with the bytes of the file from `offset` on.
 
-        The file is not mapped into memory, so that memory does not grow with the rows that were read.
+        The file is not mapped into memory, so that memory does not grow with the rows that were
+        read.
         """
         unfilled = target.reshape(-1).view(np.uint8).data
         with self._lock:
@@ -183,11 +206,16 @@ class CodeFile:
             while len(unfilled):  # one call may read a part only
                 n_bytes = self._file.readinto(unfilled)
                 if not n_bytes:
-                    raise DataError("the temporary file of codes is shorter than it was written.", argument="data")
+                    raise DataError(
+                        "the temporary file of codes is shorter than it was written.",
+                        argument="data",
+                    )
                 unfilled = unfilled[n_bytes:]
 
     def read(self, bucket: Bucket, first: int, last: int, y: int | None) -> Sample:
-        """Return rows `first` to `last` - 1 of a bucket, all with the response `y` (None for no response)."""
+        """Return rows `first` to `last` - 1 of a bucket, all with the response `y` (None for no
+        response).
+        """
         n = last - first
         codes, weights = np.empty((n, self.m), dtype=self.dtype), np.ones(n)
         packed_missing = np.zeros((n, self.mask_bytes), dtype=np.uint8)
@@ -206,7 +234,11 @@ class CodeFile:
             if self.masked:
                 self._read_into(packed_missing[out_rows], offset + skipped_rows * self.mask_bytes)
             n_read = out_rows.stop
-        missing = np.unpackbits(packed_missing, axis=1, count=self.m).view(bool) if packed_missing.any() else None
+        missing = (
+            np.unpackbits(packed_missing, axis=1, count=self.m).view(bool)
+            if packed_missing.any()
+            else None
+        )
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
 
     def close(self) -> None:
@@ -241,48 +273,73 @@ class FileSample(StoredSample):
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
         """Yield the rows, up to `size` at a time, each block from one bucket."""
         for bucket in self.buckets:
-            y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n  # bucket[0] is the group
+            # bucket[0] is the group
+            y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n
             for start in range(0, n, size):
                 yield self.file.read(bucket, start, min(n, start + size), y)
         if self.extra is not None:
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share the pass."""
+        """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share
+        the pass.
+        """
         total: Any = None
-        stop = stop_flag()  # shape (1,); not 0 if another thread of the same call was interrupted or failed
+        # shape (1,); not 0 if another thread of the same call was interrupted or failed
+        stop = stop_flag()
         for block_sum in read_ahead(partial(self._apply, function), self._keyed_blocks(), workers):
             if stop[0]:
-                raise Stopped  # ends this task without a message; `run_tasks` raises the error of the other thread
+                # ends this task without a message; `run_tasks` raises the error of the other thread
+                raise Stopped
             total = add_sums(total, block_sum)
         self._count_pass()
         return total
 
     def _keyed_blocks(self) -> Iterator[tuple[tuple[Bucket, int] | None, Sample]]:
-        """Yield (key, block) for all blocks: the key is (bucket, number in the bucket), None for the rows in memory."""
+        """Yield (key, block) for all blocks: the key is (bucket, number in the bucket), None for
+        the rows in memory.
+        """
         for bucket in self.buckets:
-            for k, block in enumerate(replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)):
+            for k, block in enumerate(
+                replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)
+            ):
                 yield (bucket, k), block
         if self.extra is not None:
             yield None, self.extra
 
-    def _apply(self, function: Callable[[Sample], Sums], keyed_block: tuple[tuple[Bucket, int] | None, Sample]) -> Sums:
-        """Return ``function(block)`` of a pair (key, block) of `_keyed_blocks`, with the help of the cache."""
+    def _apply(
+        self,
+        function: Callable[[Sample], Sums],
+        keyed_block: tuple[tuple[Bucket, int] | None, Sample],
+    ) -> Sums:
+        """Return ``function(block)`` of a pair (key, block) of `_keyed_blocks`, with the help of
+        the cache.
+        """
         block_key, block = keyed_block
-        return function(block) if block_key is None else self.file.cache.apply(function, block_key, block)
+        return (
+            function(block)
+            if block_key is None
+            else self.file.cache.apply(function, block_key, block)
+        )
 
     def rows(self, index: np.ndarray) -> Sample:
-        """Return the rows of the buckets, not of `extra`, at rising positions `index` in the order of `blocks`."""
+        """Return the rows of the buckets, not of `extra`, at rising positions `index` in the order
+        of `blocks`.
+        """
         blocks, start = [], 0  # start: position of the bucket's first row
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
             # wanted positions among the rows of the bucket
-            positions = index[np.searchsorted(index, start) : np.searchsorted(index, start + n)] - start
+            positions = (
+                index[np.searchsorted(index, start) : np.searchsorted(index, start + n)] - start
+            )
             y = bucket[0] if self.grouped else None
             chunk_of_position = positions // self.file.chunk_rows
             for k in np.unique(chunk_of_position):
                 chunk_start = int(k) * self.file.chunk_rows
-                chunk = self.file.read(bucket, chunk_start, min(n, chunk_start + self.file.chunk_rows), y)
+                chunk = self.file.read(
+                    bucket, chunk_start, min(n, chunk_start + self.file.chunk_rows), y
+                )
                 blocks.append(chunk.rows(positions[chunk_of_position == k] - chunk_start))
             start += n
         return self._concatenate(blocks)
@@ -294,7 +351,9 @@ class FileSample(StoredSample):
     def _bucket_sums(
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by `workers` threads."""
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by
+        `workers` threads.
+        """
         # without the cache of blocks: the caller stores these sums, so that they are computed once
         sums: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
@@ -304,8 +363,11 @@ class FileSample(StoredSample):
         return sums
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
-        positions, start = [np.zeros(0, dtype=np.int64)], 0  # start: position of the block's first row
+        """Return the rising positions of rows with a rare level, given as pairs (predictor, its
+        rare levels).
+        """
+        # start: position of the block's first row
+        positions, start = [np.zeros(0, dtype=np.int64)], 0
         for block in self.blocks(self.file.chunk_rows):
             positions.append(start + np.flatnonzero(has_rare_level(block, rare_levels)))
             start += block.n
@@ -313,5 +375,7 @@ class FileSample(StoredSample):
 
 
 def _free_cache_bytes(cached_bytes: int) -> float:
-    """Return how many more bytes of a file's blocks may be cached; `cached_bytes` are cached already."""
+    """Return how many more bytes of a file's blocks may be cached; `cached_bytes` are cached
+    already.
+    """
     return min(CACHE_BYTES - cached_bytes, CACHE_SHARE * available_memory())

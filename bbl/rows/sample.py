@@ -1,7 +1,8 @@
-"""`Rows`, the interface of encoded samples in memory, in a file or on a cluster, and `Sample`, the one in memory.
+"""`Rows`, the interface of encoded samples in memory, in a file or on a cluster, and `Sample`, the
+one in memory.
 
-A *code* is the number of a level. A *state* is a row of codes, one for each of m predictors. Predictor i has L_i
-levels, the response K groups.
+A *code* is the number of a level. A *state* is a row of codes, one for each of m predictors.
+Predictor i has L_i levels, the response K groups.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from bbl.memory import check_memory
 
 __all__ = ["Rows", "Sample", "Sums", "code_dtype", "concatenate"]
 
-MIN_TABLE_STATES = 65536  # up to so many possible states, equal rows are counted in a table, however few the rows
+# up to so many possible states, equal rows are counted in a table, however few the rows
+MIN_TABLE_STATES = 65536
 
 Sums = TypeVar("Sums")  # sums over rows: a number, an array, or a list or tuple of them
 
@@ -28,15 +30,21 @@ MAX_EXACT = 2.0**FLOAT_BITS  # float64 holds all whole numbers up to here
 
 
 def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
-    """Return the narrowest type of the kernels' codes (uint8, uint16 or int32) for the greatest of `n_levels`."""
-    most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))  # 2: no predictors
-    return np.dtype(np.uint8 if most_levels <= 256 else np.uint16 if most_levels <= 65536 else np.int32)
+    """Return the narrowest type of the kernels' codes (uint8, uint16 or int32) for the greatest of
+    `n_levels`.
+    """
+    # 2: no predictors
+    most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))
+    return np.dtype(
+        np.uint8 if most_levels <= 256 else np.uint16 if most_levels <= 65536 else np.int32
+    )
 
 
 class Rows(ABC):
     """Encoded rows of one data set: `Sample`, `FileSample` or `ClusterSample`."""
 
-    in_memory: ClassVar[bool]  # whether codes are arrays of this process; else rows are read in blocks
+    # whether codes are arrays of this process; else rows are read in blocks
+    in_memory: ClassVar[bool]
     remote: ClassVar[bool] = False  # whether reading rows sends them over a network
 
     @property
@@ -57,7 +65,9 @@ class Rows(ABC):
     @property
     @abstractmethod
     def whole(self) -> bool:
-        """Whether all weights are whole numbers, so that a row of weight w stands for w equal rows."""
+        """Whether all weights are whole numbers, so that a row of weight w stands for w equal
+        rows.
+        """
 
     @property
     @abstractmethod
@@ -71,7 +81,9 @@ class Rows(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether sums of weights have no rounding error, so that they do not depend on the order of rows."""
+        """Whether sums of weights have no rounding error, so that they do not depend on the order
+        of rows.
+        """
         return self.whole and self.total < MAX_EXACT
 
     @property
@@ -85,7 +97,9 @@ class Rows(ABC):
 
     @abstractmethod
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the sum of weights (K,) of each response group; rows of an unknown group are in none."""
+        """Return the sum of weights (K,) of each response group; rows of an unknown group are in
+        none.
+        """
 
     @abstractmethod
     def rows(self, index: np.ndarray) -> Sample:
@@ -105,27 +119,36 @@ class Rows(ABC):
 
     @abstractmethod
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over blocks of all rows; `StoredSample` stores it under `name`.
+        """Return the sum of ``function(block)`` over blocks of all rows; `StoredSample` stores it
+        under `name`.
 
         `workers` threads share the blocks of rows in a file.
         """
 
     @abstractmethod
-    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
-        """Return a list of arrays, the `sums` of `function`: (K, ...) by group with a response, else (...).
+    def grouped_sums(
+        self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
+    ) -> Sums:
+        """Return a list of arrays, the `sums` of `function`: (K, ...) by group with a response,
+        else (...).
 
-        `function` returns a list as well: arrays (K, ...) of rows with a response, whose entry y is the sum over group
-        y, and arrays (...) of rows without one. `Sample` calls it with all rows and their response, `StoredSample` with
-        the rows of each of the K groups, to stack its arrays. K None: one more than the largest group that occurs.
+        `function` returns a list as well: arrays (K, ...) of rows with a response, whose entry y is
+        the sum over group y, and arrays (...) of rows without one. `Sample` calls it with all rows
+        and their response, `StoredSample` with the rows of each of the K groups, to stack its
+        arrays. K None: one more than the largest group that occurs.
         """
 
     @abstractmethod
     def draw(self, size: int, rng: np.random.Generator) -> Sample:
-        """Return about `size` random rows of a `StoredSample`, drawn without replacement; all rows of a `Sample`."""
+        """Return about `size` random rows of a `StoredSample`, drawn without replacement; all rows
+        of a `Sample`.
+        """
 
     @abstractmethod
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
-        """Call ``callback(number of passes so far)`` after each pass over rows outside of memory; None ends that."""
+        """Call ``callback(number of passes so far)`` after each pass over rows outside of memory;
+        None ends that.
+        """
 
 
 @dataclass(frozen=True)
@@ -137,7 +160,8 @@ class Sample(Rows):
     codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
         Level codes ``0..L_i-1``; 0 is the reference level, and is also the code of missing values.
     weights : ndarray of float64, shape (n,)
-        Positive: how often each row was observed, or other numbers if the method takes them (`Engine.weights`).
+        Positive: how often each row was observed, or other numbers if the method takes them
+        (`Engine.weights`).
     y : ndarray of intp, shape (n,), or None
         Response codes, -1 where the group is unknown; None for one group.
     missing : ndarray of bool, shape (n, m), or None
@@ -150,7 +174,8 @@ class Sample(Rows):
     missing: np.ndarray | None = None
 
     in_memory = True
-    client: ClassVar[Any] = None  # Dask client of a cluster whose workers can hold the rows; see `SharedSample`
+    # Dask client of a cluster whose workers can hold the rows; see `SharedSample`
+    client: ClassVar[Any] = None
 
     @property
     def response(self) -> np.ndarray:
@@ -190,13 +215,14 @@ class Sample(Rows):
     def check_whole(self, what: str) -> None:
         """Raise a DataError unless weights are whole numbers.
 
-        `what` begins the message, a clause that goes on with "by how often": "The bootstrap draws rows", for example.
+        `what` begins the message, a clause that goes on with "by how often": "The bootstrap draws
+        rows", for example.
         """
         if not self.whole:
             raise DataError(
-                f"{what} by how often each row was observed, and the weights of this fit are not whole numbers. If "
-                "they are sampling weights, fit with design=bbl.survey(weights=...); else with counts as weights, or "
-                "without.",
+                f"{what} by how often each row was observed, and the weights of this fit are not "
+                "whole numbers. If they are sampling weights, fit with "
+                "design=bbl.survey(weights=...); else with counts as weights, or without.",
                 argument="weights",
             )
 
@@ -217,8 +243,12 @@ class Sample(Rows):
         """Return ``function`` of all rows at once; nothing is stored."""
         return function(self)
 
-    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
-        """Return ``function`` of all rows at once; with a response, its arrays have shape (K, ...)."""
+    def grouped_sums(
+        self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
+    ) -> Sums:
+        """Return ``function`` of all rows at once; with a response, its arrays have shape (K,
+        ...).
+        """
         return function(self)
 
     def draw(self, size: int, rng: np.random.Generator) -> Sample:
@@ -242,7 +272,8 @@ class Sample(Rows):
         return self if self.missing is None else self.rows(~self.missing.any(axis=1))
 
     def systematic_sample(self, size: int) -> Sample:
-        """Return all rows if there are at most `size`, else `size` draws at even steps of the cumulated weights.
+        """Return all rows if there are at most `size`, else `size` draws at even steps of the
+        cumulated weights.
 
         The weight of a drawn row is the number of its draws.
         """
@@ -258,29 +289,41 @@ class Sample(Rows):
         return replace(self, y=None)
 
     def group(self, y: int) -> Sample:
-        """Return the rows of response group `y`, without a response; without one all rows are in group 0."""
+        """Return the rows of response group `y`, without a response; without one all rows are in
+        group 0.
+        """
         return self.rows(self.response == y).pooled
 
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the sum of weights (K,) of each response group; rows of an unknown group do not count."""
+        """Return the sum of weights (K,) of each response group; rows of an unknown group do not
+        count.
+        """
         has_group = self.response >= 0
         return np.bincount(self.response[has_group], weights=self.weights[has_group], minlength=K)
 
     def by_state(self, n_levels: Sequence[int] | np.ndarray, K: int) -> Sample:
-        """Return one row per distinct state of each of K groups, group by group, states in a fixed order."""
+        """Return one row per distinct state of each of K groups, group by group, states in a fixed
+        order.
+        """
         groups = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
-        return replace(concatenate(groups), y=np.repeat(np.arange(K), [group_sample.n for group_sample in groups]))
+        return replace(
+            concatenate(groups),
+            y=np.repeat(np.arange(K), [group_sample.n for group_sample in groups]),
+        )
 
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return one row per distinct state, with the sum of its rows' weights, in a fixed order of states.
+        """Return one row per distinct state, with the sum of its rows' weights, in a fixed order of
+        states.
 
-        Sums over rows then cost less, and are the same to the last bit for any order of the rows, and whether a row is
-        repeated w times or has weight w. Rows with a response, and rows without predictors, are returned unchanged.
+        Sums over rows then cost less, and are the same to the last bit for any order of the rows,
+        and whether a row is repeated w times or has weight w. Rows with a response, and rows
+        without predictors, are returned unchanged.
         """
         n_states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
-        # estimate of the bytes: three copies of the codes; for each row 40, for positions and numbers of states
+        # estimate of the bytes: three copies of the codes; for each row 40, for positions and
+        # numbers of states
         check_memory(
             self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),
             f"Looking for equal ones among {self.n:,} rows",
@@ -291,8 +334,13 @@ class Sample(Rows):
             codes = np.where(self.missing, levels, self.codes).astype(code_dtype(levels + 1))
             rows = Sample(codes, self.weights).collapsed(levels + 1)
             missing = rows.codes == levels
-            return Sample(np.where(missing, 0, rows.codes).astype(self.codes.dtype), rows.weights, missing=missing)
-        if n_states > max(2 * self.n, MIN_TABLE_STATES):  # a table of states would be larger than the rows
+            return Sample(
+                np.where(missing, 0, rows.codes).astype(self.codes.dtype),
+                rows.weights,
+                missing=missing,
+            )
+        # a table of states would be larger than the rows
+        if n_states > max(2 * self.n, MIN_TABLE_STATES):
             return self._sort_states(n_levels)
         shape = tuple(int(L) for L in n_levels)
         state_of_row = np.ravel_multi_index(tuple(self.codes.T.astype(np.intp)), shape)
@@ -302,9 +350,11 @@ class Sample(Rows):
         return Sample(codes, weights[states])
 
     def _sort_states(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return `collapsed` rows by sorting them: by numeric keys, else by their bytes. No value may be missing.
+        """Return `collapsed` rows by sorting them: by numeric keys, else by their bytes. No value
+        may be missing.
 
-        Keys are used if codes have one byte each: then both orders are the same, see `_sort_by_key`.
+        Keys are used if codes have one byte each: then both orders are the same, see
+        `_sort_by_key`.
         """
         codes = np.ascontiguousarray(self.codes)
         if codes.itemsize == 1:
@@ -313,34 +363,45 @@ class Sample(Rows):
                 return Sample(codes[sorted_rows], self.weights[sorted_rows])
             if covers_all:
                 state_of_row = np.empty(self.n, dtype=np.intp)
-                state_of_row[sorted_rows] = np.cumsum(is_new) - 1  # states are numbered in sorted order
+                # states are numbered in sorted order
+                state_of_row[sorted_rows] = np.cumsum(is_new) - 1
                 return Sample(codes[sorted_rows[is_new]], np.bincount(state_of_row, self.weights))
-        # keys of the first predictors alone do not tell whether rows are equal: compare all bytes, slower;
-        # each row is one value of raw bytes
+        # keys of the first predictors alone do not tell whether rows are equal: compare all bytes,
+        # slower; each row is one value of raw bytes
         row_bytes = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
         _, first_row, state_of_row = np.unique(row_bytes, return_index=True, return_inverse=True)
         return Sample(codes[first_row], np.bincount(state_of_row, self.weights))
 
 
 def concatenate(samples: Sequence[Sample]) -> Sample:
-    """Return the rows of one or more samples as one sample, with a response if all samples have one."""
+    """Return the rows of one or more samples as one sample, with a response if all samples have
+    one.
+    """
     y = missing = None
     if all(sample.y is not None for sample in samples):
         y = np.concatenate([sample.response for sample in samples])
     if any(sample.missing is not None for sample in samples):
         missing = np.concatenate(
-            [np.zeros(sample.codes.shape, bool) if sample.missing is None else sample.missing for sample in samples]
+            [
+                np.zeros(sample.codes.shape, bool) if sample.missing is None else sample.missing
+                for sample in samples
+            ]
         )
-    codes, weights = ([getattr(sample, array_name) for sample in samples] for array_name in ("codes", "weights"))
+    codes, weights = (
+        [getattr(sample, array_name) for sample in samples] for array_name in ("codes", "weights")
+    )
     return Sample(np.concatenate(codes), np.concatenate(weights), y, missing)
 
 
-def _sort_by_key(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
+def _sort_by_key(
+    sample: Sample, n_levels: Sequence[int] | np.ndarray
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """Sort rows by a float64 key: the number of the state of their first predictors.
 
-    The key of codes c_i is ``sum_i c_i prod_{j > i} L_j``, over the first predictors i and j.
-    Keys use as many predictors as possible without exceeding `MAX_EXACT`, so that each key is exact. Keys rise in
-    lexicographic order of the codes, which is the order of their bytes if codes are single bytes.
+    The key of codes c_i is ``sum_i c_i prod_{j > i} L_j``, over the first predictors i and j. Keys
+    use as many predictors as possible without exceeding `MAX_EXACT`, so that each key is exact.
+    Keys rise in lexicographic order of the codes, which is the order of their bytes if codes are
+    single bytes.
 
     Returns
     -------
@@ -351,7 +412,8 @@ def _sort_by_key(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> tuple[
     covers_all : bool
         Whether keys cover all predictors, so that rows with equal keys are equal.
     """
-    # number of states of the first 1, 2, ... predictors; with two levels each, no more than FLOAT_BITS of them fit
+    # number of states of the first 1, 2, ... predictors; with two levels each, no more than
+    # FLOAT_BITS of them fit
     n_states = np.cumprod(np.asarray(n_levels[:FLOAT_BITS], dtype=float))
     n_first = int(np.count_nonzero(n_states <= MAX_EXACT))
     # key of a row: the sum of codes times place values, as the digits of a number of mixed bases

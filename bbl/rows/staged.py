@@ -1,4 +1,5 @@
-"""Functions of blocks of rows in two stages, the first of which is cached between passes over the rows.
+"""Functions of blocks of rows in two stages, the first of which is cached between passes over the
+rows.
 
 A *block* is a `Sample` of some of the rows; a *pass* reads all rows once.
 """
@@ -17,7 +18,9 @@ __all__ = ["BlockCache", "Staged"]
 
 @dataclass(frozen=True)
 class Staged:
-    """The function ``finish(prepare(block), block)`` of blocks; results of `prepare` are cached between passes."""
+    """The function ``finish(prepare(block), block)`` of blocks; results of `prepare` are cached
+    between passes.
+    """
 
     key: Hashable  # identifies `prepare`
     prepare: Callable[[Sample], Any]  # from a block to an object with ``nbytes``
@@ -29,20 +32,24 @@ class Staged:
 
 
 class BlockCache:
-    """Cached results of the first stage of `Staged` functions, by function and block; safe with threads.
+    """Cached results of the first stage of `Staged` functions, by function and block; safe with
+    threads.
 
     Parameters
     ----------
     free_bytes : callable
-        ``free_bytes(cached_bytes)`` returns how many more bytes may be cached, if `cached_bytes` are.
+        ``free_bytes(cached_bytes)`` returns how many more bytes may be cached, if `cached_bytes`
+        are.
     """
 
     def __init__(self, free_bytes: Callable[[int], float]):
         self._free_bytes, self._cached_bytes, self._lock = free_bytes, 0, threading.Lock()
-        self._results: dict[Hashable, Any] = {}  # of `prepare`, by (key of the function, key of the block)
+        # of `prepare`, by (key of the function, key of the block)
+        self._results: dict[Hashable, Any] = {}
 
     def apply(self, function: Callable[[Sample], Any], block_key: Hashable, block: Sample) -> Any:
-        """Return ``function(block)``; the first stage of a `Staged` function is cached, if there is room.
+        """Return ``function(block)``; the first stage of a `Staged` function is cached, if there is
+        room.
 
         `block_key` identifies the block among those of its store.
         """

@@ -1,7 +1,9 @@
-"""`StoredSample`: encoded rows on disk or on a cluster, with sums over their blocks and random samples of rows.
+"""`StoredSample`: encoded rows on disk or on a cluster, with sums over their blocks and random
+samples of rows.
 
-A *bucket* has the rows of one response group and fold; a *block* is a `Sample` (in memory) of some rows of a bucket. A
-*pass* reads all rows once. K is the number of groups, and m the number of predictors.
+A *bucket* has the rows of one response group and fold; a *block* is a `Sample` (in memory) of some
+rows of a bucket. A *pass* reads all rows once. K is the number of groups, and m the number of
+predictors.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ __all__ = ["CHUNK_ROWS", "Bucket", "RowStore", "StoredSample", "add_sums", "has_
 
 CHUNK_ROWS = 65536  # greatest number of rows that are stored and read together
 
-Bucket = tuple[int, int]  # response group, and fold that validates the rows; -1 for an unknown group or no fold
+# response group, and fold that validates the rows; -1 for an unknown group or no fold
+Bucket = tuple[int, int]
 
 
 class BucketSize(Protocol):
@@ -37,7 +40,8 @@ class RowStore(Protocol):
     weighted: bool  # whether rows have weights; else all are 1
     masked: bool  # whether values may be missing
     chunk_rows: int  # rows of a block that a pass reads at a time
-    sums: dict[tuple[Hashable, Bucket], Any]  # of single buckets, by ((name, grouped), bucket); see `StoredSample.sums`
+    # of single buckets, by ((name, grouped), bucket); see `StoredSample.sums`
+    sums: dict[tuple[Hashable, Bucket], Any]
     passes: int  # number of passes that `StoredSample.summed` has made
     passed: Callable[[int], None] | None  # called with `passes` after each pass
 
@@ -60,8 +64,9 @@ class StoredSample(Rows):
     file: RowStore
     buckets: tuple[Bucket, ...]  # whose rows are in the sample, in their order
     grouped: bool = True  # whether rows have a response; else they are one group
-    # a few more rows in memory, complete and with whole weights, that follow those of the store. An engine adds them to
-    # the rows of one group, such as a row of other levels of constant predictors; then the sample is divided no further
+    # a few more rows in memory, complete and with whole weights, that follow those of the store. An
+    # engine adds them to the rows of one group, such as a row of other levels of constant
+    # predictors; then the sample is divided no further
     extra: Sample | None = None
 
     in_memory = False
@@ -69,7 +74,9 @@ class StoredSample(Rows):
     @property
     def n(self) -> int:
         """Number of rows."""
-        return sum(self.file.buckets[b].n for b in self.buckets) + (0 if self.extra is None else self.extra.n)
+        return sum(self.file.buckets[b].n for b in self.buckets) + (
+            0 if self.extra is None else self.extra.n
+        )
 
     @property
     def m(self) -> int:
@@ -117,7 +124,9 @@ class StoredSample(Rows):
         return replace(self, buckets=tuple(b for b in self.buckets if b[0] == y), grouped=False)
 
     def group_totals(self, K: int) -> np.ndarray:
-        """Return the sum of weights (K,) of each response group; rows of an unknown group are in none."""
+        """Return the sum of weights (K,) of each response group; rows of an unknown group are in
+        none.
+        """
         return np.array([self.group(y).total for y in range(K)])
 
     def fold(self, f: int) -> Self:
@@ -137,31 +146,42 @@ class StoredSample(Rows):
         return self.blocks(size)
 
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
-        """Call ``callback(number of passes so far)`` after each pass over the rows; None ends that."""
+        """Call ``callback(number of passes so far)`` after each pass over the rows; None ends
+        that.
+        """
         self.file.passed = callback
 
     @abstractmethod
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks in a fixed order, by one pass, without storing it."""
+        """Return the sum of ``function(block)`` over all blocks in a fixed order, by one pass,
+        without storing it.
+        """
 
     @abstractmethod
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory ready for a fit: on a cluster, a `SharedSample`, which all workers can hold."""
+        """Return rows in memory ready for a fit: on a cluster, a `SharedSample`, which all workers
+        can hold.
+        """
 
     @abstractmethod
     def _bucket_sums(
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by `workers` threads."""
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by
+        `workers` threads.
+        """
 
     @abstractmethod
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
+        """Return the rising positions of rows with a rare level, given as pairs (predictor, its
+        rare levels).
+        """
 
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks.
 
-        The sum of each bucket is stored under `name`, so that sums over other groups and folds need no further pass.
+        The sum of each bucket is stored under `name`, so that sums over other groups and folds need
+        no further pass.
         """
         # sums of blocks with and without a response are stored apart
         stored_sums, total, key = self.file.sums, None, (name, self.grouped)
@@ -176,55 +196,72 @@ class StoredSample(Rows):
         # without any rows, the function of an empty block gives zeros of the right shape
         return function(self._concatenate([])) if total is None else total
 
-    def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Any:
-        """Return `sums` of a `function` that returns a list of arrays; with a response, each has shape (K, ...).
+    def grouped_sums(
+        self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
+    ) -> Any:
+        """Return `sums` of a `function` that returns a list of arrays; with a response, each has
+        shape (K, ...).
 
-        Entry y of such an array is the sum over group y: `function` takes blocks of one group, without a response, and
-        returns arrays (...).
+        Entry y of such an array is the sum over group y: `function` takes blocks of one group,
+        without a response, and returns arrays (...).
         """
         if not self.grouped:
             return self.sums(name, function)
-        K = K or 1 + max((y for y, _ in self.buckets), default=-1)  # by default the greatest group that occurs, + 1
+        # by default the greatest group that occurs, + 1
+        K = K or 1 + max((y for y, _ in self.buckets), default=-1)
         groups = [self.group(y).sums(name, function) for y in range(K)]
         return [np.stack(group_sums) for group_sums in zip(*groups, strict=True)]
 
-    def draw(self, size: int, rng: np.random.Generator, rare: Sequence[np.ndarray] | None = None) -> Sample:
-        """Return a random sample of about `size` rows, without replacement, in the order of the blocks.
+    def draw(
+        self, size: int, rng: np.random.Generator, rare: Sequence[np.ndarray] | None = None
+    ) -> Sample:
+        """Return a random sample of about `size` rows, without replacement, in the order of the
+        blocks.
 
         Parameters
         ----------
         size : int
         rng : numpy.random.Generator
         rare : sequence of m ndarrays of int, optional
-            Rare levels of each predictor. All rows with a rare level are in the sample, and the weights of the other
-            rows are divided by their probability of being drawn, so that weighted sums estimate those of all rows.
-            Without this argument weights stay.
+            Rare levels of each predictor. All rows with a rare level are in the sample, and the
+            weights of the other rows are divided by their probability of being drawn, so that
+            weighted sums estimate those of all rows. Without this argument weights stay.
 
         Returns
         -------
         Sample
-            Exactly `size` rows, or all rows if there are fewer; more if over half of `size` rows have rare levels.
+            Exactly `size` rows, or all rows if there are fewer; more if over half of `size` rows
+            have rare levels.
         """
         if size >= self.n:
             return self._concatenate(list(self.blocks(self.file.chunk_rows)))  # all rows
         if self.extra is not None:
             return concatenate([replace(self, extra=None).draw(size, rng, rare), self.extra])
         rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
-        rare_rows = self._find_rare_rows(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
+        rare_rows = (
+            self._find_rare_rows(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
+        )
         n_common_rows = self.n - len(rare_rows)
-        # at least half of `size` rows without rare levels, however many others there are, for estimates of their sums
+        # at least half of `size` rows without rare levels, however many others there are, for
+        # estimates of their sums
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
         common_rows = _draw_positions(n_common_rows, n_drawn, rng)
-        # turn positions among the rows without rare levels into positions among all rows: add to each the number of
-        # rare rows before it; before rare row j there are rare_rows[j] - j rows without rare levels
-        common_rows += np.searchsorted(rare_rows - np.arange(len(rare_rows)), common_rows, side="right")
+        # turn positions among the rows without rare levels into positions among all rows: add to
+        # each the number of rare rows before it; before rare row j there are rare_rows[j] - j rows
+        # without rare levels
+        common_rows += np.searchsorted(
+            rare_rows - np.arange(len(rare_rows)), common_rows, side="right"
+        )
         positions = np.sort(np.concatenate([rare_rows, common_rows]))
         sample = self.rows(positions)
         if rare is None:
             return sample
         is_rare = np.isin(positions, rare_rows, assume_unique=True)
-        # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...): with none drawn, no row uses it
-        return replace(sample, weights=sample.weights * np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn)))
+        # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...): with none
+        # drawn, no row uses it
+        return replace(
+            sample, weights=sample.weights * np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn))
+        )
 
     def close(self) -> None:
         """Remove the store, with the rows of all its buckets."""
@@ -250,12 +287,16 @@ def add_sums(total: Any, term: Any) -> Any:
     Both are numbers or arrays, or lists or tuples of these, which are added entry by entry.
     """
     if isinstance(term, list | tuple):
-        return type(term)(add_sums(None if total is None else total[k], element) for k, element in enumerate(term))
+        return type(term)(
+            add_sums(None if total is None else total[k], element) for k, element in enumerate(term)
+        )
     return term + 0.0 if total is None else total + term  # + 0.0 makes a copy of an array
 
 
 def has_rare_level(rows: Sample, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-    """Return which rows have a rare level, shape (n,); `rare_levels` are pairs (predictor, its rare levels)."""
+    """Return which rows have a rare level, shape (n,); `rare_levels` are pairs (predictor, its rare
+    levels).
+    """
     is_rare = np.zeros(rows.n, dtype=bool)
     for i, levels in rare_levels:
         is_rare |= np.isin(rows.codes[:, i], levels)
@@ -272,5 +313,7 @@ def _draw_positions(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     candidates = np.zeros(0, dtype=np.int64)
     while len(candidates) < size:  # the distinct values of independent draws are a random set
         # some more draws than lacking, 1/8 and 16, as some repeat others
-        candidates = np.union1d(candidates, rng.integers(n, size=size - len(candidates) + size // 8 + 16))
+        candidates = np.union1d(
+            candidates, rng.integers(n, size=size - len(candidates) + size // 8 + 16)
+        )
     return np.sort(rng.choice(candidates, size, replace=False, shuffle=False))

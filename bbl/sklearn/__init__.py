@@ -8,6 +8,11 @@ from bbl.sklearn.network import BNClassifier
 from bbl.sklearn.shooter import ShooterClassifier, ShooterFeatures
 
 __all__ = [
-    "BBLClassifier", "BNClassifier", "BinningTransformer", "PrototypeBiclustering", "ScoreFeatures",
-    "ShooterClassifier", "ShooterFeatures",
-]  # fmt: skip
+    "BBLClassifier",
+    "BNClassifier",
+    "BinningTransformer",
+    "PrototypeBiclustering",
+    "ScoreFeatures",
+    "ShooterClassifier",
+    "ShooterFeatures",
+]

@@ -1,11 +1,12 @@
-"""Base classes of the estimators: X and y become a table with named columns, predictions become arrays.
+"""Base classes of the estimators: X and y become a table with named columns, predictions become
+arrays.
 
-A *Frame* is a lazy view of a table: `columns`, the names, ``get(k)``, which returns column k, and `n`, the number of
-rows. n rows, m columns, K classes.
+A *Frame* is a lazy view of a table: `columns`, the names, ``get(k)``, which returns column k, and
+`n`, the number of rows. n rows, m columns, K classes.
 
-Results (`result`, ``result_``) are those of `bbl.bbl` or another function of the package: ``labels.groups`` are the K
-classes as plain Python objects, `class_shares` (K,) their shares in the training rows, and ``_new_scores(table,
-unseen)`` the class scores (n, K) of new rows.
+Results (`result`, ``result_``) are those of `bbl.bbl` or another function of the package:
+``labels.groups`` are the K classes as plain Python objects, `class_shares` (K,) their shares in the
+training rows, and ``_new_scores(table, unseen)`` the class scores (n, K) of new rows.
 """
 
 from __future__ import annotations
@@ -42,9 +43,16 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_array
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.validation import (
+        check_consistent_length,
+        check_is_fitted,
+        column_or_1d,
+        validate_data,
+    )
 except ImportError as error:
-    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
+    raise ImportError(
+        "bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]"
+    ) from error
 
 __all__ = ["TrainingTable", "TableClassifier", "TableEstimator", "table_errors"]
 
@@ -71,9 +79,12 @@ class TableEstimator(ResultState, BaseEstimator):
     result_: Any  # the fitted model
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs: categorical, and with missing values if allowed."""
+        """Return scikit-learn's description of the inputs: categorical, and with missing values if
+        allowed.
+        """
         tags = super().__sklearn_tags__()
-        # not input_tags.string: scikit-learn's checks would then require that `fit` takes a dict in a cell
+        # not input_tags.string: scikit-learn's checks would then require that `fit` takes a dict in
+        # a cell
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = self.missing != "raise"
         return tags
@@ -88,8 +99,8 @@ class TableEstimator(ResultState, BaseEstimator):
         y : array_like, shape (n,)
             Class of each row.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers; or any positive numbers if the method accepts them. `X`, `y` and weights are
-            matched by position; a pandas index is ignored.
+            Frequencies, whole numbers; or any positive numbers if the method accepts them. `X`, `y`
+            and weights are matched by position; a pandas index is ignored.
 
         Returns
         -------
@@ -99,15 +110,16 @@ class TableEstimator(ResultState, BaseEstimator):
         Raises
         ------
         ValueError
-            If rows, columns, weights or options cannot be used, or there is only one class; the message names them.
+            If rows, columns, weights or options cannot be used, or there is only one class; the
+            message names them.
         TypeError
             If a cell holds an object that cannot be a level, or an option has a wrong type.
 
         Warns
         -----
         DataWarning
-            If a column of an array looks continuous; each number in it becomes a level. In a DataFrame, whose columns
-            can be declared as categories, this is an error.
+            If a column of an array looks continuous; each number in it becomes a level. In a
+            DataFrame, whose columns can be declared as categories, this is an error.
         ConvergenceWarning, DataWarning
             As the function that fits the same model by formula.
 
@@ -132,7 +144,9 @@ class TableEstimator(ResultState, BaseEstimator):
         return True
 
     def _fit_model(self, training: TrainingTable) -> Any:
-        """Return the results of the package's function, fitted to the checked arguments of `fit`."""
+        """Return the results of the package's function, fitted to the checked arguments of
+        `fit`.
+        """
         raise NotImplementedError
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
@@ -140,7 +154,9 @@ class TableEstimator(ResultState, BaseEstimator):
         self.result_ = result
 
     def _read_training(self, X, y, sample_weight, whole: bool) -> TrainingTable:
-        """Check the arguments of `fit`, and put X and y together in one table; `whole` requires whole weights."""
+        """Check the arguments of `fit`, and put X and y together in one table; `whole` requires
+        whole weights.
+        """
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
         y_name = getattr(y, "name", None)
@@ -154,10 +170,12 @@ class TableEstimator(ResultState, BaseEstimator):
         weighted_rows = np.flatnonzero(row_weights)
         classes = np.unique(y[weighted_rows])
         if len(classes) < 2:
-            raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
+            raise DataError(
+                f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes."
+            )
         response = response_name(y_name, table.columns)
-        # `fractions_as_categories` made the categories of an array from all rows; those of rows of weight 0 alone are
-        # no levels. Categories of a DataFrame were declared, and stay
+        # `fractions_as_categories` made the categories of an array from all rows; those of rows of
+        # weight 0 alone are no levels. Categories of a DataFrame were declared, and stay
         if as_frame(X) is None and len(weighted_rows) < table.n:
             # its ``get(k)`` is then ``column_of_used_categories(table, weighted_rows, k)``
             table = replace(table, get=partial(column_of_used_categories, table, weighted_rows))
@@ -165,26 +183,35 @@ class TableEstimator(ResultState, BaseEstimator):
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called; scikit-learn's default mistakes lambda_ for a fitted attribute."""
+        """Return whether `fit` was called; scikit-learn's default mistakes lambda_ for a fitted
+        attribute.
+        """
         return hasattr(self, "result_")
 
     def _read_features(self, X, reset: bool) -> Frame:
         """Return X as a table with the names of the features as column names.
 
-        `reset` (in `fit`) stores number and names of the columns; otherwise they are checked against the stored ones.
+        `reset` (in `fit`) stores number and names of the columns; otherwise they are checked
+        against the stored ones.
         """
         frame = as_frame(X)
         if frame is None:  # an array or nested lists
             finite = True if self.missing == "raise" else "allow-nan"
-            array = validate_data(self, keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite)
-            # fractions that are no categories would be refused as continuous by the fit; numbers of new data need not
-            # be categories: they are looked up among the levels
+            array = validate_data(
+                self, keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite
+            )
+            # fractions that are no categories would be refused as continuous by the fit; numbers of
+            # new data need not be categories: they are looked up among the levels
             frame = to_frame(fractions_as_categories(array) if reset else pd.DataFrame(array), "X")
         else:
-            # an empty DataFrame with the names: some versions of scikit-learn do not know some types of tables
-            validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
-        # `validate_data` sets n_features_in_ and, if all columns have texts as names, feature_names_in_ (with `reset`);
-        # columns without names are called x0, x1, ..., as by scikit-learn
+            # an empty DataFrame with the names: some versions of scikit-learn do not know some
+            # types of tables
+            validate_data(
+                self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True
+            )
+        # `validate_data` sets n_features_in_ and, if all columns have texts as names,
+        # feature_names_in_ (with `reset`); columns without names are called x0, x1, ..., as by
+        # scikit-learn
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         return replace(frame, columns=tuple(names), argument="X")
 
@@ -195,7 +222,9 @@ class TableClassifier(ClassifierMixin, TableEstimator):
     class_weight: Mapping | str | None
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
-        """Set ``result_`` and ``classes_``; a class without rows, because missing="drop" removed them, is left out."""
+        """Set ``result_`` and ``classes_``; a class without rows, because missing="drop" removed
+        them, is left out.
+        """
         fitted_classes, classes = set(result.labels.groups), training.classes
         # tolist: plain Python objects, as in `fitted_classes`
         self.classes_ = classes[[c in fitted_classes for c in pd.Index(classes).tolist()]]
@@ -238,7 +267,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         return predicted
 
     def predict_proba(self, X) -> np.ndarray:
-        """Return the probability ``P(y | x)`` of each of ``classes_``, in their order; eq. (28) of Woo & Wang (2022).
+        """Return the probability ``P(y | x)`` of each of ``classes_``, in their order; eq. (28) of
+        Woo & Wang (2022).
 
         Parameters
         ----------
@@ -286,7 +316,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         return log_probabilities(self._class_scores(X))
 
     def decision_function(self, X) -> np.ndarray:
-        """Return the log-odds of each class, ``F_y(x) = ln(P(y | x) / (1 - P(y | x)))``, eq. (29) of Woo & Wang (2022).
+        """Return the log-odds of each class, ``F_y(x) = ln(P(y | x) / (1 - P(y | x)))``, eq. (29)
+        of Woo & Wang (2022).
 
         Parameters
         ----------
@@ -314,7 +345,9 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
 @contextmanager
 def table_errors() -> Iterator[None]:
-    """Re-raise a BBLTypeError of a column as one of the argument X, with a hint at the types that a table may hold."""
+    """Re-raise a BBLTypeError of a column as one of the argument X, with a hint at the types that a
+    table may hold.
+    """
     try:
         yield
     except BBLTypeError as error:
@@ -327,18 +360,25 @@ def table_errors() -> Iterator[None]:
 def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     """Check the classes y and return them as an array (n,)."""
     if y is None:
-        raise DataError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.", argument="y")
+        raise DataError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None.",
+            argument="y",
+        )
     y = column_or_1d(y, warn=True)
     is_missing = pd.isna(y)
     if is_missing.any():
-        raise DataError(f"y has {is_missing.sum()} missing values (NaN). Drop these rows.", argument="y")
-    check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # refuses infinite and complex
+        raise DataError(
+            f"y has {is_missing.sum()} missing values (NaN). Drop these rows.", argument="y"
+        )
+    # refuses infinite and complex
+    check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")
     try:
         np.unique(y)  # sorts the labels, which fails if they have several types
     except TypeError:
         type_names = ", ".join(sorted({type(label).__name__ for label in y}))
         raise BBLTypeError(
-            f"y mixes labels of the types {type_names}. Make them all strings or all numbers.", argument="y"
+            f"y mixes labels of the types {type_names}. Make them all strings or all numbers.",
+            argument="y",
         ) from None
     check_classification_targets(y)
     return y
@@ -347,11 +387,12 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
 def _make_priors(
     class_weight: Mapping | str | None, classes: np.ndarray, result: ClassifierResults
 ) -> dict | str | None:
-    """Return the argument of `with_priors` for `class_weight`: a dict from class to its share in predictions.
+    """Return the argument of `with_priors` for `class_weight`: a dict from class to its share in
+    predictions.
 
-    Shares are proportional to class weight times training share, ``w_k s_k / sum_l w_l s_l``. None without weights,
-    "equal" for "balanced". `classes` are all labels of y; ``result.labels.groups`` are the K of rows that were used,
-    ``result.class_shares`` (K,) their shares of these rows.
+    Shares are proportional to class weight times training share, ``w_k s_k / sum_l w_l s_l``. None
+    without weights, "equal" for "balanced". `classes` are all labels of y; ``result.labels.groups``
+    are the K of rows that were used, ``result.class_shares`` (K,) their shares of these rows.
     """
     if class_weight is None:
         return None
@@ -359,18 +400,22 @@ def _make_priors(
     if isinstance(class_weight, Mapping):
         for name, weight in class_weight.items():
             if name not in class_names:
-                raise OptionError(f"class_weight names {name!r}, which is no class of y.", argument="class_weight")
+                raise OptionError(
+                    f"class_weight names {name!r}, which is no class of y.", argument="class_weight"
+                )
             real(f"class_weight[{name!r}]", weight, 0.0)
         class_weights = np.array([class_weight.get(group, 1.0) for group in result.labels.groups])
         shares = class_weights * result.class_shares
         if not shares.sum() > 0.0:
             raise OptionError(
-                "class_weight leaves no class a weight; give one a positive one.", argument="class_weight"
+                "class_weight leaves no class a weight; give one a positive one.",
+                argument="class_weight",
             )
         return dict(zip(result.labels.groups, shares / shares.sum(), strict=True))
     if not isinstance(class_weight, str) or class_weight != "balanced":
         raise OptionError(
-            f"class_weight must be None, 'balanced' or a dict of classes to weights; got {class_weight!r}.",
+            "class_weight must be None, 'balanced' or a dict of classes to weights; got "
+            f"{class_weight!r}.",
             argument="class_weight",
         )
     return "equal"

@@ -15,7 +15,9 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
+    raise ImportError(
+        "bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]"
+    ) from error
 
 __all__ = ["PrototypeBiclustering"]
 
@@ -23,14 +25,16 @@ __all__ = ["PrototypeBiclustering"]
 class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     """Two-way clustering of rows and columns by prototypes (a checkerboard); cells may be missing.
 
-    With a row groups and b column groups there are a * b blocks, in the order of rows of ``block_means_``.
+    With a row groups and b column groups there are a * b blocks, in the order of rows of
+    ``block_means_``.
 
     Parameters
     ----------
     n_clusters : int, (int, int) or None, default 3
         Numbers of row groups and of column groups; one number for both; None to choose them.
     metric : {"squared", "pearson"}, default "squared"
-        Distance of a row or column from a prototype: the sum of squared differences, or 1 less the correlation.
+        Distance of a row or column from a prototype: the sum of squared differences, or 1 less the
+        correlation.
     move : {"all", "one"}, default "all"
         Whether an iteration moves all rows at once, or one row after the other.
     n_init : int, default 10
@@ -135,7 +139,12 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         [0, 0, 0, 0, 1, 1, 1, 1]
         """
         X = validate_data(
-            self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2, ensure_min_features=2
+            self,
+            X,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2,
+            ensure_min_features=2,
         )
         n_clusters = self.n_clusters
         # None, a pair (row groups, column groups), or one number for both
@@ -146,15 +155,22 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         )
         # the seed is drawn from `random_state`
         self.result_ = bicluster(
-            formula=None, data=X, groups=groups,  # no formula: X is a matrix
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)), n_init=self.n_init,
-            n_jobs=1 if self.n_jobs is None else self.n_jobs, verbose=0, metric=self.metric, move=self.move,
+            formula=None,
+            data=X,
+            groups=groups,  # no formula: X is a matrix
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            n_init=self.n_init,
+            n_jobs=1 if self.n_jobs is None else self.n_jobs,
+            verbose=0,
+            metric=self.metric,
+            move=self.move,
             max_iter=self.max_iter,
-        )  # fmt: skip
+        )
         # number of the group of each row (n_samples,), and of each column (n_features,)
         self.row_labels_, self.column_labels_ = self.result_.rows, self.result_.columns
         self.block_means_ = self.result_.block_means.to_numpy()
-        self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter  # wcss: within-block sum of squares
+        # wcss: within-block sum of squares
+        self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter
         a, b = self.result_.groups  # numbers of row groups and of column groups
         # masks, one for each block: (a b, n_samples) of its rows, (a b, n_features) of its columns
         # block r * b + c has the rows of row group r and the columns of column group c

@@ -1,11 +1,18 @@
-"""BinningTransformer: `bbl.bin` as a scikit-learn transformer. A *cut* is a boundary between two bins."""
+"""BinningTransformer: `bbl.bin` as a scikit-learn transformer. A *cut* is a boundary between two
+bins.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from bbl.checks import choice, integer
 from bbl.design.bins import find_cuts
@@ -24,14 +31,15 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     bins : int, default 5
         Largest number of bins of a column; ``method="mdl"`` ignores it.
     method : {"quantile", "width", "mdl"}, default "quantile"
-        "quantile": bins with about equal numbers of rows. "width": bins of equal width. "mdl": up to 32 bins; a cut is
-        made if it saves more in the description of the classes than it costs (minimum description length, Fayyad &
-        Irani 1993).
+        "quantile": bins with about equal numbers of rows. "width": bins of equal width. "mdl": up
+        to 32 bins; a cut is made if it saves more in the description of the classes than it costs
+        (minimum description length, Fayyad & Irani 1993).
 
     Attributes
     ----------
     cuts_ : list of ndarray
-        Ascending cuts of each column; empty if the column is constant, or no cut is worth its description.
+        Ascending cuts of each column; empty if the column is constant, or no cut is worth its
+        description.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
@@ -59,7 +67,9 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.method = method
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs: cells may be missing, and "mdl" needs classes."""
+        """Return scikit-learn's description of the inputs: cells may be missing, and "mdl" needs
+        classes.
+        """
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.target_tags.required = self.method == "mdl"
@@ -98,17 +108,21 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if method == "mdl":
             if y is None:
                 raise DataError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None.", argument="y"
+                    f"{type(self).__name__} requires y to be passed, but the target y is None.",
+                    argument="y",
                 )
             check_consistent_length(array, y)
-            class_codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]  # (n,), 0 to K - 1
+            # (n,), 0 to K - 1
+            class_codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
         row_weights = None if sample_weight is None else column_or_1d(sample_weight)
         weights = check_weights(row_weights, len(array), "sample_weight", whole=False)
         self.cuts_ = []
         for column in array.T:
             is_used = ~np.isnan(column) & (weights > 0)
             used_codes = None if class_codes is None else class_codes[is_used]
-            self.cuts_.append(find_cuts(column[is_used], weights[is_used], method, max_bins, used_codes))
+            self.cuts_.append(
+                find_cuts(column[is_used], weights[is_used], method, max_bins, used_codes)
+            )
         return self
 
     def transform(self, X: ArrayLike) -> np.ndarray:

@@ -30,31 +30,34 @@ ENGINE_PARAMETERS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "i
 class BBLClassifier(TableClassifier):
     """Boltzmann Bayes learner as a scikit-learn classifier.
 
-    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole numbers, booleans and
-    categories. Bin continuous columns first, for example with ``KBinsDiscretizer(encode="ordinal")``. The model is
-    bitwise that of `bbl.bbl` with the same method on the same columns.
+    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole
+    numbers, booleans and categories. Bin continuous columns first, for example with
+    ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `bbl.bbl` with the same
+    method on the same columns.
 
     Parameters
     ----------
     method : {"auto", "pseudo", "mf", "naive", "bayes", "conditional"} or Engine, default "auto"
-        "auto" averages several methods, tuned and weighted by cross-validation inside `fit`; it is the most accurate.
-        Pseudo-likelihood, mean field, naive Bayes, posterior draws and conditional likelihood are faster, and have one
-        table of coefficients. An Engine is a method with its options.
+        "auto" averages several methods, tuned and weighted by cross-validation inside `fit`; it is
+        the most accurate. Pseudo-likelihood, mean field, naive Bayes, posterior draws and
+        conditional likelihood are faster, and have one table of coefficients. An Engine is a method
+        with its options.
     pairs : {"all", "none"}, str or list of pairs, default "all"
-        Which predictors interact: all pairs; none; the right-hand side of a formula, as ``".^2 - a:b"`` or
-        ``"a*b + c"``; or a list of pairs (or larger terms) of column names or positions. With a list or "none" all
-        columns are predictors. Columns without names are called ``x0``, ``x1``, ...; a column called ``all`` or
-        ``none`` is written in backticks.
+        Which predictors interact: all pairs; none; the right-hand side of a formula, as ``".^2 -
+        a:b"`` or ``"a*b + c"``; or a list of pairs (or larger terms) of column names or positions.
+        With a list or "none" all columns are predictors. Columns without names are called ``x0``,
+        ``x1``, ...; a column called ``all`` or ``none`` is written in backticks.
     order : int, default 2
-        With ``pairs="all"``, the largest number of predictors in a term: 3 for all pairs and triples, as ``.^3``.
+        With ``pairs="all"``, the largest number of predictors in a term: 3 for all pairs and
+        triples, as ``.^3``.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed, see `bbl.bbl`.
     lambda_ : float or {"cv", "cv-1se"}, optional
-        Penalty on couplings, for ``method="pseudo"``. Here and below, None means the method's default; an option that
-        the method does not have must be None.
+        Penalty on couplings, for ``method="pseudo"``. Here and below, None means the method's
+        default; an option that the method does not have must be None.
     lambdah : float, optional
-        Penalty on fields, for ``method="pseudo"``. None means 1e-4, which keeps the field of a level finite that does
-        not occur in a class; the default of `bbl.bbl` is 0.
+        Penalty on fields, for ``method="pseudo"``. None means 1e-4, which keeps the field of a
+        level finite that does not occur in a class; the default of `bbl.bbl` is 0.
     eps : float or {"cv", "cv-1se"}, optional
         Weight of the sample covariance, for ``method="mf"``.
     prior_count : float, optional
@@ -66,17 +69,19 @@ class BBLClassifier(TableClassifier):
     options : dict, optional
         Further options of the method by name, such as ``{"symmetrize": False}``.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether a level that was not in the training data is summed out of its row, or is an error. A row without any
-        known level gets the shares of the classes.
+        Whether a level that was not in the training data is summed out of its row, or is an error.
+        A row without any known level gets the shares of the classes.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Treatment of missing values (None, nan, NA, NaT) of `X`. "raise": an error. "drop": rows are dropped in `fit`,
-        and get no prediction (nan). "level": they are a level. "marginal": they are summed out. See `bbl.bbl`.
+        Treatment of missing values (None, nan, NA, NaT) of `X`. "raise": an error. "drop": rows are
+        dropped in `fit`, and get no prediction (nan). "level": they are a level. "marginal": they
+        are summed out. See `bbl.bbl`.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the rows of each class; 1 for classes that a dict leaves out. Each class is fitted to its own rows
-        only, so weights only change class shares in predictions; "balanced" makes all shares equal.
+        Weights of the rows of each class; 1 for classes that a dict leaves out. Each class is
+        fitted to its own rows only, so weights only change class shares in predictions; "balanced"
+        makes all shares equal.
     n_jobs : int, optional
-        Threads; None means 1, or the number of a `joblib.parallel_config` context; -1 means all cores. Results do not
-        depend on it.
+        Threads; None means 1, or the number of a `joblib.parallel_config` context; -1 means all
+        cores. Results do not depend on it.
 
     Attributes
     ----------
@@ -87,8 +92,8 @@ class BBLClassifier(TableClassifier):
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
     result_ : BBLResults or AverageResults
-        The fitted model: coefficients, summary, standard errors, plots. Its response is named as the Series `y`, else
-        ``y``.
+        The fitted model: coefficients, summary, standard errors, plots. Its response is named as
+        the Series `y`, else ``y``.
 
     See Also
     --------
@@ -96,17 +101,18 @@ class BBLClassifier(TableClassifier):
 
     Notes
     -----
-    Sample weights are frequencies: how often a row is repeated. A row of weight 0 is ignored, with its levels and its
-    class. The methods "pseudo", "mf", "naive" and "pvi" accept fractional weights. Pseudocounts are in units of the
-    weights, so that the weights should sum to about the number of rows.
+    Sample weights are frequencies: how often a row is repeated. A row of weight 0 is ignored, with
+    its levels and its class. The methods "pseudo", "mf", "naive" and "pvi" accept fractional
+    weights. Pseudocounts are in units of the weights, so that the weights should sum to about the
+    number of rows.
 
-    A column with a single value in the training rows (of a fold, for example) is left out of the formula; if all
-    columns have a single value, the first column stays.
+    A column with a single value in the training rows (of a fold, for example) is left out of the
+    formula; if all columns have a single value, the first column stays.
 
     References
     ----------
-    Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete Predictors
-    in R. Journal of Statistical Software.
+    Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete
+    Predictors in R. Journal of Statistical Software.
 
     Examples
     --------
@@ -169,67 +175,94 @@ class BBLClassifier(TableClassifier):
     def _fit_model(self, training: TrainingTable) -> Any:
         """Return the results of `bbl.bbl` for checked training data."""
         formula = _make_formula(training.response, self.pairs, self.order, training.features)
-        # novarOk: predictors with one level are allowed; testNull: no test against the model without predictors
+        # novarOk: predictors with one level are allowed; testNull: no test against the model
+        # without predictors
         return bbl(
             _remove_constants(formula, training.data, training.weighted_rows, self.missing),
-            training.data, training.weights, self.method, novarOk=True, testNull=False, missing=self.missing,
-            log_z=self.log_z, n_jobs=effective_n_jobs(self.n_jobs), verbose=0, **self._engine_options(),
-        )  # fmt: skip
+            training.data,
+            training.weights,
+            self.method,
+            novarOk=True,
+            testNull=False,
+            missing=self.missing,
+            log_z=self.log_z,
+            n_jobs=effective_n_jobs(self.n_jobs),
+            verbose=0,
+            **self._engine_options(),
+        )
 
     def _engine_options(self) -> dict[str, Any]:
         """Return the options of the method by name.
 
-        The parameter `options` overrules parameters that are not None, and these overrule defaults for classifiers.
+        The parameter `options` overrules parameters that are not None, and these overrule defaults
+        for classifiers.
         """
-        options = {name: getattr(self, name) for name in ENGINE_PARAMETERS if getattr(self, name) is not None}
+        options = {
+            name: getattr(self, name)
+            for name in ENGINE_PARAMETERS
+            if getattr(self, name) is not None
+        }
         if isinstance(self.method, str) and not is_auto(self.method):
-            # an engine's `classifier` holds defaults for this class, where they differ from those of `bbl.bbl`
+            # an engine's `classifier` holds defaults for this class, where they differ from those
+            # of `bbl.bbl`
             options = {**engine_class(self.method).classifier, **options}
         if not isinstance(self.options, dict | None):
             raise BBLTypeError(
-                f"options must be a dict of options of the method by name; got {self.options!r}.", argument="options"
+                f"options must be a dict of options of the method by name; got {self.options!r}.",
+                argument="options",
             )
         return options | (self.options or {})
 
 
-def _make_formula(response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]) -> str:
+def _make_formula(
+    response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]
+) -> str:
     """Return the formula that the parameters `pairs` and `order` of `BBLClassifier` describe.
 
     `response` is the name of the column of classes, `names` are the columns of X.
     """
     max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):
-        right_side = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)  # other texts are the right side
+        # other texts are the right side
+        right_side = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
     elif isinstance(pairs, Sequence | np.ndarray):
         right_side = " + ".join([".", *(_write_term(term, names) for term in pairs)])
     else:
         raise BBLTypeError(
-            f"pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; got {pairs!r}.",
+            "pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; "
+            f"got {pairs!r}.",
             argument="pairs",
         )
     return f"{quoted(response)} ~ {right_side}"
 
 
 def _write_term(term: object, names: Sequence[Hashable]) -> str:
-    """Return the text ``a:b`` of a term, a sequence of names or positions of columns; `names` are all columns of X."""
-    columns = list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
+    """Return the text ``a:b`` of a term, a sequence of names or positions of columns; `names` are
+    all columns of X.
+    """
+    columns = (
+        list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
+    )
     # positions become names; anything else stays, and is refused unless it is a name
     columns = [
-        names[int(column)] if isinstance(column, int | np.integer) and 0 <= column < len(names) else column
+        names[int(column)]
+        if isinstance(column, int | np.integer) and 0 <= column < len(names)
+        else column
         for column in columns
     ]
     are_names = all(isinstance(column, str) and column in names for column in columns)
     if len(columns) < 2 or not are_names or len(set(columns)) < len(columns):
         raise OptionError(
-            f"pairs has the entry {term!r}; give two different names or positions of the {len(names)} columns of X, or "
-            "more.",
+            f"pairs has the entry {term!r}; give two different names or positions of the "
+            f"{len(names)} columns of X, or more.",
             argument="pairs",
         )
     return ":".join(map(quoted, columns))
 
 
 def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
-    """Return the formula less the predictors that are constant in the rows at `rows`; if all are, the first stays.
+    """Return the formula less the predictors that are constant in the rows at `rows`; if all are,
+    the first stays.
 
     `missing` is the parameter of `BBLClassifier`.
     """
@@ -239,11 +272,14 @@ def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str)
         rows = rows[~missing_rows(data, predictors)[rows]]  # `missing_rows` returns a mask (n,)
     constant_names = []
     for name in predictors:
-        column = factorise(name, data.column(name).iloc[rows], "keep")  # its distinct values, with missing ones
+        # its distinct values, with missing ones
+        column = factorise(name, data.column(name).iloc[rows], "keep")
         has_missing = column.missing() is not None  # a mask, or None if no value is missing
-        # `used` marks the distinct values that occur; missing values are one of them, but no level if summed out
+        # `used` marks the distinct values that occur; missing values are one of them, but no level
+        # if summed out
         n_used = column.used().sum() - (missing == "marginal" and has_missing)
-        if n_used < 2 and not (missing == "raise" and has_missing):  # the fit raises the error of missing values
+        # the fit raises the error of missing values
+        if n_used < 2 and not (missing == "raise" and has_missing):
             constant_names.append(name)
     removed_names = constant_names[1:] if len(constant_names) == len(predictors) else constant_names
     return "".join([formula, *(f" - {quoted(name)}" for name in removed_names)])

@@ -1,7 +1,8 @@
 """ScoreFeatures: class scores of a Boltzmann machine as features for other estimators.
 
-*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. n rows, m columns, K
-classes. With method="conjugate" (`NUMERIC`) columns are numbers; with all other methods they are categories.
+*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. n
+rows, m columns, K classes. With method="conjugate" (`NUMERIC`) columns are numbers; with all other
+methods they are categories.
 """
 
 from __future__ import annotations
@@ -34,29 +35,30 @@ NUMERIC = "conjugate"  # the only method for columns of numbers
 class ScoreFeatures(TransformerMixin, BaseEstimator):
     """Transformer to the score of each row in each class, by a Boltzmann machine for each class.
 
-    In a pipeline the next estimator is trained on out-of-fold scores, those of models that were not fitted to the row.
-    Scores of training rows by their own model are too good, and an estimator that is trained on them trusts them too
-    much.
+    In a pipeline the next estimator is trained on out-of-fold scores, those of models that were not
+    fitted to the row. Scores of training rows by their own model are too good, and an estimator
+    that is trained on them trusts them too much.
 
     Parameters
     ----------
     method : {"pseudo", "mf", "naive", "bayes", "conjugate"} or Engine, default "pseudo"
-        The methods of `BBLClassifier` take categorical columns. ``"conjugate"`` takes columns of numbers, of about -1
-        to 1 (grey values, for example): it is the posterior mean of the conjugate model of Li (2014), in closed form,
-        whose scores have no normaliser.
+        The methods of `BBLClassifier` take categorical columns. ``"conjugate"`` takes columns of
+        numbers, of about -1 to 1 (grey values, for example): it is the posterior mean of the
+        conjugate model of Li (2014), in closed form, whose scores have no normaliser.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact, see `BBLClassifier`; under ``"conjugate"`` always all.
     normalised : bool, optional
-        Whether ln Z is subtracted: ``ln P(x | y)`` rather than an energy. By default True for all methods except
-        ``"conjugate"``, which has no ln Z.
+        Whether ln Z is subtracted: ``ln P(x | y)`` rather than an energy. By default True for all
+        methods except ``"conjugate"``, which has no ln Z.
     signed_log : bool, default False
         Whether scores are transformed by Li's ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
     cv : int or None, default 5
-        Number of folds of the out-of-fold scores of `fit_transform`, shuffled within each class; None for scores of
-        training rows by their own model, which leak the class.
+        Number of folds of the out-of-fold scores of `fit_transform`, shuffled within each class;
+        None for scores of training rows by their own model, which leak the class.
     options : dict, optional
-        Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for ``"conjugate"``, whose prior has
-        the factor ``exp(-c |phi|^2)`` of the coefficients phi; c is half the number of rows of the class by default.
+        Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for
+        ``"conjugate"``, whose prior has the factor ``exp(-c |phi|^2)`` of the coefficients phi; c
+        is half the number of rows of the class by default.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values, see `BBLClassifier`.
     n_jobs : int, optional
@@ -69,8 +71,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     classes_ : ndarray, shape (K,)
         Class labels, sorted; there is one feature for each.
     model_ : BBLClassifier, or tuple (classes, rows_and_c)
-        The model that was fitted to all rows. Under ``"conjugate"`` a tuple: the class labels (K,), and for each class
-        the pair of its rows (n_k, m) and its constant c.
+        The model that was fitted to all rows. Under ``"conjugate"`` a tuple: the class labels (K,),
+        and for each class the pair of its rows (n_k, m) and its constant c.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
@@ -81,14 +83,16 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    With folds, `fit_transform` returns other scores than `transform`, as scikit-learn's `TargetEncoder` does. Two of
-    scikit-learn's checks require equal scores, ``check_transformer_general`` and
-    ``check_transformer_data_not_an_array``: name them in ``expected_failed_checks`` of `check_estimator`. All other
-    checks pass, and with ``cv=None`` these two pass as well.
+    With folds, `fit_transform` returns other scores than `transform`, as scikit-learn's
+    `TargetEncoder` does. Two of scikit-learn's checks require equal scores,
+    ``check_transformer_general`` and ``check_transformer_data_not_an_array``: name them in
+    ``expected_failed_checks`` of `check_estimator`. All other checks pass, and with ``cv=None``
+    these two pass as well.
 
     References
     ----------
-    Li (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines. Iowa State, section 3.3.
+    Li (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines. Iowa
+    State, section 3.3.
 
     Examples
     --------
@@ -131,7 +135,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return isinstance(self.method, str) and self.method == NUMERIC
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's description of the inputs: y is needed, columns are categories or numbers."""
+        """Return scikit-learn's description of the inputs: y is needed, columns are categories or
+        numbers.
+        """
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.categorical = not self._numeric
@@ -155,7 +161,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If rows, columns or options cannot be used, or there is only one class; the message names them.
+            If rows, columns or options cannot be used, or there is only one class; the message
+            names them.
         TypeError
             If a cell holds an object that cannot be a level, or an option has a wrong type.
 
@@ -173,10 +180,12 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         flag("signed_log", self.signed_log)
         if self._numeric and self.normalised:
             raise OptionError(
-                "Scores of method='conjugate' have no normaliser; leave normalised=None.", argument="normalised"
+                "Scores of method='conjugate' have no normaliser; leave normalised=None.",
+                argument="normalised",
             )
         if self._numeric:
-            self.model_: Any = self._fit_conjugate(X, y, reset=True)  # also sets n_features_in_ and feature names
+            # also sets n_features_in_ and feature names
+            self.model_: Any = self._fit_conjugate(X, y, reset=True)
         else:
             self.model_ = self._fit_classifier(X, y)
             self.n_features_in_ = self.model_.n_features_in_
@@ -224,8 +233,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n, K)
-            In a class that is unknown to the model of a fold, because it has fewer rows than folds, a row gets its
-            lowest score in any class.
+            In a class that is unknown to the model of a fold, because it has fewer rows than folds,
+            a row gets its lowest score in any class.
 
         Examples
         --------
@@ -242,15 +251,21 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         y = column_or_1d(y)
         X = X if hasattr(X, "__getitem__") else np.asarray(X)  # rows of X are selected below
         scores = np.full((len(y), len(self.classes_)), np.nan)
-        # a new generator, so that a RandomState of the caller's advances by one number, however many rows there are
+        # a new generator, so that a RandomState of the caller's advances by one number, however
+        # many rows there are
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
         # more folds than rows of the largest class would be an error
-        folds = StratifiedKFold(min(self.cv, self._count_largest_class(y)), shuffle=True, random_state=rng)
+        folds = StratifiedKFold(
+            min(self.cv, self._count_largest_class(y)), shuffle=True, random_state=rng
+        )
         with warnings.catch_warnings():
-            # the fit to all rows has warned already; classes with fewer rows than folds are handled below
+            # the fit to all rows has warned already; classes with fewer rows than folds are handled
+            # below
             warnings.simplefilter("ignore", category=ConvergenceWarning)
             warnings.simplefilter("ignore", category=DataWarning)
-            warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
+            warnings.filterwarnings(
+                "ignore", message="The least populated class", category=UserWarning
+            )
             # row positions of training and validation; the splitter reads nothing but y
             for train, validation in folds.split(np.zeros(len(y)), y):
                 rows, labels = _safe_indexing(X, train), y[train]
@@ -260,10 +275,14 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
                     if self._numeric
                     else self._fit_classifier(rows, labels)
                 )
-                # positions of the classes that the fold's model knows among all classes, which are sorted
+                # positions of the classes that the fold's model knows among all classes, which are
+                # sorted
                 columns = np.searchsorted(self.classes_, self._model_classes(model))
-                scores[np.ix_(validation, columns)] = self._score_rows(model, _safe_indexing(X, validation))
-        lowest = np.nanmin(scores, axis=1, keepdims=True)  # nan: the class is unknown to the model of the fold
+                scores[np.ix_(validation, columns)] = self._score_rows(
+                    model, _safe_indexing(X, validation)
+                )
+        # nan: the class is unknown to the model of the fold
+        lowest = np.nanmin(scores, axis=1, keepdims=True)
         return self._transform_scores(np.where(np.isnan(scores), lowest, scores))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
@@ -294,50 +313,75 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         n_rows = int(np.unique(y, return_counts=True)[1].max())
         if n_rows < 2:
             raise DataError(
-                "y has one row of each class; out-of-fold scores need two of one. Give cv=None.", argument="y"
+                "y has one row of each class; out-of-fold scores need two of one. Give cv=None.",
+                argument="y",
             )
         return n_rows
 
     def _transform_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Return scores (n, K), through the function `signed_log` if the parameter of that name is True."""
+        """Return scores (n, K), through the function `signed_log` if the parameter of that name is
+        True.
+        """
         return signed_log(scores) if self.signed_log else scores
 
     def _fit_classifier(self, X, y) -> BBLClassifier:
         """Return a classifier with the transformer's parameters, fitted to rows."""
         model = BBLClassifier(
-            self.method, pairs=self.pairs, options=self.options, missing=self.missing, n_jobs=self.n_jobs
+            self.method,
+            pairs=self.pairs,
+            options=self.options,
+            missing=self.missing,
+            n_jobs=self.n_jobs,
         )
         return model.fit(X, y)
 
-    def _fit_conjugate(self, X, y, reset: bool) -> tuple[np.ndarray, list[tuple[np.ndarray, float]]]:
-        """Return the model of method="conjugate": the classes (K,), and the rows (n_k, m) and constant c of each class.
+    def _fit_conjugate(
+        self, X, y, reset: bool
+    ) -> tuple[np.ndarray, list[tuple[np.ndarray, float]]]:
+        """Return the model of method="conjugate": the classes (K,), and the rows (n_k, m) and
+        constant c of each class.
 
-        c is the factor in the prior of the coefficients: scores are divided by 2 c, by default the number of rows. With
-        `reset`, number and names of the columns of X are stored in the transformer; else X is checked for them.
+        c is the factor in the prior of the coefficients: scores are divided by 2 c, by default the
+        number of rows. With `reset`, number and names of the columns of X are stored in the
+        transformer; else X is checked for them.
         """
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
-            raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
+            raise DataError(
+                f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes."
+            )
         rows_by_class = [X[y == label] for label in classes]
         c = (self.options or {}).get("c")
-        return classes, [(group_rows, 0.5 * len(group_rows) if c is None else float(c)) for group_rows in rows_by_class]
+        return classes, [
+            (group_rows, 0.5 * len(group_rows) if c is None else float(c))
+            for group_rows in rows_by_class
+        ]
 
     def _score_rows(self, model: Any, X) -> np.ndarray:
-        """Return the scores of rows by a fitted model (as ``model_``), shape (n, number of the model's classes)."""
+        """Return the scores of rows by a fitted model (as ``model_``), shape (n, number of the
+        model's classes).
+        """
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)
             _, rows_and_c = model
             # rows of the class, their weights, c, and the rows to be scored
             return np.column_stack(
-                [conjugate_scores(group_rows, np.ones(len(group_rows)), c, X) for group_rows, c in rows_and_c]
+                [
+                    conjugate_scores(group_rows, np.ones(len(group_rows)), c, X)
+                    for group_rows, c in rows_and_c
+                ]
             )
-        # In the ``with`` block errors about the type of a column name the argument X. The other calls need no such
-        # block: scikit-learn checks columns of numbers, and `BBLClassifier.fit` has one.
+        # In the ``with`` block errors about the type of a column name the argument X. The other
+        # calls need no such block: scikit-learn checks columns of numbers, and `BBLClassifier.fit`
+        # has one.
         with table_errors():
-            table = model._read_features(X, reset=False)  # X as a table, after a comparison with the columns of `fit`
+            # X as a table, after a comparison with the columns of `fit`
+            table = model._read_features(X, reset=False)
             normalised = True if self.normalised is None else flag("normalised", self.normalised)
-            # prior=False: ln P(x | y), without the log share of the class. unseen: rows of a fold may have levels that
-            # no training row of its model has; they are summed out
-            return log_scores(model.result_, table, normalised, prior=False, unseen="ignore").to_numpy(float)
+            # prior=False: ln P(x | y), without the log share of the class. unseen: rows of a fold
+            # may have levels that no training row of its model has; they are summed out
+            return log_scores(
+                model.result_, table, normalised, prior=False, unseen="ignore"
+            ).to_numpy(float)

@@ -19,39 +19,43 @@ __all__ = ["BNClassifier"]
 class BNClassifier(TableClassifier):
     """Bayesian network classifier as a scikit-learn classifier.
 
-    Every column of `X` is a feature, whose levels are its distinct values: strings, whole numbers and booleans; or all
-    declared levels of a categorical column. Bin continuous columns first, for example with
-    ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `networks.bnc` on the same columns.
+    Every column of `X` is a feature, whose levels are its distinct values: strings, whole numbers
+    and booleans; or all declared levels of a categorical column. Bin continuous columns first, for
+    example with ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `networks.bnc`
+    on the same columns.
 
     Parameters
     ----------
-    learner : {"nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"}, default "tan_cl"
-        Algorithm that learns the structure, a function of `networks`: naive Bayes ("nb"); tree-augmented naive Bayes by
-        Chow and Liu's algorithm ("tan_cl"), by hill climbing ("tan_hc"), or with super-parents ("tan_hcsp"); searches
-        that join features ("fssj", "bsej"); k-dependence ("kdb"); averaged one-dependence estimators ("aode").
+    learner : str, default "tan_cl"
+        Algorithm that learns the structure, a function of `networks`: naive Bayes ("nb");
+        tree-augmented naive Bayes by Chow and Liu's algorithm ("tan_cl"), by hill climbing
+        ("tan_hc"), or with super-parents ("tan_hcsp"); searches that join features ("fssj",
+        "bsej"); k-dependence ("kdb"); averaged one-dependence estimators ("aode").
     smooth : float, default 1.0
         Prior count of every cell of every table.
     dag_args : dict, optional
         Options of the learner, such as ``{"score": "bic"}`` or ``{"k": 5}``.
     manb_prior : float in [0, 1], optional
-        Average naive Bayes over all subsets of features (MANB); the number is the prior probability of each arc.
+        Average naive Bayes over all subsets of features (MANB); the number is the prior probability
+        of each arc.
     wanbia : bool or dict of feature to weight, default False
-        Raise the probabilities of each feature to a weight in [0, 1]. True: weights that maximise the conditional
-        likelihood under naive Bayes (WANBIA); a dict: these weights.
+        Raise the probabilities of each feature to a weight in [0, 1]. True: weights that maximise
+        the conditional likelihood under naive Bayes (WANBIA); a dict: these weights.
     awnb_trees : int, optional
-        Number of decision trees. A feature is weighted by the depth at which trees first split by it (AWNB). 10 if only
-        `awnb_bootstrap` is set.
+        Number of decision trees. A feature is weighted by the depth at which trees first split by
+        it (AWNB). 10 if only `awnb_bootstrap` is set.
     awnb_bootstrap : float, optional
-        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only `awnb_trees` is set.
+        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only
+        `awnb_trees` is set.
     unseen : {"ignore", "raise"}, default "ignore"
         Whether a level that was not in the training data is summed out of its row, or is an error.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        Treatment of missing values of `X`. "marginal": each count uses the rows in which its variables are known, and
-        predictions sum over missing features. "raise": an error. "drop": rows are dropped in `fit`, and get no
-        prediction (nan). "level": they are a level.
+        Treatment of missing values of `X`. "marginal": each count uses the rows in which its
+        variables are known, and predictions sum over missing features. "raise": an error. "drop":
+        rows are dropped in `fit`, and get no prediction (nan). "level": they are a level.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the rows of each class; 1 for classes that a dict leaves out. They only change class shares in
-        predictions; "balanced" makes all shares equal.
+        Weights of the rows of each class; 1 for classes that a dict leaves out. They only change
+        class shares in predictions; "balanced" makes all shares equal.
     random_state : int, numpy.random.Generator or None, default 0
         For the folds of a search, and for drawing the rows of trees.
 
@@ -64,7 +68,8 @@ class BNClassifier(TableClassifier):
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
     result_ : NetworkResults
-        The fitted model: structure, tables, summary, plots. Its class is named as the Series `y`, else ``y``.
+        The fitted model: structure, tables, summary, plots. Its class is named as the Series `y`,
+        else ``y``.
 
     See Also
     --------
@@ -119,8 +124,17 @@ class BNClassifier(TableClassifier):
         """Return the results of `bnc` for checked training data."""
         # the formula: the column of classes, and all other columns of the table as features
         return bnc(
-            self.learner, f"{quoted(training.response)} ~ .", training.data, self.smooth, dag_args=self.dag_args,
-            manb_prior=self.manb_prior, wanbia=self.wanbia, awnb_trees=self.awnb_trees,
-            awnb_bootstrap=self.awnb_bootstrap, weights=training.weights, missing=self.missing,
-            seed=self.random_state, verbose=0,
-        )  # fmt: skip
+            self.learner,
+            f"{quoted(training.response)} ~ .",
+            training.data,
+            self.smooth,
+            dag_args=self.dag_args,
+            manb_prior=self.manb_prior,
+            wanbia=self.wanbia,
+            awnb_trees=self.awnb_trees,
+            awnb_bootstrap=self.awnb_bootstrap,
+            weights=training.weights,
+            missing=self.missing,
+            seed=self.random_state,
+            verbose=0,
+        )

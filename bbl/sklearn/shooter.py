@@ -23,52 +23,71 @@ from bbl.sparse.tables import term_features
 __all__ = ["ShooterClassifier", "ShooterFeatures"]
 
 
-def _fit_terms(estimator: ShooterClassifier | ShooterFeatures, training: TrainingTable) -> ShooterResults:
+def _fit_terms(
+    estimator: ShooterClassifier | ShooterFeatures, training: TrainingTable
+) -> ShooterResults:
     """Fit `bbl.shooter` to checked training data, with the parameters of an estimator.
 
-    `training` has the columns of X and y as a table `data`, the name `response` of the column of y, and the `weights`
-    (n,). The formula has all columns of X as predictors; novarOk: columns with a single level are allowed.
+    `training` has the columns of X and y as a table `data`, the name `response` of the column of y,
+    and the `weights` (n,). The formula has all columns of X as predictors; novarOk: columns with a
+    single level are allowed.
     """
     return shooter(
-        f"{quoted(training.response)} ~ .", training.data, training.weights, order=estimator.order,
-        lambda_=estimator.lambda_, penalty=estimator.penalty, refit=estimator.refit, screen=estimator.screen,
-        scale=estimator.scale, nfold=estimator.nfold, novarOk=True, missing=estimator.missing,
-        seed=estimator.random_state, n_jobs=estimator.n_jobs, verbose=0,
-    )  # fmt: skip
+        f"{quoted(training.response)} ~ .",
+        training.data,
+        training.weights,
+        order=estimator.order,
+        lambda_=estimator.lambda_,
+        penalty=estimator.penalty,
+        refit=estimator.refit,
+        screen=estimator.screen,
+        scale=estimator.scale,
+        nfold=estimator.nfold,
+        novarOk=True,
+        missing=estimator.missing,
+        seed=estimator.random_state,
+        n_jobs=estimator.n_jobs,
+        verbose=0,
+    )
 
 
 class ShooterClassifier(TableClassifier):
     """Sparse logistic regression on products of columns as a scikit-learn classifier.
 
-    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole numbers, booleans and
-    categories. Bin continuous columns first, for example with ``KBinsDiscretizer(encode="ordinal")``. The model is
-    bitwise that of `bbl.shooter` on the same columns.
+    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole
+    numbers, booleans and categories. Bin continuous columns first, for example with
+    ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `bbl.shooter` on the same
+    columns.
 
     Parameters
     ----------
     order : int, default 3
         Largest number of columns in a term; if `X` has fewer columns, their number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
-        Penalty of each order. "ebic" and "cv" choose one penalty for all orders, by the extended BIC of the refitted
-        terms, or by the loss of held-out rows.
+        Penalty of each order. "ebic" and "cv" choose one penalty for all orders, by the extended
+        BIC of the refitted terms, or by the loss of held-out rows.
     penalty : {"group", "l1"}, default "group"
-        Whether the weights of a term are chosen as a whole (by their norm), or one by one (by their absolute values).
+        Whether the weights of a term are chosen as a whole (by their norm), or one by one (by their
+        absolute values).
     refit : "auto", True or False, default "auto"
-        Whether the chosen terms are refitted without penalty; "auto" decides by the loss on held-out rows.
+        Whether the chosen terms are refitted without penalty; "auto" decides by the loss on
+        held-out rows.
     screen : {"heredity", "all"}, default "heredity"
         Which pairs are candidates: pairs with a chosen column, or all pairs.
     scale : {"sum", "mean"}, default "sum"
-        Whether numbers in `lambda_` are penalties on the sum of the losses of all rows, or on their mean.
+        Whether numbers in `lambda_` are penalties on the sum of the losses of all rows, or on their
+        mean.
     nfold : int, default 5
         Number of folds for ``lambda_="cv"`` and ``refit="auto"``.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the classes; 1 for classes that a dict leaves out. They only change class shares in predictions;
-        "balanced" makes all shares equal.
+        Weights of the classes; 1 for classes that a dict leaves out. They only change class shares
+        in predictions; "balanced" makes all shares equal.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether a level that was not in the training data makes the terms of its column 0 in the row, or is an error.
+        Whether a level that was not in the training data makes the terms of its column 0 in the
+        row, or is an error.
     missing : {"raise", "drop", "level"}, default "raise"
-        Treatment of missing values of `X`. "raise": an error. "drop": rows are dropped in `fit`, and get no prediction
-        (nan). "level": they are a level.
+        Treatment of missing values of `X`. "raise": an error. "drop": rows are dropped in `fit`,
+        and get no prediction (nan). "level": they are a level.
     random_state : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -144,16 +163,17 @@ class ShooterClassifier(TableClassifier):
 class ShooterFeatures(TransformerMixin, TableEstimator):
     """Transformer to products of columns that separate the classes, for other estimators.
 
-    The terms are those that `bbl.shooter` chooses. A term of columns with two levels is one feature of -1 and 1, named
-    ``a:b``. A column with L levels has L - 1 features, its levels being corners of a simplex, so that its terms have
-    several features, named ``a:b[1]``, ``a:b[2]`` and so on. A logistic regression on the features is the refit of
-    the terms.
+    The terms are those that `bbl.shooter` chooses. A term of columns with two levels is one feature
+    of -1 and 1, named ``a:b``. A column with L levels has L - 1 features, its levels being corners
+    of a simplex, so that its terms have several features, named ``a:b[1]``, ``a:b[2]`` and so on. A
+    logistic regression on the features is the refit of the terms.
 
     Parameters
     ----------
     order, lambda_, penalty, refit, screen, scale, nfold, unseen, missing, random_state, n_jobs
-        As in `ShooterClassifier`. With ``missing="drop"`` the features of rows with missing values are nan. `refit` is
-        False by default, because the coefficients of the regression are not used.
+        As in `ShooterClassifier`. With ``missing="drop"`` the features of rows with missing values
+        are nan. `refit` is False by default, because the coefficients of the regression are not
+        used.
 
     Attributes
     ----------
@@ -240,8 +260,10 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         """
         check_is_fitted(self)
         design, table = self.result_.design, self._read_features(X, reset=False)
-        codes, missing = design.encode(table, self.unseen)  # (n, m) each: level codes, and marks of unknown values
-        # result_.chosen: weights (d, K - 1) of the d features of each chosen term, a tuple of positions of columns
+        # (n, m) each: level codes, and marks of unknown values
+        codes, missing = design.encode(table, self.unseen)
+        # result_.chosen: weights (d, K - 1) of the d features of each chosen term, a tuple of
+        # positions of columns
         features = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
         if (dropped := design.dropped(table)) is not None:  # which rows missing="drop" drops
             features[dropped] = np.nan
@@ -272,16 +294,21 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         for term, weights in self.result_.chosen.items():
             term_text = ":".join(names[i] for i in term)
             feature_names += (
-                [term_text] if len(weights) == 1 else [f"{term_text}[{k}]" for k in range(1, len(weights) + 1)]
+                [term_text]
+                if len(weights) == 1
+                else [f"{term_text}[{k}]" for k in range(1, len(weights) + 1)]
             )
         return np.array(distinct_names(feature_names), dtype=object)
 
     def _column_names(self, input_features: Sequence[str] | np.ndarray | None) -> list[str]:
         """Check `input_features`, and return the names of the columns of `X` as text."""
-        predictor_names = [label_text(name) for name in self.result_.labels.names]  # columns of X in `fit`
+        # columns of X in `fit`
+        predictor_names = [label_text(name) for name in self.result_.labels.names]
         if input_features is None:
             return predictor_names
-        if hasattr(self, "feature_names_in_") and list(input_features) != list(self.feature_names_in_):
+        if hasattr(self, "feature_names_in_") and list(input_features) != list(
+            self.feature_names_in_
+        ):
             raise ValueError("input_features is not equal to feature_names_in_")
         if len(input_features) != self.n_features_in_:
             raise ValueError("input_features should have length equal to number of features in X")

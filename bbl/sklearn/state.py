@@ -1,4 +1,6 @@
-"""ResultState: pickling of estimators (by pickle, joblib or skops) with the fitted model as in a model file."""
+"""ResultState: pickling of estimators (by pickle, joblib or skops) with the fitted model as in a
+model file.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,21 @@ __all__ = ["ResultState"]
 
 
 class ResultState:
-    """Mixin that pickles ``result_`` as plain text, numbers and arrays, in place of the package's objects."""
+    """Mixin that pickles ``result_`` as plain text, numbers and arrays, in place of the package's
+    objects.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, with ``result_`` as a dict of what a model file holds: kind, meta and arrays."""
+        """Return the attributes, with ``result_`` as a dict of what a model file holds: kind, meta
+        and arrays.
+        """
         attributes: Any = super().__getstate__()  # of scikit-learn's BaseEstimator
         state = dict(attributes)
         if "result_" in state:
             result = state["result_"]
             try:
-                meta, arrays = result.pack(store_data=True)  # a dict of plain values, and arrays by name
+                # a dict of plain values, and arrays by name
+                meta, arrays = result.pack(store_data=True)
             except BBLTypeError:  # an engine that a user defined: pickled as an object
                 return state
             state["result_"] = {"kind": result.kind, "meta": meta, "arrays": arrays}
@@ -29,5 +36,6 @@ class ResultState:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the attributes that `__getstate__` returned."""
         if isinstance(state.get("result_"), dict):
-            state = {**state, "result_": restored(**state["result_"])}  # the object of the model file's content
+            # the object of the model file's content
+            state = {**state, "result_": restored(**state["result_"])}
         super().__setstate__(state)  # type: ignore[misc]

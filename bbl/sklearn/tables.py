@@ -1,6 +1,8 @@
-"""Tables of estimators: X and y as a *Frame*, a lazy view of a table, with named columns; n rows, m columns.
+"""Tables of estimators: X and y as a *Frame*, a lazy view of a table, with named columns; n rows, m
+columns.
 
-A Frame has the names `columns` (m,), the row labels `index` (n,), and ``get(k)``, which returns column k as a Series.
+A Frame has the names `columns` (m,), the row labels `index` (n,), and ``get(k)``, which returns
+column k as a Series.
 """
 
 from __future__ import annotations
@@ -41,10 +43,13 @@ def as_frame(X: object) -> Frame | None:
 
 
 def keep_numbers(X: Any) -> Any:
-    """Return nested lists with strings as an object array; numpy would turn the numbers in them into strings."""
+    """Return nested lists with strings as an object array; numpy would turn the numbers in them
+    into strings.
+    """
     if isinstance(X, list | tuple):
         try:
-            return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X  # "U": strings
+            # "U": strings
+            return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X
         except ValueError:  # ragged; scikit-learn raises the error
             return X
     return X
@@ -53,8 +58,9 @@ def keep_numbers(X: Any) -> Any:
 def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
     """Return an array (n, m) as a DataFrame whose columns with fractional numbers are categorical.
 
-    A fit to a table refuses a column of many different fractions as continuous, unless the column is categorical. A
-    column of an array that would be refused in a DataFrame gives a warning instead.
+    A fit to a table refuses a column of many different fractions as continuous, unless the column
+    is categorical. A column of an array that would be refused in a DataFrame gives a warning
+    instead.
     """
     data = pd.DataFrame(array)
     if array.dtype.kind != "f":
@@ -69,10 +75,13 @@ def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
             continuous.append(k)
         data[k] = data[k].astype("category")
     if continuous:
-        shown = ", ".join(map(str, continuous[:5])) + (f", and {len(continuous) - 5} more" * (len(continuous) > 5))
+        shown = ", ".join(map(str, continuous[:5])) + (
+            f", and {len(continuous) - 5} more" * (len(continuous) > 5)
+        )
         warnings.warn(
-            f"Columns of X that look continuous: {shown}. Every number in them is a level of its own, so nothing is "
-            "learnt about the numbers between; bin them first, for example with KBinsDiscretizer(encode='ordinal').",
+            f"Columns of X that look continuous: {shown}. Every number in them is a level of its "
+            "own, so nothing is learnt about the numbers between; bin them first, for example "
+            "with KBinsDiscretizer(encode='ordinal').",
             DataWarning,
             stacklevel=4,  # the line in `fit`
         )
@@ -80,22 +89,36 @@ def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
 
 
 def column_of_used_categories(table: Frame, rows: np.ndarray, k: int) -> pd.Series:
-    """Return column k of a table; a categorical one with only the categories that occur in the rows at `rows`."""
+    """Return column k of a table; a categorical one with only the categories that occur in the rows
+    at `rows`.
+    """
     column = table.get(k)
     if not isinstance(column.dtype, pd.CategoricalDtype):
         return column
-    return column.cat.set_categories(column.iloc[rows].cat.remove_unused_categories().cat.categories)
+    return column.cat.set_categories(
+        column.iloc[rows].cat.remove_unused_categories().cat.categories
+    )
 
 
 def response_name(name: object, columns: Sequence[Hashable]) -> str:
-    """Return the name of the column of classes: that of the Series y, else "y"; underscores make it distinct from X."""
+    """Return the name of the column of classes: that of the Series y, else "y"; underscores make it
+    distinct from X.
+    """
     return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
 
 
 def with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
-    """Return the table with y as a further, categorical column; labels that are not among `classes` are missing."""
+    """Return the table with y as a further, categorical column; labels that are not among `classes`
+    are missing.
+    """
     class_index = pd.Index(classes)
     # get_indexer returns -1, the code of a missing value, for labels that are not among the classes
-    y_column = pd.Series(pd.Categorical.from_codes(class_index.get_indexer(y), class_index), index=table.index)
+    y_column = pd.Series(
+        pd.Categorical.from_codes(class_index.get_indexer(y), class_index), index=table.index
+    )
     m = len(table.columns)
-    return replace(table, columns=(*table.columns, response), get=lambda k: y_column if k == m else table.get(k))
+    return replace(
+        table,
+        columns=(*table.columns, response),
+        get=lambda k: y_column if k == m else table.get(k),
+    )

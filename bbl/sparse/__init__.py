@@ -1,1 +1,3 @@
-"""The room of sparse regression: which products of predictors, of any order, tell the classes apart."""
+"""The room of sparse regression: which products of predictors, of any order, tell the classes
+apart.
+"""

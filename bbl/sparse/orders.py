@@ -1,8 +1,10 @@
-"""Stagewise choice of terms: those of order k are products of a chosen term of order k - 1 and one more predictor.
+"""Stagewise choice of terms: those of order k are products of a chosen term of order k - 1 and one
+more predictor.
 
-*Term*: a product of predictors, a tuple of their numbers in rising order; its *order* is how many they are. *Stage*:
-the penalised fit with terms up to some order. *Parent* of a term: a term with one of its predictors less. Source: Min,
-Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.2.
+*Term*: a product of predictors, a tuple of their numbers in rising order; its *order* is how many
+they are. *Stage*: the penalised fit with terms up to some order. *Parent* of a term: a term with
+one of its predictors less. Source: Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse
+High-Order Boltzmann Machines, AISTATS, section 3.2.
 """
 
 from __future__ import annotations
@@ -20,11 +22,16 @@ SCREENS = ("heredity", "all")
 
 
 def grow(
-    problem: Problem, penalty: Penalty, screen: str = "heredity", start: Sequence[Stage] | None = None
+    problem: Problem,
+    penalty: Penalty,
+    screen: str = "heredity",
+    start: Sequence[Stage] | None = None,
 ) -> list[Stage]:
-    """Return one stage for each order: the minimum over the terms chosen by the previous stage and their products.
+    """Return one stage for each order: the minimum over the terms chosen by the previous stage and
+    their products.
 
-    Terms of lower order may drop out at a later stage. There are no further stages when no term is left to multiply.
+    Terms of lower order may drop out at a later stage. There are no further stages when no term is
+    left to multiply.
 
     Parameters
     ----------
@@ -34,7 +41,8 @@ def grow(
     screen : {"heredity", "all"}
         With "all", every pair of predictors is a candidate, whether or not one of them was chosen.
     start : stages of a similar problem, optional
-        Warm starts, one for each order: their `weights` (d, q) by term and `intercept` (q,). The minimum is the same.
+        Warm starts, one for each order: their `weights` (d, q) by term and `intercept` (q,). The
+        minimum is the same.
     """
     stages: list[Stage] = []
     for k in range(1, len(penalty.lambdas) + 1):
@@ -47,21 +55,26 @@ def grow(
             parents = [(i,) for i, L in enumerate(problem.n_levels) if L > 1]
         if not parents:
             break
-        warm_stage = start[k - 1] if start and len(start) >= k else None  # the stage of the same order
-        # starting weights: `base`, of the chosen terms of lower order; `warm_products`, of products of order k that
-        # the first working set holds
+        # the stage of the same order
+        warm_stage = start[k - 1] if start and len(start) >= k else None
+        # starting weights: `base`, of the chosen terms of lower order; `warm_products`, of products
+        # of order k that the first working set holds
         base, warm_products, intercept = dict(base_weights), {}, np.zeros(problem.K - 1)
         if warm_stage is not None:
             parent_set = set(parents)
             # weights of the warm start replace those of the previous stage
             base |= {t: w for t, w in warm_stage.weights.items() if t in base}
             warm_products = {
-                t: w for t, w in warm_stage.weights.items() if len(t) == k and (all_pairs or _has_parent(t, parent_set))
+                t: w
+                for t, w in warm_stage.weights.items()
+                if len(t) == k and (all_pairs or _has_parent(t, parent_set))
             }
             intercept = warm_stage.intercept
         elif previous is not None:
             intercept = previous.intercept
-        stages.append(minimise(problem, penalty, base, parents, warm_products, intercept, all_pairs))
+        stages.append(
+            minimise(problem, penalty, base, parents, warm_products, intercept, all_pairs)
+        )
     return stages
 
 
@@ -72,10 +85,18 @@ def _has_parent(term: Term, parents: set[Term]) -> bool:
 
 def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> float:
     """Return the smallest penalty, the same for all orders, at which no term is chosen."""
-    _, slope, _ = null_slope(problem)  # (q, n): derivative of the loss by the linear predictors of the empty model
-    # the first to enter is a single predictor, a product of the empty term, or with "all" maybe a pair
-    singles: list[Term] = [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
+    # (q, n): derivative of the loss by the linear predictors of the empty model
+    _, slope, _ = null_slope(problem)
+    # the first to enter is a single predictor, a product of the empty term, or with "all" maybe a
+    # pair
+    singles: list[Term] = (
+        [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
+    )
     parent_sets = [parents for parents in ([()], singles) if parents]
     # ratios (m, parents): the penalty at which the product of a predictor and a parent enters
-    ratio_blocks = [ratios for parents in parent_sets for _, ratios in candidate_ratios(problem, slope, parents, group)]
+    ratio_blocks = [
+        ratios
+        for parents in parent_sets
+        for _, ratios in candidate_ratios(problem, slope, parents, group)
+    ]
     return max((float(ratios.max(initial=0.0)) for ratios in ratio_blocks), default=0.0)

@@ -1,9 +1,11 @@
-"""Refit of chosen terms by maximum likelihood, without penalties, and the terms whose weights have no finite optimum.
+"""Refit of chosen terms by maximum likelihood, without penalties, and the terms whose weights have
+no finite optimum.
 
-*Term*: a product of predictors with d features (see `products`) and weights (d, q), q = K - 1 for K classes. D is the
-number of features of all terms, n that of the rows. *Loss*: the weighted sum over rows of ``-ln p`` of their class.
-*Link*, *slope*, shape (q, n): linear predictors of the rows, and the derivative of the loss by them. *Curvature* (n,):
-second derivative of the loss by the link, exact for two classes, else an upper bound.
+*Term*: a product of predictors with d features (see `products`) and weights (d, q), q = K - 1 for K
+classes. D is the number of features of all terms, n that of the rows. *Loss*: the weighted sum over
+rows of ``-ln p`` of their class. *Link*, *slope*, shape (q, n): linear predictors of the rows, and
+the derivative of the loss by them. *Curvature* (n,): second derivative of the loss by the link,
+exact for two classes, else an upper bound.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ RIDGE = 1e-7  # per observation: makes every optimum finite and unique
 MAX_GRADIENT = 1e-9  # per observation and weight, at which Newton's method ends
 MAX_NEWTON_STEPS = 100
 MAX_CONJUGATE_STEPS = 200  # of conjugate gradients, in each Newton step
-UNBOUNDED_SHIFT = 0.05  # a weight that moves by more in a Newton step without the ridge has no finite optimum
+# a weight that moves by more in a Newton step without the ridge has no finite optimum
+UNBOUNDED_SHIFT = 0.05
 
 
 class Refit(NamedTuple):
@@ -59,7 +62,12 @@ class Objective:
 
     def __init__(self, problem: Problem, Z: np.ndarray):
         n = problem.n
-        self.problem, self.to_scores, self.ridge, self.Z = problem, contrasts(problem.K), RIDGE * problem.total, Z
+        self.problem, self.to_scores, self.ridge, self.Z = (
+            problem,
+            contrasts(problem.K),
+            RIDGE * problem.total,
+            Z,
+        )
         self.slope, self.curve = np.empty((problem.K - 1, n)), np.empty(n)
 
     def value(self, theta: np.ndarray) -> tuple[float, float]:
@@ -67,18 +75,24 @@ class Objective:
         problem = self.problem
         self.link = np.ascontiguousarray(theta.T @ self.Z)
         # writes slope and curve
-        loss = _kernel.slopes(self.link, problem.y, problem.weights, self.to_scores, self.slope, self.curve)
+        loss = _kernel.slopes(
+            self.link, problem.y, problem.weights, self.to_scores, self.slope, self.curve
+        )
         return loss + 0.5 * self.ridge * float((theta * theta).sum()), loss
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """Return the gradient (D + 1, q) at `theta` (D + 1, q), which must be the last argument of `value`."""
+        """Return the gradient (D + 1, q) at `theta` (D + 1, q), which must be the last argument of
+        `value`.
+        """
         return self.Z @ self.slope.T + self.ridge * theta
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return the inverse of the Hessian times `right` (D + 1, q), by preconditioned conjugate gradients.
+        """Return the inverse of the Hessian times `right` (D + 1, q), by preconditioned conjugate
+        gradients.
 
-        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1), for each of the q links.
-        For two classes that is the Hessian, and gives the solution at once; for more it is an upper bound.
+        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1), for
+        each of the q links. For two classes that is the Hessian, and gives the solution at once;
+        for more it is an upper bound.
         """
         from scipy.linalg import cho_factor, cho_solve
 
@@ -94,7 +108,8 @@ class Objective:
         solution, residual = np.zeros_like(right), right.copy()
         direction = preconditioned = cho_solve(preconditioner, residual)
         squared_norm = float((residual * preconditioned).sum())
-        for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):  # no step if `right` is zero
+        # no step if `right` is zero
+        for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):
             # change of the scores, then of the weighted probabilities, along the direction
             row_change = self.to_scores @ (direction.T @ self.Z)
             row_change = p * (row_change - (p * row_change).sum(axis=0)) * self.problem.weights
@@ -103,14 +118,19 @@ class Objective:
             solution, residual = solution + step * direction, residual - step * hessian_direction
             preconditioned = cho_solve(preconditioner, residual)
             new_squared_norm = float((residual * preconditioned).sum())
-            if new_squared_norm <= 1e-20 * float((right * solution).sum()):  # a relative residual of 1e-10
+            # a relative residual of 1e-10
+            if new_squared_norm <= 1e-20 * float((right * solution).sum()):
                 break
-            direction, squared_norm = preconditioned + new_squared_norm / squared_norm * direction, new_squared_norm
+            direction, squared_norm = (
+                preconditioned + new_squared_norm / squared_norm * direction,
+                new_squared_norm,
+            )
         return solution
 
 
 def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Maximise log-likelihood less ridge, minus the objective: return its weights (D + 1, q), and their loss.
+    """Maximise log-likelihood less ridge, minus the objective: return its weights (D + 1, q), and
+    their loss.
 
     Newton's method starts from `theta`. The loss is without the ridge.
     """
@@ -137,21 +157,31 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
 
 
 def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
-    """Fit terms by maximum likelihood, starting from their penalised weights (d, q) and `intercept` (q,).
+    """Fit terms by maximum likelihood, starting from their penalised weights (d, q) and `intercept`
+    (q,).
 
-    A ridge of 1e-7 per observation keeps the weights finite where classes are separated, and unique where features
-    coincide. Weights that a Newton step on the loss without the ridge would change by more than 0.05 are reported as
-    unbounded.
+    A ridge of 1e-7 per observation keeps the weights finite where classes are separated, and unique
+    where features coincide. Weights that a Newton step on the loss without the ridge would change
+    by more than 0.05 are reported as unbounded.
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
     D, n = int(products.starts[-1]), problem.n  # starts (T + 1,): first feature of each term, and D
     # numbers of 8 bytes: the features and a scaled copy, the Hessian and its factor
-    check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
+    check_memory(
+        16.0 * (D + 1) * (n + D),
+        f"A refit of {D} weights",
+        "Choose fewer terms, or take refit=False.",
+    )
     objective = Objective(problem, products.features())
     theta, loss = maximise(objective, np.concatenate([*weights.values(), intercept[None]]))
-    # change of the weights by a Newton step on the loss alone, whose gradient is -ridge theta at the optimum; the
-    # Hessian keeps the ridge, so that it is regular. Separated classes have curvature near 0, so a long step
+    # change of the weights by a Newton step on the loss alone, whose gradient is -ridge theta at
+    # the optimum; the Hessian keeps the ridge, so that it is regular. Separated classes have
+    # curvature near 0, so a long step
     shift = np.abs(objective.solve(objective.ridge * theta))[:-1]
-    rows = {t: slice(products.starts[k], products.starts[k + 1]) for k, t in enumerate(products.terms)}
-    unbounded = tuple(t for t, term_rows in rows.items() if shift[term_rows].max(initial=0.0) > UNBOUNDED_SHIFT)
+    rows = {
+        t: slice(products.starts[k], products.starts[k + 1]) for k, t in enumerate(products.terms)
+    }
+    unbounded = tuple(
+        t for t, term_rows in rows.items() if shift[term_rows].max(initial=0.0) > UNBOUNDED_SHIFT
+    )
     return Refit({t: theta[term_rows] for t, term_rows in rows.items()}, theta[-1], loss, unbounded)

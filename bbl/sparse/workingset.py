@@ -1,13 +1,16 @@
-"""The exact penalised fit over very many candidate terms: descent over a working set that violators join.
+"""The exact penalised fit over very many candidate terms: descent over a working set that violators
+join.
 
-The objective is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free intercept. A *term* t is a
-product of |t| predictors with d *features* (zero-sum contrasts, see `products`) and weights ``W_t`` (d, q), q = K - 1
-for K classes. The group penalty is ``Omega = sqrt(d) ||W_t||`` (Frobenius norm), the l1 penalty the sum of the norms of
-the d rows of ``W_t``. *Link*, shape (q, n): linear predictors of the rows. *Slope* (q, n) and *curvature* (n,): first
-derivatives of the loss by the link, and a bound of the second. A *violator* is a term without weight whose gradient is
-longer than its penalty. D is the number of features, T the number of terms, of the working set. The *order* of a term
-is |t|; the *parent* of a product is the term without one of its predictors. An optimum's *violation* is how far its
-gradient is from the optimality conditions, in units of penalties.
+The objective is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free
+intercept. A *term* t is a product of |t| predictors with d *features* (zero-sum contrasts, see
+`products`) and weights ``W_t`` (d, q), q = K - 1 for K classes. The group penalty is ``Omega =
+sqrt(d) ||W_t||`` (Frobenius norm), the l1 penalty the sum of the norms of the d rows of ``W_t``.
+*Link*, shape (q, n): linear predictors of the rows. *Slope* (q, n) and *curvature* (n,): first
+derivatives of the loss by the link, and a bound of the second. A *violator* is a term without
+weight whose gradient is longer than its penalty. D is the number of features, T the number of
+terms, of the working set. The *order* of a term is |t|; the *parent* of a product is the term
+without one of its predictors. An optimum's *violation* is how far its gradient is from the
+optimality conditions, in units of penalties.
 """
 
 from __future__ import annotations
@@ -29,18 +32,23 @@ MAX_VIOLATION = 1e-6  # of the optimality conditions by candidates, in units of 
 WORKING_SET_VIOLATION = 2e-7  # the same by terms of the working set
 MAX_NEWTON_STEPS = 1000
 MAX_SWEEPS = 2000  # of coordinate descent, in each Newton step
-MAX_EXHAUSTED_STEPS = 50  # Newton steps in a row whose sweeps run out: separated rows of huge weights, without an end
+# Newton steps in a row whose sweeps run out: separated rows of huge weights, without an end
+MAX_EXHAUSTED_STEPS = 50
 MAX_ROUNDS = 1000  # passes over all candidates, after each of which violators join the working set
 FULL_HESSIAN_SIZE = 64  # up to so many weights the Hessian is always formed
-GRAM_SIZE = 2048  # up to so many weights the Hessian is formed if coordinate descent over rows is slow
-WEIGHTS_PER_SWEEP = 16  # coordinate descent is slow if it takes more than one sweep per so many weights
+# up to so many weights the Hessian is formed if coordinate descent over rows is slow
+GRAM_SIZE = 2048
+# coordinate descent is slow if it takes more than one sweep per so many weights
+WEIGHTS_PER_SWEEP = 16
 RIDGE = 1e-6  # share of its diagonal added to a Hessian, more than rounding in single precision
 ROUNDING = 1e-12  # relative rounding error of the objective
-# bounds of the error of a long sum, in rounding units of the summed magnitudes: n random errors add up to about sqrt(n)
-# units, and sums are formed in parts. In single precision a bound that is too large only means more checks in double
+# bounds of the error of a long sum, in rounding units of the summed magnitudes: n random errors add
+# up to about sqrt(n) units, and sums are formed in parts. In single precision a bound that is too
+# large only means more checks in double
 SUM_ERROR_ULPS = 512
 GRADIENT_ERROR_ULPS = 64  # in double precision
-MAX_ERROR_SHARE = 0.05  # largest rounding error, in units of the penalty, at which single precision is used
+# largest rounding error, in units of the penalty, at which single precision is used
+MAX_ERROR_SHARE = 0.05
 NEW_VIOLATORS = 300  # least number of candidates that are checked at a time to join the working set
 MAX_INTERCEPT = 30.0  # bound of the intercept, for classes that no row has
 
@@ -54,7 +62,9 @@ class Penalty(NamedTuple):
     group: bool = True  # group penalty, else l1
 
     def of_terms(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
-        """Return the penalty (T,) of each of T terms, with the factor sqrt(d) for the group penalty."""
+        """Return the penalty (T,) of each of T terms, with the factor sqrt(d) for the group
+        penalty.
+        """
         by_order = np.array([self.lambdas[len(t) - 1] for t in terms], dtype=float)
         return by_order * np.sqrt([problem.size(t) for t in terms]) if self.group else by_order
 
@@ -67,11 +77,13 @@ class Penalty(NamedTuple):
 class Stage:
     """The minimum over some terms."""
 
-    weights: Weights  # (d, q) of each term with nonzero weights, in rising order of size and predictors
+    # (d, q) of each term with nonzero weights, in rising order of size and predictors
+    weights: Weights
     intercept: np.ndarray  # (q,)
     loss: float  # weighted sum of -ln p(y | x)
     objective: float  # loss plus penalties
-    violation: float  # largest violation of the optimality conditions by any candidate, in units of its penalty
+    # largest violation of the optimality conditions by any candidate, in units of its penalty
+    violation: float
     rounds: int  # number of passes over all candidates
 
 
@@ -81,25 +93,35 @@ def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
     The rows of each term begin at `starts` (T + 1,), whose last entry is D.
     """
     squares = np.einsum("ij,ij->i", theta, theta)
-    return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)  # reduceat needs a row
+    # reduceat needs a row
+    return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
 
 
-def violations(theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool) -> float:
-    """Return the largest violation of the optimality conditions by weights (D, q), in units of the penalties (T,).
+def violations(
+    theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool
+) -> float:
+    """Return the largest violation of the optimality conditions by weights (D, q), in units of the
+    penalties (T,).
 
-    `gradient` (D, q) is that of the loss; the rows of each term begin at `starts` (T + 1,). Where weights are not zero,
-    the gradient of loss plus penalty must be zero. Where weights are zero, the gradient of the loss must not be longer
-    than the penalty.
+    `gradient` (D, q) is that of the loss; the rows of each term begin at `starts` (T + 1,). Where
+    weights are not zero, the gradient of loss plus penalty must be zero. Where weights are zero,
+    the gradient of the loss must not be longer than the penalty.
     """
     if not len(penalty):
         return 0.0
     sizes = np.diff(starts)
     penalties = penalty if group else np.repeat(penalty, sizes)
     norm = row_norms(theta, starts, group)
-    shrinkage = penalties / np.where(norm > 0, norm, 1.0)  # times the weights: the gradient of the penalty
+    # times the weights: the gradient of the penalty
+    shrinkage = penalties / np.where(norm > 0, norm, 1.0)
     residual = gradient + theta * (np.repeat(shrinkage, sizes) if group else shrinkage)[:, None]
     residual_norms = row_norms(residual, starts, group)
-    return float((np.where(norm > 0, residual_norms, np.maximum(residual_norms - penalties, 0.0)) / penalties).max())
+    return float(
+        (
+            np.where(norm > 0, residual_norms, np.maximum(residual_norms - penalties, 0.0))
+            / penalties
+        ).max()
+    )
 
 
 class Descent:
@@ -118,8 +140,9 @@ class Descent:
     Attributes
     ----------
     products : Products
-        The terms as the kernels take them: `codes` (T, n) are their states in the rows, `sizes` (T,) their numbers of
-        features d, `starts` (T + 1,) the first row of each in `theta`, and `layout` the tables of features.
+        The terms as the kernels take them: `codes` (T, n) are their states in the rows, `sizes`
+        (T,) their numbers of features d, `starts` (T + 1,) the first row of each in `theta`, and
+        `layout` the tables of features.
     theta : ndarray, shape (D, q)
         Weights of the terms; `intercept` (q,) is kept beside them.
     lambdas : ndarray, shape (T,)
@@ -131,7 +154,8 @@ class Descent:
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.
     prefers_hessian : bool
-        Whether Hessians are formed up to a larger size: with K > 2, or once coordinate descent over rows was slow.
+        Whether Hessians are formed up to a larger size: with K > 2, or once coordinate descent over
+        rows was slow.
     n_exhausted : int
         Number of last Newton steps in a row whose sweeps ran out.
     """
@@ -139,12 +163,14 @@ class Descent:
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
         self.problem, self.penalty, self.to_scores = problem, penalty, contrasts(problem.K)
         self.products = Products(problem.codes, problem.n_levels, list(weights))
-        self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])  # there may be no terms
+        # there may be no terms
+        self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])
         self.intercept = intercept.copy()
         self.lambdas = penalty.of_terms(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
-        # with more than two classes `curve` is only a bound: the exact Hessian is formed from the start
+        # with more than two classes `curve` is only a bound: the exact Hessian is formed from the
+        # start
         self.loss, self.prefers_hessian = math.nan, problem.K > 2
         self.n_exhausted = 0
 
@@ -156,7 +182,9 @@ class Descent:
         self.lambdas = self.penalty.of_terms(self.problem, self.products.terms)
 
     def drop_zeros(self, n_fixed: int) -> None:
-        """Remove the terms whose weights are zero, except the first `n_fixed` terms, which are not candidates."""
+        """Remove the terms whose weights are zero, except the first `n_fixed` terms, which are not
+        candidates.
+        """
         norm = row_norms(self.theta, self.products.starts, group=True)
         is_kept = (norm > 0) | (np.arange(len(norm)) < n_fixed)
         self.theta = self.theta[np.repeat(is_kept, self.products.sizes)]
@@ -166,17 +194,23 @@ class Descent:
     def penalties(self, theta: np.ndarray) -> float:
         """Return the sum of the penalties of weights (D, q)."""
         norm = row_norms(theta, self.products.starts, self.penalty.group)
-        lambdas = self.lambdas if self.penalty.group else np.repeat(self.lambdas, self.products.sizes)
+        lambdas = (
+            self.lambdas if self.penalty.group else np.repeat(self.lambdas, self.products.sizes)
+        )
         return float(lambdas @ norm)
 
     def _evaluate(self, link: np.ndarray) -> float:
         """Return the loss at a link (q, n), and set `slope` and `curve` to those at this link."""
         problem = self.problem
         # writes slope and curve
-        return _kernel.slopes(link, problem.y, problem.weights, self.to_scores, self.slope, self.curve)
+        return _kernel.slopes(
+            link, problem.y, problem.weights, self.to_scores, self.slope, self.curve
+        )
 
     def minimise(self) -> float:
-        """Minimise over the working set by proximal Newton steps, and return the remaining violation."""
+        """Minimise over the working set by proximal Newton steps, and return the remaining
+        violation.
+        """
         products, group = self.products, self.penalty.group
         link = products.link(self.theta, self.intercept)
         self.loss = self._evaluate(link)
@@ -192,15 +226,22 @@ class Descent:
             gradient = products.gradient(self.slope)
             intercept_gradient = self.slope.sum(axis=1)
             # an intercept at its bound, which a step downhill would move beyond it
-            is_bounded = (np.abs(self.intercept) >= MAX_INTERCEPT) & (intercept_gradient * self.intercept < 0)
+            is_bounded = (np.abs(self.intercept) >= MAX_INTERCEPT) & (
+                intercept_gradient * self.intercept < 0
+            )
             violation = violations(self.theta, gradient, products.starts, self.lambdas, group)
-            intercept_violation = float(np.abs(np.where(is_bounded, 0.0, intercept_gradient)).max()) / least_penalty
+            intercept_violation = (
+                float(np.abs(np.where(is_bounded, 0.0, intercept_gradient)).max()) / least_penalty
+            )
             violation = max(violation, intercept_violation)
             if violation <= max(WORKING_SET_VIOLATION, rounding):
                 break
-            # violation at which the quadratic model counts as minimised: a share of the current violation, falling with
-            # its square below 1, but no less than a tenth of the violation at which the descent ends
-            tolerance = max(0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation))
+            # violation at which the quadratic model counts as minimised: a share of the current
+            # violation, falling with its square below 1, but no less than a tenth of the violation
+            # at which the descent ends
+            tolerance = max(
+                0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation)
+            )
             theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
             step, intercept_step = theta - self.theta, intercept - self.intercept
             predicted_change = float((gradient * step).sum() + intercept_gradient @ intercept_step)
@@ -212,15 +253,21 @@ class Descent:
         return violation
 
     def _newton_target(
-        self, link: np.ndarray, gradient: np.ndarray, intercept_gradient: np.ndarray, tolerance: float
+        self,
+        link: np.ndarray,
+        gradient: np.ndarray,
+        intercept_gradient: np.ndarray,
+        tolerance: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights (D, q) and intercept (q,) at the minimum of the penalised quadratic model at a link (q, n).
+        """Return weights (D, q) and intercept (q,) at the minimum of the penalised quadratic model
+        at a link (q, n).
 
-        The model of a step s is ``<gradient, s> + s' H s / 2`` plus the penalty after it, H the Hessian of the loss.
-        `gradient` (D, q) and `intercept_gradient` (q,) are those at the link; `tolerance` is the violation at which
-        coordinate descent ends. With few weights the Hessian of the *active* terms is formed: those with weight, or
-        with a gradient longer than their penalty. The other terms stay at zero. With many weights, coordinate descent
-        over all terms works on the rows instead.
+        The model of a step s is ``<gradient, s> + s' H s / 2`` plus the penalty after it, H the
+        Hessian of the loss. `gradient` (D, q) and `intercept_gradient` (q,) are those at the link;
+        `tolerance` is the violation at which coordinate descent ends. With few weights the Hessian
+        of the *active* terms is formed: those with weight, or with a gradient longer than their
+        penalty. The other terms stay at zero. With many weights, coordinate descent over all terms
+        works on the rows instead.
         """
         products, group, q = self.products, self.penalty.group, self.problem.K - 1
         is_active = (row_norms(self.theta, products.starts, group=True) > 0) | (
@@ -231,13 +278,24 @@ class Descent:
         if (D + 1) * q > (GRAM_SIZE if self.prefers_hessian else FULL_HESSIAN_SIZE):
             theta, intercept = self.theta.copy(), self.intercept.copy()
             may_form_hessian = not self.prefers_hessian and (D + 1) * q <= GRAM_SIZE
-            # with more sweeps coordinate descent counts as slow, and the Hessian is formed from then on
+            # with more sweeps coordinate descent counts as slow, and the Hessian is formed from
+            # then on
             max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
             # writes theta and intercept, and the copy of the slope; a set stop flag ends it early
             n_sweeps = _kernel.descend(
-                products.codes, *products.layout, self.lambdas, group, self.curve, MAX_INTERCEPT, tolerance, max_sweeps,
-                stop_flag(), self.slope.copy(), theta, intercept,
-            )  # fmt: skip
+                products.codes,
+                *products.layout,
+                self.lambdas,
+                group,
+                self.curve,
+                MAX_INTERCEPT,
+                tolerance,
+                max_sweeps,
+                stop_flag(),
+                self.slope.copy(),
+                theta,
+                intercept,
+            )
             self.prefers_hessian = self.prefers_hessian or n_sweeps == max_sweeps
             return theta, intercept
         # single precision is enough: the Hessian affects the steps, not the position of the minimum
@@ -259,20 +317,28 @@ class Descent:
         return theta, np.clip(weights[-1], -MAX_INTERCEPT, MAX_INTERCEPT)
 
     def _gradient_norms(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the norm (T,) of each term's `gradient` (D, q); with l1 the largest norm of a feature's gradient."""
+        """Return the norm (T,) of each term's `gradient` (D, q); with l1 the largest norm of a
+        feature's gradient.
+        """
         norm = row_norms(gradient, self.products.starts, self.penalty.group)
         if self.penalty.group or not len(norm):  # reduceat needs a feature
             return norm
         return np.maximum.reduceat(norm, self.products.starts[:-1])
 
     def _line_search(
-        self, link: np.ndarray, theta: np.ndarray, intercept: np.ndarray, objective: float, predicted_change: float
+        self,
+        link: np.ndarray,
+        theta: np.ndarray,
+        intercept: np.ndarray,
+        objective: float,
+        predicted_change: float,
     ) -> tuple[np.ndarray, float] | None:
-        """Move towards `theta` (D, q) and `intercept` (q,), and halve the step until the objective falls enough.
+        """Move towards `theta` (D, q) and `intercept` (q,), and halve the step until the objective
+        falls enough.
 
-        `objective` is that at `link` (q, n), `predicted_change` that of the quadratic model for the full step. Sets
-        `self.theta` and `self.intercept` to the new point, and returns its link and objective; None if no step lowers
-        the objective.
+        `objective` is that at `link` (q, n), `predicted_change` that of the quadratic model for the
+        full step. Sets `self.theta` and `self.intercept` to the new point, and returns its link and
+        objective; None if no step lowers the objective.
         """
         target_link, step = self.products.link(theta, intercept), 1.0
         while step > 1e-10:
@@ -281,7 +347,9 @@ class Descent:
             loss = self._evaluate(trial_link)
             trial_objective = loss + self.penalties(trial_theta)
             # a sufficient decrease (Armijo), but for rounding
-            if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(objective):
+            if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(
+                objective
+            ):
                 self.intercept = self.intercept + step * (intercept - self.intercept)
                 self.theta, self.loss = trial_theta, loss
                 return trial_link, trial_objective
@@ -290,10 +358,19 @@ class Descent:
         return None
 
     def weights(self) -> Weights:
-        """Return the nonzero weights (d, q) of each term, in rising order of size and predictors."""
+        """Return the nonzero weights (d, q) of each term, in rising order of size and
+        predictors.
+        """
         starts = self.products.starts
-        term_weights = {t: self.theta[starts[k] : starts[k + 1]].copy() for k, t in enumerate(self.products.terms)}
-        return {t: term_weights[t] for t in sorted(term_weights, key=lambda t: (len(t), t)) if term_weights[t].any()}
+        term_weights = {
+            t: self.theta[starts[k] : starts[k + 1]].copy()
+            for k, t in enumerate(self.products.terms)
+        }
+        return {
+            t: term_weights[t]
+            for t in sorted(term_weights, key=lambda t: (len(t), t))
+            if term_weights[t].any()
+        }
 
 
 def minimise(
@@ -319,23 +396,28 @@ def minimise(
         Products to start the working set with, and their weights.
     intercept : ndarray, shape (q,)
     all_pairs : bool, default False
-        Whether the parents are all single predictors, so that each pair need only be formed from its first predictor.
+        Whether the parents are all single predictors, so that each pair need only be formed from
+        its first predictor.
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
-    # when the states of its terms take more memory than the codes of the rows, terms of weight 0 leave the working set
+    # when the states of its terms take more memory than the codes of the rows, terms of weight 0
+    # leave the working set
     rounds, max_bytes = 0, problem.codes.nbytes
     while True:
         violation = descent.minimise()
         if not parents:  # no candidates
             break
         rounds += 1
-        violation_outside, violators = _violators(problem, penalty, descent, parents, order, all_pairs)
+        violation_outside, violators = _violators(
+            problem, penalty, descent, parents, order, all_pairs
+        )
         if not violators or rounds == MAX_ROUNDS:
             violation = max(violation, violation_outside)
             break
         if descent.products.codes.nbytes > max_bytes:
-            # the terms of `base` come first, and stay: they are no candidates, so that they could not come back
+            # the terms of `base` come first, and stay: they are no candidates, so that they could
+            # not come back
             descent.drop_zeros(len(base))
         descent.extend(violators)
     objective = descent.loss + descent.penalties(descent.theta)
@@ -343,32 +425,53 @@ def minimise(
 
 
 def _violators(
-    problem: Problem, penalty: Penalty, descent: Descent, parents: Sequence[Term], order: int, all_pairs: bool
+    problem: Problem,
+    penalty: Penalty,
+    descent: Descent,
+    parents: Sequence[Term],
+    order: int,
+    all_pairs: bool,
 ) -> tuple[float, list[Term]]:
-    """Return the largest violation by candidates outside the working set, in units of penalties, and violators.
+    """Return the largest violation by candidates outside the working set, in units of penalties,
+    and violators.
 
-    `order` is that of the candidates, one more than that of the `parents`; `all_pairs` is as in `minimise`. All
-    candidates are checked in single precision, if rounding allows that; those that may be violators then in double
-    precision, in batches from the most likely on, until a batch has violators.
+    `order` is that of the candidates, one more than that of the `parents`; `all_pairs` is as in
+    `minimise`. All candidates are checked in single precision, if rounding allows that; those that
+    may be violators then in double precision, in batches from the most likely on, until a batch has
+    violators.
     """
     lambda_, slope = penalty.lambdas[order - 1], descent.slope
-    # bound of the error of a candidate's ratio of gradient to penalty in single precision: above 1 less this bound, the
-    # candidate is a suspect
-    rounding_error = SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
+    # bound of the error of a candidate's ratio of gradient to penalty in single precision: above 1
+    # less this bound, the candidate is a suspect
+    rounding_error = (
+        SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
+    )
     is_single = rounding_error < MAX_ERROR_SHARE
     threshold = 1.0 - rounding_error if is_single else 1.0
-    working_set, ratio_of = set(descent.products.terms), {}  # ratio: of a candidate's gradient to its penalty
-    # unit_ratios (m, parents of the block): ratios for lambda = 1, of every predictor times every parent
-    for parent_block, unit_ratios in candidate_ratios(problem, slope, parents, penalty.group, is_single):
+    # ratio: of a candidate's gradient to its penalty
+    working_set, ratio_of = set(descent.products.terms), {}
+    # unit_ratios (m, parents of the block): ratios for lambda = 1, of every predictor times every
+    # parent
+    for parent_block, unit_ratios in candidate_ratios(
+        problem, slope, parents, penalty.group, is_single
+    ):
         ratio = unit_ratios / lambda_
         if all_pairs:  # form each pair from its first predictor only
-            ratio[np.arange(problem.m)[:, None] <= np.array([column[0] for column in parent_block])[None]] = 0.0
+            ratio[
+                np.arange(problem.m)[:, None]
+                <= np.array([column[0] for column in parent_block])[None]
+            ] = 0.0
         rows, columns = np.nonzero(ratio > threshold)  # (predictor, parent)
-        for i, column, value in zip(rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True):
+        for i, column, value in zip(
+            rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True
+        ):
             term = tuple(sorted((*parent_block[column], i)))
             if term not in working_set:
                 ratio_of[term] = value
-    suspects, batch_size = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(working_set))
+    suspects, batch_size = (
+        sorted(ratio_of, key=lambda t: (-ratio_of[t], t)),
+        max(NEW_VIOLATORS, len(working_set)),
+    )
     max_violation = 0.0
     for first in range(0, len(suspects), batch_size):
         batch = suspects[first : first + batch_size]
@@ -380,14 +483,18 @@ def _violators(
     return max(0.0, max_violation), []
 
 
-def _scaled_gradient_norms(problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool) -> np.ndarray:
+def _scaled_gradient_norms(
+    problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool
+) -> np.ndarray:
     """Return the gradient norms (T,) of some terms, in units of their penalties if lambda is 1.
 
     `slope` (q, n) is the derivative of the loss by the link.
     """
     products = Products(problem.codes, problem.n_levels, terms)
     norm = row_norms(products.gradient(slope), products.starts, group)
-    return norm / np.sqrt(products.sizes) if group else np.maximum.reduceat(norm, products.starts[:-1])
+    return (
+        norm / np.sqrt(products.sizes) if group else np.maximum.reduceat(norm, products.starts[:-1])
+    )
 
 
 def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:

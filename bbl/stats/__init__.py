@@ -1,1 +1,3 @@
-"""The room of statistics on plain arrays: class scores, metrics, calibration, diagnostics, tests."""
+"""The room of statistics on plain arrays: class scores, metrics, calibration, diagnostics,
+tests.
+"""

@@ -1,4 +1,6 @@
-"""Averages of class probabilities of several classifiers (members), and convex weights fitted on out-of-fold rows."""
+"""Averages of class probabilities of several classifiers (members), and convex weights fitted on
+out-of-fold rows.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["averaged_scores", "convex_weights"]
 
-MAX_GRADIENT = 1e-12  # derivative by a ln w_m, as a share of the total weight, at which the optimum is reached
+# derivative by a ln w_m, as a share of the total weight, at which the optimum is reached
+MAX_GRADIENT = 1e-12
 MAX_STEPS = 200
 ROUNDING = 1e-15  # relative rounding error of the objective
 
@@ -27,12 +30,14 @@ def averaged_scores(
     weights : ndarray, shape (M,)
         Weights w_m of the members, positive.
     abstaining : sequence of M ndarrays of bool, shape (n,), or None
-        Rows for which a member makes no prediction; the other members then share its weight. A row for which all
-        abstain gets nan.
+        Rows for which a member makes no prediction; the other members then share its weight. A row
+        for which all abstain gets nan.
 
     Examples
     --------
-    >>> np.exp(averaged_scores([np.log([[0.2, 0.8]]), np.log([[0.6, 0.4]])], np.array([0.5, 0.5]))).round(3)
+    >>> np.exp(
+    ...     averaged_scores([np.log([[0.2, 0.8]]), np.log([[0.6, 0.4]])], np.array([0.5, 0.5]))
+    ... ).round(3)
     array([[0.4, 0.6]])
     """
     log_p = np.array([log_probabilities(member_scores) for member_scores in scores])
@@ -44,8 +49,11 @@ def averaged_scores(
     return np.logaddexp.reduce(log_w[:, :, None] + log_p, axis=0)
 
 
-def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray = 1.0) -> np.ndarray:
-    """Return weights w (M,), positive and of sum 1, that maximise ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m``.
+def convex_weights(
+    log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray = 1.0
+) -> np.ndarray:
+    """Return weights w (M,), positive and of sum 1, that maximise ``sum_k v_k ln sum_m w_m p_mk +
+    sum_m a_m ln w_m``.
 
     Parameters
     ----------
@@ -54,13 +62,14 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray
     weights : ndarray, shape (N,)
         Weights v of the rows.
     a : float or ndarray, shape (M,), default 1.0
-        Positive: strength of the term that draws the weights towards shares of `a` and keeps them positive.
+        Positive: strength of the term that draws the weights towards shares of `a` and keeps them
+        positive.
 
     Notes
     -----
-    Newton's method on ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m - (sum_k v_k + sum_m a_m) sum_m w_m``, concave
-    and whose maximum over all positive w lies where they sum to 1. Rows of probability 0 under all members are left
-    out.
+    Newton's method on ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m - (sum_k v_k + sum_m a_m)
+    sum_m w_m``, concave and whose maximum over all positive w lies where they sum to 1. Rows of
+    probability 0 under all members are left out.
 
     Examples
     --------
@@ -73,7 +82,8 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray
     w = a / a.sum()
     if not is_scored.any():
         return w
-    p = np.exp(log_p - log_p.max(axis=0))  # a common factor of a row's p_mk does not move the maximum
+    # a common factor of a row's p_mk does not move the maximum
+    p = np.exp(log_p - log_p.max(axis=0))
     total = weights.sum() + a.sum()
 
     def objective(w: np.ndarray) -> float:
@@ -87,8 +97,11 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray
         if np.abs(w * gradient).max() <= MAX_GRADIENT * total:
             break
         # Newton's direction: minus the Hessian is sum_k v_k p_k p_k' / (w'p_k)^2 + diag(a / w^2)
-        direction = np.linalg.solve((p * (weights / mixture**2)) @ p.T + np.diag(a / w**2), gradient)
-        step = min(1.0, 0.9 / max(1e-300, float((-direction / w).max())))  # at most 0.9 of the way to w_m = 0
+        direction = np.linalg.solve(
+            (p * (weights / mixture**2)) @ p.T + np.diag(a / w**2), gradient
+        )
+        # at most 0.9 of the way to w_m = 0
+        step = min(1.0, 0.9 / max(1e-300, float((-direction / w).max())))
         slope = float(direction @ gradient)
         new_value = objective(w + step * direction)
         # Armijo's rule, unless the expected gain is a rounding error

@@ -1,4 +1,6 @@
-"""Calibration of class scores: an offset per group, and one temperature, fitted on out-of-fold scores."""
+"""Calibration of class scores: an offset per group, and one temperature, fitted on out-of-fold
+scores.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ LEAST_SCORE = -1e6  # in place of scores of -inf
 class Calibration:
     """Calibration of class scores: ``temperature * score + offset``."""
 
-    temperature: float  # T multiplies scores, where that of physics divides: below 1, probabilities are less extreme
+    # T multiplies scores, where that of physics divides: below 1, probabilities are less extreme
+    temperature: float
     offset: np.ndarray  # (K,): added to the score of each group; sums to zero
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
@@ -30,12 +33,17 @@ class Calibration:
 
 
 def fit_calibration(
-    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, kind: str, start: Calibration | None = None
+    scores: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    kind: str,
+    start: Calibration | None = None,
 ) -> Calibration:
     """Fit the calibration by penalised log-loss.
 
-    The penalty is that of a normal prior on the offsets and ``ln T`` with the weight of one observation: few rows
-    hardly change the scores. An error of ln Z, the same for all rows, is removed by the offsets whatever its size.
+    The penalty is that of a normal prior on the offsets and ``ln T`` with the weight of one
+    observation: few rows hardly change the scores. An error of ln Z, the same for all rows, is
+    removed by the offsets whatever its size.
 
     Parameters
     ----------
@@ -45,9 +53,10 @@ def fit_calibration(
         Observed groups.
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature", "firm"}
-        "none": no calibration. "offset": an offset for each group. "temperature": offsets and one temperature. "firm":
-        the same with a penalty of the weight of ten observations. It is for settings chosen by calibrated losses, which
-        would otherwise favour settings whose calibration fits the noise of few rows.
+        "none": no calibration. "offset": an offset for each group. "temperature": offsets and one
+        temperature. "firm": the same with a penalty of the weight of ten observations. It is for
+        settings chosen by calibrated losses, which would otherwise favour settings whose
+        calibration fits the noise of few rows.
     start : Calibration, optional
         Warm start from similar rows.
 
@@ -59,16 +68,21 @@ def fit_calibration(
     True
     """
     K = scores.shape[1]
-    # rows whose group did not occur in the training rows of their fold have score -inf and no information on the scale
+    # rows whose group did not occur in the training rows of their fold have score -inf and no
+    # information on the scale
     is_possible = np.isfinite(scores[np.arange(len(y)), y])
     if kind == "none" or not is_possible.any():
         return Calibration(1.0, np.zeros(K))
     if not is_possible.all():
         scores, y, weights = scores[is_possible], y[is_possible], weights[is_possible]
     finite_scores = np.maximum(scores, LEAST_SCORE)  # other groups may have score -inf
-    start_x = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
+    start_x = (
+        np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
+    )
     fits_temperature = kind != "offset"
     penalty = FIRM_PENALTY if kind == "firm" else 1.0
     total = weights.sum()  # the loss is per total weight
-    x = CalibrationLoss(finite_scores, y, weights / total, fits_temperature, penalty / total).minimise(start_x)
+    x = CalibrationLoss(
+        finite_scores, y, weights / total, fits_temperature, penalty / total
+    ).minimise(start_x)
     return Calibration(float(np.exp(x[K])) if fits_temperature else 1.0, x[:K] - x[:K].mean())

@@ -1,4 +1,6 @@
-"""Contrasts of averages: differences, ratios and log odds ratios, with their derivatives by the averages."""
+"""Contrasts of averages: differences, ratios and log odds ratios, with their derivatives by the
+averages.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +51,16 @@ def level_pairs(contrast: str, n_levels: int) -> list[tuple[int, int]]:
     return [(high, low) for low, high in itertools.combinations(range(n_levels), 2)]
 
 
-def contrast_values(transform: str, averages: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def contrast_values(
+    transform: str, averages: np.ndarray, signs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return contrasts of averages, and their derivatives by the averages.
 
     Parameters
     ----------
     transform : {"difference", "ratio", "lnoddsratio"}
-        "difference": the sum of signed averages. "ratio": the exponential of the sum of their signed logarithms.
-        "lnoddsratio": the sum of their signed log odds.
+        "difference": the sum of signed averages. "ratio": the exponential of the sum of their
+        signed logarithms. "lnoddsratio": the sum of their signed log odds.
     averages : ndarray, shape (s, ...)
     signs : ndarray, shape (s,)
         1 or -1.

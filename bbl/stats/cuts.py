@@ -1,4 +1,6 @@
-"""Cuts between bins of numbers: at quantiles, at equal widths, or where groups differ (minimum description length)."""
+"""Cuts between bins of numbers: at quantiles, at equal widths, or where groups differ (minimum
+description length).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ CUTS = ("quantile", "width", "mdl")
 
 
 def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return up to `bins` - 1 ascending cuts of x (n,) into bins of about equal weight; equal values share a bin.
+    """Return up to `bins` - 1 ascending cuts of x (n,) into bins of about equal weight; equal
+    values share a bin.
 
     Examples
     --------
@@ -26,7 +29,9 @@ def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 
 def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return the cuts between bins of equal width that have values on both sides; `weights` are ignored."""
+    """Return the cuts between bins of equal width that have values on both sides; `weights` are
+    ignored.
+    """
     low, high = float(x.min()), float(x.max())
     cuts = np.linspace(low, high, bins + 1)[1:-1]
     cuts = _round_cuts(cuts, np.full(len(cuts), (high - low) / bins))
@@ -58,11 +63,13 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     values, value_index = np.unique(x, return_inverse=True)
     K = int(y.max(initial=0)) + 1
     counts = np.bincount(value_index * K + y, weights, len(values) * K).reshape(-1, K)
-    counts_before = np.vstack([np.zeros(K), np.cumsum(counts, axis=0)])  # (values + 1, K): of all values before
+    # (values + 1, K): of all values before
+    counts_before = np.vstack([np.zeros(K), np.cumsum(counts, axis=0)])
     cut_after: list[int] = []
     intervals = [(0, len(values))]  # of positions in `values`, still to be cut
     while intervals and len(cut_after) < most:
-        low, high = intervals.pop()  # the upper intervals first; if `most` is reached, lower ones are cut no further
+        # the upper intervals first; if `most` is reached, lower ones are cut no further
+        low, high = intervals.pop()
         n_lower = _find_best_cut(counts_before[low : high + 1] - counts_before[low])
         if n_lower:
             cut_after.append(low + n_lower - 1)
@@ -71,11 +78,13 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
 
 
 def _find_best_cut(counts_before: np.ndarray) -> int:
-    """Return how many values are below the cut that saves most bits in an interval of v values, 0 if none saves any.
+    """Return how many values are below the cut that saves most bits in an interval of v values, 0
+    if none saves any.
 
-    A cut of N rows saves bits if it lowers their mean entropy E by more than ``(log2(N - 1) + log2(3^k - 2) - (k E - k1
-    E1 - k2 E2)) / N``, for the entropies E1 and E2 below and above it, and k, k1 and k2 groups in all, below and above.
-    `counts_before` (v + 1, K) holds the weight of each group before each value, and in all.
+    A cut of N rows saves bits if it lowers their mean entropy E by more than ``(log2(N - 1) +
+    log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, for the entropies E1 and E2 below and above it,
+    and k, k1 and k2 groups in all, below and above. `counts_before` (v + 1, K) holds the weight of
+    each group before each value, and in all.
     """
     total = counts_before[-1]
     total_weight = total.sum()
@@ -83,13 +92,17 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
     if not len(lower):
         return 0
     lower_weights, upper_weights = lower.sum(axis=1), upper.sum(axis=1)
-    split_entropy = (lower_weights * _entropy(lower) + upper_weights * _entropy(upper)) / total_weight
+    split_entropy = (
+        lower_weights * _entropy(lower) + upper_weights * _entropy(upper)
+    ) / total_weight
     best = int(split_entropy.argmin())
     entropy = float(_entropy(total[None])[0])
     k, k1, k2 = ((c > 0).sum() for c in (total, lower[best], upper[best]))
     entropy1, entropy2 = (float(_entropy(counts[best : best + 1])[0]) for counts in (lower, upper))
     cost = (
-        np.log2(max(total_weight - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * entropy - (k1 * entropy1 + k2 * entropy2))
+        np.log2(max(total_weight - 1.0, 1.0))
+        + np.log2(3.0**k - 2.0)
+        - (k * entropy - (k1 * entropy1 + k2 * entropy2))
     )
     cost /= total_weight
     # cut 0 has one value below it
@@ -104,13 +117,20 @@ def _entropy(counts: np.ndarray) -> np.ndarray:
 
 
 def _find_midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
-    """Return rounded midpoints between the values at the indices `cut_after` and the next values."""
+    """Return rounded midpoints between the values at the indices `cut_after` and the next
+    values.
+    """
     gaps = values[cut_after + 1] - values[cut_after]
     return _round_cuts(values[cut_after] + gaps / 2, gaps)
 
 
 def _round_cuts(cuts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Round cuts (c,), which become labels, to few digits, each by at most a thousandth of its gap in `gaps` (c,)."""
-    # half a unit of the last digit is at most a thousandth of the gap, which is kept from 0 and inf for its logarithm
+    """Round cuts (c,), which become labels, to few digits, each by at most a thousandth of its gap
+    in `gaps` (c,).
+    """
+    # half a unit of the last digit is at most a thousandth of the gap, which is kept from 0 and inf
+    # for its logarithm
     digits = np.ceil(-np.log10(2e-3) - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()
-    return np.array([round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)])
+    return np.array(
+        [round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)]
+    )

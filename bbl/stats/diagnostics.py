@@ -1,4 +1,6 @@
-"""Convergence diagnostics of Markov chains: split R-hat, effective sample sizes (ESS); shortest intervals of draws."""
+"""Convergence diagnostics of Markov chains: split R-hat, effective sample sizes (ESS); shortest
+intervals of draws.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,22 @@ import numpy as np
 from bbl.checks import flag
 from bbl.errors import OptionError
 
-__all__ = ["effective_sample_size", "highest_density", "monte_carlo_error", "split_rhat", "tail_sample_size"]
+__all__ = [
+    "effective_sample_size",
+    "highest_density",
+    "monte_carlo_error",
+    "split_rhat",
+    "tail_sample_size",
+]
 
 
 def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
-    """Return split R-hat, rank-normalised by default (Vehtari et al. 2021, eqs. 1-4 and section 4.1).
+    """Return split R-hat, rank-normalised by default (Vehtari et al. 2021, eqs. 1-4 and section
+    4.1).
 
-    Each chain is cut in two halves, so that trends within a chain count too. Values above 1.01 say that the chains have
-    not mixed. NaN where all draws are equal; inf where each chain is constant but chains differ.
+    Each chain is cut in two halves, so that trends within a chain count too. Values above 1.01 say
+    that the chains have not mixed. NaN where all draws are equal; inf where each chain is constant
+    but chains differ.
 
     Parameters
     ----------
@@ -25,8 +35,8 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     rank : bool, default True
         Whether values are replaced by normal scores of their ranks.
     folded : bool, default False
-        Whether to return the maximum of R-hat and R-hat of distances from the median (section 4.2 there), which also
-        detects chains of different spread.
+        Whether to return the maximum of R-hat and R-hat of distances from the median (section 4.2
+        there), which also detects chains of different spread.
 
     Returns
     -------
@@ -34,8 +44,9 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
 
     References
     ----------
-    Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021). Rank-normalization, folding, and localization: an improved
-    R-hat for assessing convergence of MCMC. Bayesian Analysis 16, 667-718.
+    Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021). Rank-normalization, folding, and
+    localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16,
+    667-718.
 
     Examples
     --------
@@ -46,15 +57,18 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     bulk = _apply_per_quantity(draws, rank, _compute_rhat)
     if not flag("folded", folded):
         return bulk
-    return np.fmax(bulk, _apply_per_quantity(draws, rank, _compute_rhat, lambda x: np.abs(x - np.median(x))))
+    return np.fmax(
+        bulk, _apply_per_quantity(draws, rank, _compute_rhat, lambda x: np.abs(x - np.median(x)))
+    )
 
 
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
-    """Return the effective sample size of all chains together, shape (...); with `rank` the bulk-ESS.
+    """Return the effective sample size of all chains together, shape (...); with `rank` the
+    bulk-ESS.
 
-    `draws` (n_chains, n_draws, ...) and `rank` are as for `split_rhat`. Autocorrelations are summed over Geyer's
-    initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14); the estimate is at most ``S
-    log10(S)`` for S draws. NaN where all draws are equal.
+    `draws` (n_chains, n_draws, ...) and `rank` are as for `split_rhat`. Autocorrelations are summed
+    over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14); the
+    estimate is at most ``S log10(S)`` for S draws. NaN where all draws are equal.
 
     Examples
     --------
@@ -66,7 +80,8 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
 
 
 def tail_sample_size(draws) -> np.ndarray:
-    """Return the tail-ESS (...): the smaller ESS of the 5 % and 95 % quantiles of draws (n_chains, n_draws, ...).
+    """Return the tail-ESS (...): the smaller ESS of the 5 % and 95 % quantiles of draws (n_chains,
+    n_draws, ...).
 
     The ESS of a quantile is that of the indicators of draws at or below it.
 
@@ -78,7 +93,11 @@ def tail_sample_size(draws) -> np.ndarray:
     """
     sizes = [
         _apply_per_quantity(
-            draws, rank=False, function=_compute_ess, transform=lambda x, q=q: x <= np.quantile(x, q), before_split=True
+            draws,
+            rank=False,
+            function=_compute_ess,
+            transform=lambda x, q=q: x <= np.quantile(x, q),
+            before_split=True,
         )
         for q in (0.05, 0.95)
     ]
@@ -86,7 +105,8 @@ def tail_sample_size(draws) -> np.ndarray:
 
 
 def monte_carlo_error(draws) -> np.ndarray:
-    """Return the standard error (...) of the mean of draws (n_chains, n_draws, ...): sd over the root of the ESS.
+    """Return the standard error (...) of the mean of draws (n_chains, n_draws, ...): sd over the
+    root of the ESS.
 
     Examples
     --------
@@ -94,11 +114,14 @@ def monte_carlo_error(draws) -> np.ndarray:
     >>> bool(0.014 < monte_carlo_error(draws) < 0.018)
     True
     """
-    return np.asarray(draws, dtype=float).std(axis=(0, 1), ddof=1) / np.sqrt(effective_sample_size(draws, rank=False))
+    return np.asarray(draws, dtype=float).std(axis=(0, 1), ddof=1) / np.sqrt(
+        effective_sample_size(draws, rank=False)
+    )
 
 
 def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends (...) of the shortest interval that holds a share `level` of draws (n_chains, n_draws, ...).
+    """Return the ends (...) of the shortest interval that holds a share `level` of draws (n_chains,
+    n_draws, ...).
 
     Examples
     --------
@@ -111,13 +134,20 @@ def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]
     n_steps = min(int(np.floor(level * len(draws))), len(draws) - 1)
     width = draws[n_steps:] - draws[: len(draws) - n_steps]
     start = width.argmin(axis=0)[None]
-    return np.take_along_axis(draws, start, axis=0)[0], np.take_along_axis(draws, start + n_steps, axis=0)[0]
+    return np.take_along_axis(draws, start, axis=0)[0], np.take_along_axis(
+        draws, start + n_steps, axis=0
+    )[0]
 
 
 def _apply_per_quantity(
-    draws, rank: bool, function: Callable, transform: Callable | None = None, before_split: bool = False
+    draws,
+    rank: bool,
+    function: Callable,
+    transform: Callable | None = None,
+    before_split: bool = False,
 ) -> np.ndarray:
-    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of each quantity; return the values (...).
+    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of each quantity; return the
+    values (...).
 
     Parameters
     ----------
@@ -135,7 +165,8 @@ def _apply_per_quantity(
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4 or not np.isfinite(draws).all():
         raise OptionError(
-            f"draws must be finite numbers of shape (chains, draws, ...) with at least 4 draws; got {draws.shape}.",
+            "draws must be finite numbers of shape (chains, draws, ...) with at least 4 draws; "
+            f"got {draws.shape}.",
             argument="draws",
         )
     half, rank = draws.shape[1] // 2, flag("rank", rank)
@@ -149,20 +180,25 @@ def _apply_per_quantity(
 
 
 def _normal_scores(x: np.ndarray) -> np.ndarray:
-    """Replace the values of x, of any shape, by normal quantiles of their ranks among all values."""
+    """Replace the values of x, of any shape, by normal quantiles of their ranks among all
+    values.
+    """
     from scipy.special import ndtri
 
     _, rank_of_value, count = np.unique(x, return_inverse=True, return_counts=True)
     ranks = np.cumsum(count) - 0.5 * (count - 1)  # tied values share their mean rank
-    return ndtri((ranks - 0.375) / (x.size + 0.25))[rank_of_value].reshape(x.shape)  # Blom's offsets
+    # Blom's offsets
+    return ndtri((ranks - 0.375) / (x.size + 0.25))[rank_of_value].reshape(x.shape)
 
 
 def _variances(x: np.ndarray) -> tuple[float, float]:
     """Return the within-chain variance W and the pooled estimate var+ of chains x (chains, draws).
 
-    Eqs. 1-3 of Vehtari et al. (2021), for n draws: ``var+ = W (n - 1)/n + variance of the chains' means``.
+    Eqs. 1-3 of Vehtari et al. (2021), for n draws: ``var+ = W (n - 1)/n + variance of the chains'
+    means``.
     """
-    W = float(x.var(axis=1, ddof=1).mean()) if np.ptp(x, axis=1).any() else 0.0  # exactly 0 if all chains are constant
+    # exactly 0 if all chains are constant
+    W = float(x.var(axis=1, ddof=1).mean()) if np.ptp(x, axis=1).any() else 0.0
     n = x.shape[1]
     return W, W * (n - 1) / n + float(x.mean(axis=1).var(ddof=1))
 
@@ -178,21 +214,30 @@ def _compute_rhat(x: np.ndarray) -> float:
 def _compute_ess(x: np.ndarray) -> float:
     """Return the effective sample size ``m n / tau`` of chains x (m chains, n draws).
 
-    ``tau = 1 + 2 sum_t rho_t`` for the autocorrelations ``rho_t = 1 - (W - covariance_t) / var+`` of lags t = 1, 2, ...
+    ``tau = 1 + 2 sum_t rho_t`` for the autocorrelations ``rho_t = 1 - (W - covariance_t) / var+``
+    of lags t = 1, 2, ...
     """
     if x.min() == x.max():
         return np.nan
     m, n = x.shape
     W, pooled = _variances(x)
-    fft_size = 2 ** int(np.ceil(np.log2(2 * n)))  # zero padding keeps the circular convolution from wrapping around
+    # zero padding keeps the circular convolution from wrapping around
+    fft_size = 2 ** int(np.ceil(np.log2(2 * n)))
     spectrum = np.fft.rfft(x - x.mean(axis=1, keepdims=True), fft_size, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, fft_size, axis=1)[:, :n].mean(axis=0) / n
     rho = 1.0 - (W - covariance) / pooled
     rho[0] = 1.0  # the autocorrelation of lag 0, which the estimate misses
-    # lags 0 and 1, 2 and 3, ...; the last lag of an odd n is not used, nor are the last two of an even n
+    # lags 0 and 1, 2 and 3, ...; the last lag of an odd n is not used, nor are the last two of an
+    # even n
     pair_sums = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)[: max((n - 1) // 2, 1)]
-    # Geyer's sequence ends before the first pair of lags whose sum is not positive; its first lag counts if positive
+    # Geyer's sequence ends before the first pair of lags whose sum is not positive; its first lag
+    # counts if positive
     n_pairs = np.append(np.flatnonzero(pair_sums <= 0.0), len(pair_sums) - 1)[0]
-    # tau: number of draws that are worth one independent draw. -1: the pairs have lag 0, too, and 2 rho_0 - 1 = 1
-    tau = -1.0 + 2.0 * float(np.minimum.accumulate(pair_sums[:n_pairs]).sum()) + max(float(rho[2 * n_pairs]), 0.0)
+    # tau: number of draws that are worth one independent draw. -1: the pairs have lag 0, too, and 2
+    # rho_0 - 1 = 1
+    tau = (
+        -1.0
+        + 2.0 * float(np.minimum.accumulate(pair_sums[:n_pairs]).sum())
+        + max(float(rho[2 * n_pairs]), 0.0)
+    )
     return m * n / max(tau, 1.0 / np.log10(m * n))  # at most S log10(S) for S = m n draws

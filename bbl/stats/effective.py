@@ -1,4 +1,6 @@
-"""Effective number of correlated rows: weights by neighbourhoods, and the size that explains mutual information."""
+"""Effective number of correlated rows: weights by neighbourhoods, and the size that explains mutual
+information.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +16,48 @@ __all__ = ["matched_size", "mutual_information", "neighbour_weights"]
 
 LANES = 64  # rows that the kernel compares at a time
 STEP = 4096  # rows between two reports of progress
-FIRST_GAIN = 10.0  # change of the log size per nat of excess information at step 1; at step t it is 1/t of that
+# change of the log size per nat of excess information at step 1; at step t it is 1/t of that
+FIRST_GAIN = 10.0
 ARRAYS = 4  # arrays of shape (batch, concentrations, L) that exist at a time
-CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)  # grid with a log-uniform prior on the concentration of the Dirichlet
+# grid with a log-uniform prior on the concentration of the Dirichlet
+CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)
 
 
-def neighbour_weights(codes: np.ndarray, identity: float, progress: Callable | None = None) -> np.ndarray:
+def neighbour_weights(
+    codes: np.ndarray, identity: float, progress: Callable | None = None
+) -> np.ndarray:
     """Return a weight (n,) for each row: one over the number of its neighbours.
 
     Parameters
     ----------
     codes : ndarray of int, shape (n, m)
     identity : float
-        Two rows are neighbours if they agree in more than this share of the columns. Each row counts as a neighbour of
-        itself and of its copies, whatever the share.
+        Two rows are neighbours if they agree in more than this share of the columns. Each row
+        counts as a neighbour of itself and of its copies, whatever the share.
     progress : callable, optional
         Called with the share of the pairs of rows that were compared since the last call.
     """
     small_codes = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
     # the distinct rows, the number of each row among them, and how often each occurs
-    rows, distinct_row, n_copies = np.unique(small_codes, axis=0, return_inverse=True, return_counts=True)
+    rows, distinct_row, n_copies = np.unique(
+        small_codes, axis=0, return_inverse=True, return_counts=True
+    )
     n, m = rows.shape
     # as many blocks as hold n rows; the kernel does not count the zeros after row n - 1
     blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)
     blocks.reshape(-1, m)[:n] = rows
-    # agreement in more than the share `identity` of the columns; 1e-9 allows for rounding of the product
+    # agreement in more than the share `identity` of the columns; 1e-9 allows for rounding of the
+    # product
     max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1
-    # blocks (blocks, m, LANES): the kernel compares a row with LANES rows at a time, column by column
+    # blocks (blocks, m, LANES): the kernel compares a row with LANES rows at a time, column by
+    # column
     blocks, n_neighbours = np.ascontiguousarray(blocks.transpose(0, 2, 1)), n_copies.copy()
     for begin in range(0, n, STEP):
         end = min(n, begin + STEP)
         _kernel.count_neighbours(rows, blocks, n_copies, max_differences, n_neighbours, begin, end)
         if progress is not None:
-            progress((end - begin) * (2 * n - begin - end) / n**2)  # rows are compared with all later ones
+            # rows are compared with all later ones
+            progress((end - begin) * (2 * n - begin - end) / n**2)
     return 1.0 / n_neighbours[distinct_row.ravel()]
 
 
@@ -67,13 +78,15 @@ def matched_size(
     batch: int,
     progress: Callable | None = None,
 ) -> float:
-    """Return the number of rows at which independent columns have, by chance, as much information as those of `codes`.
+    """Return the number of rows at which independent columns have, by chance, as much information
+    as those of `codes`.
 
-    The information is the mean mutual information of pairs of columns. Robbins-Monro on the logarithm of the size: each
-    step draws pairs of columns; for each column frequencies from its Dirichlet posterior, given so many rows as the
-    current size; and a table of so many rows with independent columns of these frequencies (Ingraham & Marks 2017,
-    section 8.3.1). Step t = 0, 1, ... adds ``FIRST_GAIN / (t + 1)`` times the mean information of these tables less
-    that of the same pairs of columns of `codes`.
+    The information is the mean mutual information of pairs of columns. Robbins-Monro on the
+    logarithm of the size: each step draws pairs of columns; for each column frequencies from its
+    Dirichlet posterior, given so many rows as the current size; and a table of so many rows with
+    independent columns of these frequencies (Ingraham & Marks 2017, section 8.3.1). Step t = 0, 1,
+    ... adds ``FIRST_GAIN / (t + 1)`` times the mean information of these tables less that of the
+    same pairs of columns of `codes`.
 
     Parameters
     ----------
@@ -89,7 +102,11 @@ def matched_size(
         Called with the share of the steps that were done since the last call.
     """
     m, L = codes.shape[1], int(n_levels.max())
-    check_memory(8.0 * batch * len(CONCENTRATIONS) * L * ARRAYS, "An effective sample size", "Use a smaller batch.")
+    check_memory(
+        8.0 * batch * len(CONCENTRATIONS) * L * ARRAYS,
+        "An effective sample size",
+        "Use a smaller batch.",
+    )
     total, is_level = weights.sum(), np.arange(L) < n_levels[:, None]
     # (m, L): observed shares of the levels of each column
     shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / total
@@ -99,12 +116,16 @@ def matched_size(
         i = rng.integers(0, m, batch)
         j = (i + rng.integers(1, m, batch)) % m  # a column other than i
         pairs = zip(i, j, strict=True)
-        observed = np.mean([_cached_information(codes, weights, information_of_pair, a, b, L) for a, b in pairs])
+        observed = np.mean(
+            [_cached_information(codes, weights, information_of_pair, a, b, L) for a, b in pairs]
+        )
         size = max(int(round(np.exp(log_size))), 1)
         # frequencies (batch, L) of the two columns of each pair
         p, q = (_draw_frequencies(np.exp(log_size) * shares[k], is_level[k], rng) for k in (i, j))
         cell_p = (p[:, :, None] * q[:, None, :]).reshape(batch, -1)
-        tables = rng.multinomial(size, cell_p / cell_p.sum(axis=1, keepdims=True)).reshape(batch, L, L)
+        tables = rng.multinomial(size, cell_p / cell_p.sum(axis=1, keepdims=True)).reshape(
+            batch, L, L
+        )
         # more information by chance than observed: too few rows
         log_size += (mutual_information(tables).mean() - observed) * FIRST_GAIN / (t + 1)
         if progress is not None:
@@ -113,7 +134,12 @@ def matched_size(
 
 
 def _cached_information(
-    codes: np.ndarray, weights: np.ndarray, cache: dict[tuple[int, int], float], i: int, j: int, L: int
+    codes: np.ndarray,
+    weights: np.ndarray,
+    cache: dict[tuple[int, int], float],
+    i: int,
+    j: int,
+    L: int,
 ) -> float:
     """Return the mutual information of columns i and j, which have at most L levels.
 
@@ -126,25 +152,36 @@ def _cached_information(
     return cache[pair]
 
 
-def _draw_frequencies(counts: np.ndarray, is_level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw_frequencies(
+    counts: np.ndarray, is_level: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Draw frequencies (batch, L) from Dirichlet posteriors given `counts` (batch, L).
 
-    The concentration a of each prior is drawn first, from its posterior on the grid `CONCENTRATIONS`: counts n_l of K
-    levels, N in all, have the probability ``Gamma(K a) / Gamma(N + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level`
-    (batch, L) tells which of the L codes each column has; other frequencies are zero.
+    The concentration a of each prior is drawn first, from its posterior on the grid
+    `CONCENTRATIONS`: counts n_l of K levels, N in all, have the probability ``Gamma(K a) / Gamma(N
+    + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level` (batch, L) tells which of the L codes each
+    column has; other frequencies are zero.
     """
     from scipy.special import gammaln
 
-    # K levels and total count N of each column; log_p (batch, concentrations): log probability of its counts
+    # K levels and total count N of each column; log_p (batch, concentrations): log probability of
+    # its counts
     concentrations, K, N = CONCENTRATIONS[:, None], is_level.sum(axis=1), counts.sum(axis=1)
     log_terms = gammaln(counts[:, None, :] + concentrations) - gammaln(concentrations)
     log_p = np.where(is_level[:, None, :], log_terms, 0.0).sum(axis=2)
-    log_p += gammaln(K[:, None] * CONCENTRATIONS) - gammaln(N[:, None] + K[:, None] * CONCENTRATIONS)
+    log_p += gammaln(K[:, None] * CONCENTRATIONS) - gammaln(
+        N[:, None] + K[:, None] * CONCENTRATIONS
+    )
     p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
     cumulative = np.cumsum(p, axis=1)
-    # inverse distribution function: the first concentration whose cumulative probability reaches a uniform number
-    concentration = CONCENTRATIONS[(cumulative < rng.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(axis=1)]
+    # inverse distribution function: the first concentration whose cumulative probability reaches a
+    # uniform number
+    concentration = CONCENTRATIONS[
+        (cumulative < rng.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(axis=1)
+    ]
     # shape 1 in place of codes that are no level: the draw is replaced by 0
-    gamma = np.where(is_level, rng.standard_gamma(np.where(is_level, counts + concentration[:, None], 1.0)), 0.0)
+    gamma = np.where(
+        is_level, rng.standard_gamma(np.where(is_level, counts + concentration[:, None], 1.0)), 0.0
+    )
     gamma += 1e-300 * is_level  # all gammas of small shapes may underflow to zero
     return gamma / gamma.sum(axis=1, keepdims=True)

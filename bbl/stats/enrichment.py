@@ -1,7 +1,8 @@
-"""Tests whether known pairs come early in a ranked list of pairs: hypergeometric test and rank test.
+"""Tests whether known pairs come early in a ranked list of pairs: hypergeometric test and rank
+test.
 
-All pairs are either known or not; the list ranks some of them. `pairs` is the number of all pairs, and `total` that of
-all known pairs, listed or not.
+All pairs are either known or not; the list ranks some of them. `pairs` is the number of all pairs,
+and `total` that of all known pairs, listed or not.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import numpy as np
 
 __all__ = ["hypergeometric", "rank_test"]
 
-NORMAL_FROM = 20  # least number of known, and of unknown, pairs for the normal approximation of rank sums
+# least number of known, and of unknown, pairs for the normal approximation of rank sums
+NORMAL_FROM = 20
 PERMUTATIONS = 9999  # random permutations, if there are fewer known or unknown pairs
 
 
-def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of known pairs among the first pairs of a list, and the probability of as many by chance.
+def hypergeometric(
+    known: np.ndarray, taken: np.ndarray, pairs: int, total: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of known pairs among the first pairs of a list, and the probability of as
+    many by chance.
 
     Parameters
     ----------
@@ -29,7 +34,8 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
     Returns
     -------
     n_known, p : ndarray, shape (T,)
-        Number of known pairs among the first ``taken[t]``, and the probability of at least so many in random order.
+        Number of known pairs among the first ``taken[t]``, and the probability of at least so many
+        in random order.
 
     Examples
     --------
@@ -45,11 +51,12 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
-    """Return the probability (AUC) that a known pair ranks before an unknown one, and the p-value of AUC > 1/2.
+    """Return the probability (AUC) that a known pair ranks before an unknown one, and the p-value
+    of AUC > 1/2.
 
-    Mann and Whitney's test with correction for ties; pairs that are not listed share the last rank. With fewer than 20
-    known or unknown pairs, p is the share of 9,999 random permutations (from a fixed seed) that rank the known pairs as
-    early. Arguments are those of `hypergeometric`.
+    Mann and Whitney's test with correction for ties; pairs that are not listed share the last rank.
+    With fewer than 20 known or unknown pairs, p is the share of 9,999 random permutations (from a
+    fixed seed) that rank the known pairs as early. Arguments are those of `hypergeometric`.
 
     Examples
     --------
@@ -63,14 +70,20 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     if not total or not n_unknown:
         return float("nan"), float("nan")
     n = len(known)
-    # listed pairs have falling scores, unlisted ones 0: among the latter the order of known and unknown does not matter
+    # listed pairs have falling scores, unlisted ones 0: among the latter the order of known and
+    # unknown does not matter
     score = np.concatenate([np.arange(pairs, pairs - n, -1.0), np.zeros(pairs - n)])
-    is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])  # unlisted: the known ones first
-    test = mannwhitneyu(score[is_known], score[~is_known], alternative="greater", method="asymptotic")
+    # unlisted: the known ones first
+    is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
+    test = mannwhitneyu(
+        score[is_known], score[~is_known], alternative="greater", method="asymptotic"
+    )
     area = float(test.statistic) / (total * n_unknown)  # U statistic over the number of comparisons
     if min(total, n_unknown) >= NORMAL_FROM:
         return area, float(test.pvalue)
     ranks = np.concatenate([np.arange(n), np.full(pairs - n, 0.5 * (n + pairs - 1))])  # mean ranks
     rng, rank_sum = np.random.default_rng(0), ranks[is_known].sum()
-    rank_sums = np.array([ranks[rng.choice(pairs, total, replace=False)].sum() for _ in range(PERMUTATIONS)])
+    rank_sums = np.array(
+        [ranks[rng.choice(pairs, total, replace=False)].sum() for _ in range(PERMUTATIONS)]
+    )
     return area, float((1 + (rank_sums <= rank_sum + 1e-9).sum()) / (PERMUTATIONS + 1))

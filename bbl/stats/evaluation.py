@@ -1,4 +1,6 @@
-"""Evaluation of predictions: confusion matrix, report by class, scores with their limits, ROC curves."""
+"""Evaluation of predictions: confusion matrix, report by class, scores with their limits, ROC
+curves.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,11 @@ from bbl.stats.scores import link, log_probabilities
 __all__ = ["areas", "class_report", "confusion_counts", "roc_curve", "score_table"]
 
 
-def confusion_counts(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, K: int) -> np.ndarray:
-    """Return the weight of the rows of each group (row) that were predicted as each group (column), shape (K, K).
+def confusion_counts(
+    y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, K: int
+) -> np.ndarray:
+    """Return the weight of the rows of each group (row) that were predicted as each group (column),
+    shape (K, K).
 
     `y` and `predicted` (n,) are group codes, `weights` is (n,).
     """
@@ -20,7 +25,8 @@ def confusion_counts(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, 
 
 
 def class_report(counts: np.ndarray) -> np.ndarray:
-    """Return precision, recall, F1 and support of each group, shape (K, 4), from a confusion matrix (K, K).
+    """Return precision, recall, F1 and support of each group, shape (K, 4), from a confusion matrix
+    (K, K).
 
     Precision is nan if the group was never predicted, recall if it was never observed.
 
@@ -33,14 +39,24 @@ def class_report(counts: np.ndarray) -> np.ndarray:
     correct, observed, predicted = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.column_stack(
-            [correct / predicted, correct / observed, 2.0 * correct / (observed + predicted), observed]
+            [
+                correct / predicted,
+                correct / observed,
+                2.0 * correct / (observed + predicted),
+                observed,
+            ]
         )
 
 
 def score_table(
-    scores: np.ndarray, y: np.ndarray, predicted: np.ndarray, weights: np.ndarray, level: float = 0.95
+    scores: np.ndarray,
+    y: np.ndarray,
+    predicted: np.ndarray,
+    weights: np.ndarray,
+    level: float = 0.95,
 ) -> np.ndarray:
-    """Return accuracy, balanced accuracy, log-loss, Brier score and AUC with their limits, shape (5, 4).
+    """Return accuracy, balanced accuracy, log-loss, Brier score and AUC with their limits, shape
+    (5, 4).
 
     Parameters
     ----------
@@ -56,11 +72,12 @@ def score_table(
     Returns
     -------
     ndarray
-        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`; coverage `level`), and the baseline:
-        the score of the same prediction for every row, by the shares of the groups (balanced accuracy: one over the
-        number of groups that occur; AUC: 0.5). Balanced accuracy is the mean recall of the groups that occur. The AUC
-        of more than two groups is the mean AUC of each group against all others; its limits are the means of the
-        groups' limits, wide enough for any correlation of the groups.
+        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`; coverage `level`), and
+        the baseline: the score of the same prediction for every row, by the shares of the groups
+        (balanced accuracy: one over the number of groups that occur; AUC: 0.5). Balanced accuracy
+        is the mean recall of the groups that occur. The AUC of more than two groups is the mean AUC
+        of each group against all others; its limits are the means of the groups' limits, wide
+        enough for any correlation of the groups.
     """
     K, total = scores.shape[1], weights.sum()
     counts = confusion_counts(y, predicted, weights, K)
@@ -71,16 +88,28 @@ def score_table(
     occurs = observed > 0
     lower, upper = share_limits(correct[occurs], observed[occurs], level)
     # balanced accuracy is the mean recall, the sum of `factors` times recalls
-    recall, factors = correct[occurs] / observed[occurs], np.full(int(occurs.sum()), 1.0 / occurs.sum())
-    table.append([float(factors @ recall), *sum_limits(recall, lower, upper, factors), 1.0 / occurs.sum()])
+    recall, factors = (
+        correct[occurs] / observed[occurs],
+        np.full(int(occurs.sum()), 1.0 / occurs.sum()),
+    )
+    table.append(
+        [float(factors @ recall), *sum_limits(recall, lower, upper, factors), 1.0 / occurs.sum()]
+    )
     log_p = log_probabilities(scores)
-    # the largest loss that any group would give in these rows; `LEAST` is the least log probability that counts
+    # the largest loss that any group would give in these rows; `LEAST` is the least log probability
+    # that counts
     max_log_loss = -max(float(log_p.min()), LEAST)
     for loss, max_loss, baseline in (
         (row_loss(log_p, y), max_log_loss, -float(share[occurs] @ np.log(share[occurs]))),
         (brier_loss(log_p, y), 2.0, 1.0 - float(share @ share)),
     ):
-        table.append([float(weights @ loss / total), *mean_limits(loss, weights, 0.0, max_loss, level), baseline])
+        table.append(
+            [
+                float(weights @ loss / total),
+                *mean_limits(loss, weights, 0.0, max_loss, level),
+                baseline,
+            ]
+        )
     group_areas = areas(scores, y, weights, level)
     # two groups have the same AUC
     group_areas = group_areas[1:] if K == 2 else group_areas[~np.isnan(group_areas[:, 0])]
@@ -88,13 +117,20 @@ def score_table(
     return np.array(table)
 
 
-def areas(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95) -> np.ndarray:
-    """Return the AUC of each group against all others with its limits, (K, 3); nan if all rows are in one group."""
+def areas(
+    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95
+) -> np.ndarray:
+    """Return the AUC of each group against all others with its limits, (K, 3); nan if all rows are
+    in one group.
+    """
     areas_and_limits = []
     for k, score in enumerate(link(scores).T):  # (n,): log odds of group k against all others
         positive = y == k
-        area, *wald = auc(score, positive, weights, level)  # wald: lower and upper limit by DeLong's variance
-        limits = area_limits(area, weights @ positive, weights @ ~positive, level, (wald[0], wald[1]))
+        # wald: lower and upper limit by DeLong's variance
+        area, *wald = auc(score, positive, weights, level)
+        limits = area_limits(
+            area, weights @ positive, weights @ ~positive, level, (wald[0], wald[1])
+        )
         areas_and_limits.append([area, *limits])
     return np.array(areas_and_limits)
 
@@ -102,17 +138,23 @@ def areas(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float =
 def roc_curve(
     score: np.ndarray, positive: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return false positive rates, true positive rates and thresholds of a ROC curve, from the highest threshold down.
+    """Return false positive rates, true positive rates and thresholds of a ROC curve, from the
+    highest threshold down.
 
-    `score`, `positive` and `weights` are (n,); the results have one entry more than there are distinct scores.
+    `score`, `positive` and `weights` are (n,); the results have one entry more than there are
+    distinct scores.
 
     Examples
     --------
     >>> roc_curve(np.array([0.1, 0.4, 0.8]), np.array([False, True, True]), np.ones(3))
     (array([0., 0., 0., 1.]), array([0. , 0.5, 1. , 1. ]), array([inf, 0.8, 0.4, 0.1]))
     """
-    threshold, score_index = np.unique(-score, return_inverse=True)  # minus the distinct scores, the highest first
-    cases, controls = (np.cumsum(np.bincount(score_index, weights * is_class)) for is_class in (positive, ~positive))
+    # minus the distinct scores, the highest first
+    threshold, score_index = np.unique(-score, return_inverse=True)
+    cases, controls = (
+        np.cumsum(np.bincount(score_index, weights * is_class))
+        for is_class in (positive, ~positive)
+    )
     with np.errstate(invalid="ignore"):
         rates = [np.append(0.0, cumulative / cumulative[-1]) for cumulative in (controls, cases)]
     return rates[0], rates[1], np.append(np.inf, -threshold)

@@ -1,7 +1,7 @@
 """Exact conditional tests and confidence limits of one log odds ratio.
 
-Given the margins of 2 x 2 tables, a count T (the sufficient statistic of the log odds ratio psi) has the distribution
-``P(T = t) ~ c_t exp(psi t)``: a `PowerSeries`.
+Given the margins of 2 x 2 tables, a count T (the sufficient statistic of the log odds ratio psi)
+has the distribution ``P(T = t) ~ c_t exp(psi t)``: a `PowerSeries`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ FURTHEST = 60.0  # absolute log odds ratio beyond which it counts as infinite
 MAX_STEPS = 200  # steps of Newton's method and bisection together; bisection alone takes 50
 PRECISION = 1e-10  # a step of Newton's method or bisection that is shorter is the last
 MAX_PAIRED_WIDTH = 16  # polynomials with more coefficients are multiplied one by one; a power of 2
-LEAST_LOG_COEFFICIENT = -500.0  # of the observed count, if the largest is 0; exp(-745) underflows to zero
+# of the observed count, if the largest is 0; exp(-745) underflows to zero
+LEAST_LOG_COEFFICIENT = -500.0
 
 
 def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
     """Return the root of an increasing function; -inf or inf if there is none in [-end, end].
 
-    `increasing` returns value and slope at a point. Newton's method starts from 0, with bisection where it leaves the
-    bracket.
+    `increasing` returns value and slope at a point. Newton's method starts from 0, with bisection
+    where it leaves the bracket.
 
     Examples
     --------
@@ -49,7 +50,8 @@ def root(increasing: Callable[[float], tuple[float, float]], end: float) -> floa
 
 @dataclass(frozen=True)
 class PowerSeries:
-    """The distribution ``P(T = t) ~ c_t exp(psi t)`` of a count given all that depends on other parameters.
+    """The distribution ``P(T = t) ~ c_t exp(psi t)`` of a count given all that depends on other
+    parameters.
 
     Attributes
     ----------
@@ -58,8 +60,9 @@ class PowerSeries:
     t : int
         Observed count.
     share : float, default 0.5
-        Share of ``P(T = t)`` that each tail includes: one half (mid-p) where margins vary from sample to sample, which
-        keeps the level on average over them; 1 for a binomial count, where nothing varies.
+        Share of ``P(T = t)`` that each tail includes: one half (mid-p) where margins vary from
+        sample to sample, which keeps the level on average over them; 1 for a binomial count, where
+        nothing varies.
     """
 
     log_c: np.ndarray
@@ -67,21 +70,27 @@ class PowerSeries:
     share: float = 0.5
 
     def less(self, other: PowerSeries) -> PowerSeries:
-        """Return the distribution of this count given its sum with another: its parameter is the difference of both.
+        """Return the distribution of this count given its sum with another: its parameter is the
+        difference of both.
 
-        The coefficients are ``c_t d_(s - t)``, for those c and d of the two counts and their observed sum s.
-        Its tails include one half of ``P(T = t)``.
+        The coefficients are ``c_t d_(s - t)``, for those c and d of the two counts and their
+        observed sum s. Its tails include one half of ``P(T = t)``.
         """
         total = self.t + other.t
         # possible values of this count, given the sum; the result counts from the first of them
-        counts = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
-        return PowerSeries(self.log_c[counts] + other.log_c[total - counts], self.t - int(counts[0]))
+        counts = np.arange(
+            max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1
+        )
+        return PowerSeries(
+            self.log_c[counts] + other.log_c[total - counts], self.t - int(counts[0])
+        )
 
     def inside(self) -> PowerSeries | None:
-        """Return the distribution conditional on a finite estimate; None if the estimate is infinite.
+        """Return the distribution conditional on a finite estimate; None if the estimate is
+        infinite.
 
-        The estimate is infinite at the ends of the support, where no test is made; the tests that are made keep their
-        level only if the distribution is conditioned on that.
+        The estimate is infinite at the ends of the support, where no test is made; the tests that
+        are made keep their level only if the distribution is conditioned on that.
         """
         if not 0 < self.t < len(self.log_c) - 1:
             return None
@@ -106,7 +115,9 @@ class PowerSeries:
             return np.inf if mean > 0.0 else -np.inf
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return the mean of the count at `psi` less the mean to reach, and its slope, which is the variance."""
+            """Return the mean of the count at `psi` less the mean to reach, and its slope, which is
+            the variance.
+            """
             mean_at_psi, variance = self.moments(psi)
             return mean_at_psi - mean, variance
 
@@ -114,34 +125,46 @@ class PowerSeries:
 
     @cached_property
     def estimate(self) -> float:
-        """Maximum-likelihood estimate of psi, at which the mean is `t`; infinite at the ends of the support."""
+        """Maximum-likelihood estimate of psi, at which the mean is `t`; infinite at the ends of the
+        support.
+        """
         return self.solve(self.t)
 
     def tails(self, psi: float) -> tuple[float, float]:
-        """Return ``P(T <= t)`` and ``P(T >= t)`` at parameter `psi`, each with a `share` of ``P(T = t)``."""
+        """Return ``P(T <= t)`` and ``P(T >= t)`` at parameter `psi`, each with a `share` of ``P(T =
+        t)``.
+        """
         log_p = self.log_c + psi * np.arange(len(self.log_c))
         p = np.exp(log_p - log_p.max())
         p /= p.sum()
         share_of_observed = self.share * p[self.t]
-        return float(p[: self.t].sum() + share_of_observed), float(p[self.t + 1 :].sum() + share_of_observed)
+        return float(p[: self.t].sum() + share_of_observed), float(
+            p[self.t + 1 :].sum() + share_of_observed
+        )
 
     def p(self) -> float:
         """Return the two-sided p-value of ``psi = 0``: twice the smaller tail."""
         return min(1.0, 2.0 * min(self.tails(0.0)))
 
     def limits(self, level: float) -> tuple[float, float]:
-        """Return the confidence limits of psi: the values at which a tail is ``(1 - level) / 2``."""
+        """Return the confidence limits of psi: the values at which a tail is ``(1 - level) /
+        2``.
+        """
         # the upper tail (side 1) rises with psi and gives the lower limit
         return self._limit(1, 0.5 * (1.0 - level)), self._limit(0, 0.5 * (1.0 - level))
 
     def _limit(self, side: int, alpha: float) -> float:
-        """Return the psi at which the lower (side 0) or upper (side 1) tail is `alpha`; infinite if there is none."""
+        """Return the psi at which the lower (side 0) or upper (side 1) tail is `alpha`; infinite if
+        there is none.
+        """
         t = np.arange(len(self.log_c))
         tail_share = (t > self.t if side else t < self.t) + self.share * (t == self.t)
         sign = 1.0 if side else -1.0
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return `sign` times the log of the tail over `alpha`, which is nearly linear far out, and its slope."""
+            """Return `sign` times the log of the tail over `alpha`, which is nearly linear far out,
+            and its slope.
+            """
             log_p = self.log_c + psi * t
             p = np.exp(log_p - log_p.max())
             tail_p = p * tail_share
@@ -154,12 +177,15 @@ class PowerSeries:
         return root(excess, FURTHEST)
 
 
-def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray) -> PowerSeries:
-    """Return the distribution of the sum of the first cells of 2 x 2 tables with one odds ratio, given all margins.
+def hypergeometric(
+    n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray
+) -> PowerSeries:
+    """Return the distribution of the sum of the first cells of 2 x 2 tables with one odds ratio,
+    given all margins.
 
-    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970), polynomials with the
-    coefficients ``1 / (t! (r - t)! (c - t)! (n - r - c + t)!)`` of a first cell t in a row of sum r and a column of sum
-    c, in a table of sum n.
+    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970),
+    polynomials with the coefficients ``1 / (t! (r - t)! (c - t)! (n - r - c + t)!)`` of a first
+    cell t in a row of sum r and a column of sum c, in a table of sum n.
 
     Parameters
     ----------
@@ -172,47 +198,67 @@ def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np
 
     lowest = np.maximum(0, rows + columns - n)
     n_coefficients = (np.minimum(rows, columns) - lowest).astype(np.intp) + 1
-    observed = round(float((n11 - lowest).sum()))  # counted from the least possible sum of first cells
-    is_informative = n_coefficients > 1  # the others can have only one first cell, and add nothing to `observed`
-    rows, columns, n, lowest, n_coefficients = (v[is_informative] for v in (rows, columns, n, lowest, n_coefficients))
+    # counted from the least possible sum of first cells
+    observed = round(float((n11 - lowest).sum()))
+    # the others can have only one first cell, and add nothing to `observed`
+    is_informative = n_coefficients > 1
+    rows, columns, n, lowest, n_coefficients = (
+        v[is_informative] for v in (rows, columns, n, lowest, n_coefficients)
+    )
     start = np.cumsum(n_coefficients) - n_coefficients  # first coefficient of each table in `log_c`
     table_index = np.repeat(np.arange(len(n_coefficients)), n_coefficients)
     # first cell of the table, for each coefficient
     t = lowest[table_index] + np.arange(len(table_index)) - start[table_index]
     log_c = -(
-        gammaln(t + 1) + gammaln(rows[table_index] - t + 1) + gammaln(columns[table_index] - t + 1)
+        gammaln(t + 1)
+        + gammaln(rows[table_index] - t + 1)
+        + gammaln(columns[table_index] - t + 1)
         + gammaln((n - rows - columns)[table_index] + t + 1)
-    )  # fmt: skip
+    )
     log_product = _multiply_log_polynomials(log_c, n_coefficients, start)
-    if log_product[observed] < LEAST_LOG_COEFFICIENT:  # avoid underflow: centre the distribution on the observed count
+    # avoid underflow: centre the distribution on the observed count
+    if log_product[observed] < LEAST_LOG_COEFFICIENT:
         tilt = _find_centre(log_c, n_coefficients, start, observed)
         # factors exp(tilt t) of the tables' coefficients are undone in the product
-        tilted_product = _multiply_log_polynomials(log_c + tilt * (t - lowest[table_index]), n_coefficients, start)
+        tilted_product = _multiply_log_polynomials(
+            log_c + tilt * (t - lowest[table_index]), n_coefficients, start
+        )
         log_product = tilted_product - tilt * np.arange(len(tilted_product))
         log_product -= log_product.max()
     return PowerSeries(log_product, observed)
 
 
-def _find_centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int) -> float:
+def _find_centre(
+    log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int
+) -> float:
     """Return the psi at which the sum of the tables' counts has the mean `total`.
 
-    The other arguments are those of `_multiply_polynomials`, `log_c` being the logarithms of its `c`.
+    The other arguments are those of `_multiply_polynomials`, `log_c` being the logarithms of its
+    `c`.
     """
-    t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)  # count of each coefficient, from 0 in each table
+    # count of each coefficient, from 0 in each table
+    t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)
 
     def excess(psi: float) -> tuple[float, float]:
-        """Return the mean of the sum of the counts at `psi` less `total`, and its slope, the sum of the variances."""
+        """Return the mean of the sum of the counts at `psi` less `total`, and its slope, the sum of
+        the variances.
+        """
         log_p = log_c + psi * t
         p = np.exp(log_p - np.repeat(np.maximum.reduceat(log_p, start), n_coefficients))
         p /= np.repeat(np.add.reduceat(p, start), n_coefficients)
         mean = np.add.reduceat(p * t, start)
-        return float(mean.sum()) - total, float(np.add.reduceat(p * t**2, start).sum() - (mean**2).sum())
+        return float(mean.sum()) - total, float(
+            np.add.reduceat(p * t**2, start).sum() - (mean**2).sum()
+        )
 
     return float(np.clip(root(excess, FURTHEST), -FURTHEST, FURTHEST))
 
 
-def _multiply_log_polynomials(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return the log coefficients of a product of polynomials, the largest being 0, given their log coefficients.
+def _multiply_log_polynomials(
+    log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Return the log coefficients of a product of polynomials, the largest being 0, given their log
+    coefficients.
 
     Arguments are those of `_multiply_polynomials`.
     """
@@ -222,14 +268,18 @@ def _multiply_log_polynomials(log_c: np.ndarray, n_coefficients: np.ndarray, sta
         return np.log(_multiply_polynomials(np.exp(log_c), n_coefficients, start))
 
 
-def _multiply_polynomials(c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _multiply_polynomials(
+    c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray
+) -> np.ndarray:
     """Return the coefficients (support,) of the product of polynomials, scaled to a maximum of 1.
 
-    `c` holds the coefficients of one polynomial after the other; polynomial i has `n_coefficients[i]` from `start[i]`
-    on. Strata are many and small, so short polynomials are padded to equal widths and multiplied pairwise, all at once.
+    `c` holds the coefficients of one polynomial after the other; polynomial i has
+    `n_coefficients[i]` from `start[i]` on. Strata are many and small, so short polynomials are
+    padded to equal widths and multiplied pairwise, all at once.
     """
     products, width = np.ones((0, 2)), 2  # (polynomials, width): none yet
-    # at each width, multiply pairs of the products so far and of the polynomials that have about this width
+    # at each width, multiply pairs of the products so far and of the polynomials that have about
+    # this width
     while width <= MAX_PAIRED_WIDTH:
         polynomials = np.flatnonzero((n_coefficients <= width) & (2 * n_coefficients > width))
         is_coefficient = np.arange(width) < n_coefficients[polynomials, None]
@@ -238,7 +288,9 @@ def _multiply_polynomials(c: np.ndarray, n_coefficients: np.ndarray, start: np.n
         # half as many, of twice the width: they join the polynomials of the next width
         products, width = _multiply_pairs(np.concatenate([products, padded])), 2 * width
     product = np.ones(1)
-    wide = [c[a : a + n] for a, n in zip(start, n_coefficients, strict=True) if n > MAX_PAIRED_WIDTH]
+    wide = [
+        c[a : a + n] for a, n in zip(start, n_coefficients, strict=True) if n > MAX_PAIRED_WIDTH
+    ]
     for factor in [*products, *wide]:
         product = np.convolve(product, factor)
         product /= product.max()
@@ -246,7 +298,8 @@ def _multiply_polynomials(c: np.ndarray, n_coefficients: np.ndarray, start: np.n
 
 
 def _multiply_pairs(factors: np.ndarray) -> np.ndarray:
-    """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) to (count / 2, 2 width).
+    """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) to (count
+    / 2, 2 width).
 
     An odd last polynomial is not multiplied. All are scaled to a largest coefficient of 1.
     """

@@ -1,20 +1,29 @@
-"""Goodness of fit of a table: distances of observed from fitted counts, their p-values, and residuals of the cells."""
+"""Goodness of fit of a table: distances of observed from fitted counts, their p-values, and
+residuals of the cells.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 __all__ = [
-    "STATISTICS", "adjusted_residuals", "chi_square_p", "deviance_residuals", "goodness_statistics", "is_sparse",
+    "STATISTICS",
+    "adjusted_residuals",
+    "chi_square_p",
+    "deviance_residuals",
+    "goodness_statistics",
+    "is_sparse",
     "pearson_residuals",
-]  # fmt: skip
+]
 
 STATISTICS = ("G2", "X2", "Freeman-Tukey")
-SMALL_COUNT = 5.0  # an expected count below this is small in Cochran's rule (1954) for chi-square distributions
+# an expected count below this is small in Cochran's rule (1954) for chi-square distributions
+SMALL_COUNT = 5.0
 SMALL_SHARE = 0.2  # largest share of small expected counts in Cochran's rule
 LEAST_COUNT = 1.0  # least expected count in Cochran's rule
 ROUNDING = 1e-9  # relative rounding error of expected counts, by which they may fall short of these
-SATURATED = 1e-9  # a cell with a leverage this near to 1 has a count that the model reproduces, whatever it is
+# a cell with a leverage this near to 1 has a count that the model reproduces, whatever it is
+SATURATED = 1e-9
 
 
 def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
@@ -25,7 +34,8 @@ def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     observed, fitted : ndarray, shape (n,)
-        Counts n and expected counts m of all cells, with equal sums. A cell of which both are 0 adds nothing.
+        Counts n and expected counts m of all cells, with equal sums. A cell of which both are 0
+        adds nothing.
 
     Examples
     --------
@@ -34,18 +44,23 @@ def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
     """
     likelihood_ratio = _deviances(observed, fitted).sum()
     pearson = (pearson_residuals(observed, fitted) ** 2).sum()
-    return np.array([likelihood_ratio, pearson, 4.0 * ((np.sqrt(observed) - np.sqrt(fitted)) ** 2).sum()])
+    return np.array(
+        [likelihood_ratio, pearson, 4.0 * ((np.sqrt(observed) - np.sqrt(fitted)) ** 2).sum()]
+    )
 
 
 def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
-    """Return the p-values of statistics that are chi-square of `df` degrees of freedom; nan without any."""
+    """Return the p-values of statistics that are chi-square of `df` degrees of freedom; nan without
+    any.
+    """
     from scipy.special import chdtrc
 
     return chdtrc(df, statistics) if df > 0 else np.full(len(statistics), np.nan)
 
 
 def is_sparse(fitted: np.ndarray) -> bool:
-    """Return whether the expected counts (n,) are too small for chi-square distributions, by Cochran's rule.
+    """Return whether the expected counts (n,) are too small for chi-square distributions, by
+    Cochran's rule.
 
     Cells that are expected to be empty do not count.
     """
@@ -66,7 +81,9 @@ def deviance_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return ``2 (n ln(n / m) - n + m)`` of each cell, which is never negative; precise where both counts are near."""
+    """Return ``2 (n ln(n / m) - n + m)`` of each cell, which is never negative; precise where both
+    counts are near.
+    """
     from scipy.special import xlog1py
 
     excess = observed - fitted
@@ -75,12 +92,18 @@ def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
     return np.maximum(2.0 * (xlog1py(observed, relative_excess) - excess), 0.0)
 
 
-def adjusted_residuals(observed: np.ndarray, fitted: np.ndarray, leverage: np.ndarray) -> np.ndarray:
-    """Return Pearson residuals over their standard errors, ``sqrt(1 - leverage)`` (Haberman 1973, Biometrics 29).
+def adjusted_residuals(
+    observed: np.ndarray, fitted: np.ndarray, leverage: np.ndarray
+) -> np.ndarray:
+    """Return Pearson residuals over their standard errors, ``sqrt(1 - leverage)`` (Haberman 1973,
+    Biometrics 29).
 
-    They are standard normal in large samples from the model; nan in cells whose count the model always reproduces.
-    `leverage` (n,) holds the cells' diagonal elements of the hat matrix, near 1 in such cells.
+    They are standard normal in large samples from the model; nan in cells whose count the model
+    always reproduces. `leverage` (n,) holds the cells' diagonal elements of the hat matrix, near 1
+    in such cells.
     """
     variance = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(variance > SATURATED, pearson_residuals(observed, fitted) / np.sqrt(variance), np.nan)
+        return np.where(
+            variance > SATURATED, pearson_residuals(observed, fitted) / np.sqrt(variance), np.nan
+        )

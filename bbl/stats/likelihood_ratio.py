@@ -1,6 +1,7 @@
 """Likelihood-ratio test of each predictor under naive Bayes, exact where counts are small.
 
-Equation numbers are those of Woo & Wang (2022). There are m predictors with L_i levels, and K groups.
+Equation numbers are those of Woo & Wang (2022). There are m predictors with L_i levels, and K
+groups.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ MAX_TABLES = 10**6  # largest number of 2 x 2 tables with the same margins that 
 
 @dataclass(frozen=True)
 class LikelihoodRatio:
-    """Naive Bayes fields of m predictors in K groups, and the test that they are the same in all groups.
+    """Naive Bayes fields of m predictors in K groups, and the test that they are the same in all
+    groups.
 
     Attributes
     ----------
     h : list of m ndarrays, shape (K, L_i - 1)
-        ``ln f_i(x)/f_i(0)`` of every group (eq. 25): -inf for a level that never occurs, inf where only the reference
-        level never occurs, nan where neither does.
+        ``ln f_i(x)/f_i(0)`` of every group (eq. 25): -inf for a level that never occurs, inf where
+        only the reference level never occurs, nan where neither does.
     h0 : list of m ndarrays, shape (L_i - 1,)
         The same for all groups together.
     chisq : ndarray, shape (m,)
@@ -33,10 +35,10 @@ class LikelihoodRatio:
     df : ndarray of int, shape (m,)
         ``(K - 1)(L_i - 1)``, counting groups that have rows and levels that occur.
     p : ndarray, shape (m,)
-        Asymptotic p-value: that of `chisq` under a chi-square with `df` degrees of freedom. Exact p-value, if the
-        expected count of a cell is below 5: the probability of tables with the same margins and at least as large a
-        statistic, over all tables for two groups and two levels, else over 1,999 random ones (from a fixed seed). nan
-        where `df` is zero.
+        Asymptotic p-value: that of `chisq` under a chi-square with `df` degrees of freedom. Exact
+        p-value, if the expected count of a cell is below 5: the probability of tables with the same
+        margins and at least as large a statistic, over all tables for two groups and two levels,
+        else over 1,999 random ones (from a fixed seed). nan where `df` is zero.
     exact : ndarray of bool, shape (m,)
         Whether p is exact.
     """
@@ -57,14 +59,15 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     counts : sequence of m ndarrays, shape (K, L_i)
         Weighted count of every level in every group.
     prior_count : float, default 0.0
-        Pseudocount of each group, and of all groups together, spread evenly over the levels of a predictor.
+        Pseudocount of each group, and of all groups together, spread evenly over the levels of a
+        predictor.
 
     Notes
     -----
-    Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square distribution needs some
-    rows in every cell (Cochran 1954); the permutation distribution given the margins, as in Fisher's test, keeps its
-    level for any counts. Neither holds for weights that are not whole numbers: p is then nan. A `prior_count` changes
-    `chisq`, not the exact p-value.
+    Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square
+    distribution needs some rows in every cell (Cochran 1954); the permutation distribution given
+    the margins, as in Fisher's test, keeps its level for any counts. Neither holds for weights that
+    are not whole numbers: p is then nan. A `prior_count` changes `chisq`, not the exact p-value.
 
     Examples
     --------
@@ -82,7 +85,12 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     # the groups that have rows, and the levels that occur
     occurring = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
     df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring])
-    exact = np.array([bool(df_i) and _least_expected(n) < EXACT_BELOW for n, df_i in zip(occurring, df, strict=True)])
+    exact = np.array(
+        [
+            bool(df_i) and _least_expected(n) < EXACT_BELOW
+            for n, df_i in zip(occurring, df, strict=True)
+        ]
+    )
     is_count = np.array([bool((n == np.rint(n)).all()) for n in tables])
     exact &= is_count
     p = np.where((df > 0) & is_count, chdtrc(np.maximum(df, 1), chisq), np.nan)
@@ -97,47 +105,65 @@ def _least_expected(n: np.ndarray) -> float:
 
 
 def _ratio_statistic(n: np.ndarray) -> np.ndarray:
-    """Return q of eq. (27) for tables (..., K, L), up to a constant that depends on their margins alone."""
+    """Return q of eq. (27) for tables (..., K, L), up to a constant that depends on their margins
+    alone.
+    """
     from scipy.special import xlogy
 
     return 2.0 * xlogy(n, n).sum(axis=(-2, -1))
 
 
 def _exact_p(n: np.ndarray) -> float:
-    """Return the probability, given the margins, of a statistic at least as large as that of a table n (K, L)."""
+    """Return the probability, given the margins, of a statistic at least as large as that of a
+    table n (K, L).
+    """
     from scipy.stats import hypergeom, random_table
 
-    rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))  # the margins (K,) and (L,)
-    observed_statistic = _ratio_statistic(n) * (1.0 - 1e-12)  # equal statistics may differ by rounding
+    # the margins (K,) and (L,)
+    rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
+    # equal statistics may differ by rounding
+    observed_statistic = _ratio_statistic(n) * (1.0 - 1e-12)
     max_cell = min(rows.min(), columns.min())
     if n.shape == (2, 2) and max_cell <= MAX_TABLES:
         # a table is determined by the cell of the smaller row and the smaller column
         r, c = rows.min(), columns.min()
         cell = np.arange(max_cell + 1)
-        tables = np.stack([cell, r - cell, c - cell, rows.sum() - r - c + cell], axis=-1).astype(float)
+        tables = np.stack([cell, r - cell, c - cell, rows.sum() - r - c + cell], axis=-1).astype(
+            float
+        )
         possible = (tables >= 0).all(axis=1)
         probability = hypergeom.pmf(cell, rows.sum(), r, c)[possible]
         as_large = _ratio_statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
         return min(1.0, float(probability[as_large].sum()))
-    drawn = random_table(rows, columns).rvs(size=RANDOM_TABLES, random_state=np.random.default_rng(0))
+    drawn = random_table(rows, columns).rvs(
+        size=RANDOM_TABLES, random_state=np.random.default_rng(0)
+    )
     # the observed table counts as one of the drawn
-    return (1.0 + float((_ratio_statistic(drawn) >= observed_statistic).sum())) / (RANDOM_TABLES + 1.0)
+    return (1.0 + float((_ratio_statistic(drawn) >= observed_statistic).sum())) / (
+        RANDOM_TABLES + 1.0
+    )
 
 
 def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return fields (K, L - 1), pooled fields (L - 1,) and statistic q of a predictor with counts n (K, L).
+    """Return fields (K, L - 1), pooled fields (L - 1,) and statistic q of a predictor with counts n
+    (K, L).
 
-    ``q = 2 sum_k N_k (sum_x f_k(x) ln f_k(x) - sum_x f_0(x) ln f_0(x))``, for the size N_k and the shares f_k of levels
-    of group k, and the shares f_0 of levels in all rows.
+    ``q = 2 sum_k N_k (sum_x f_k(x) ln f_k(x) - sum_x f_0(x) ln f_0(x))``, for the size N_k and the
+    shares f_k of levels of group k, and the shares f_0 of levels in all rows.
     """
     from scipy.special import xlogy
 
-    group_counts, pooled_counts = n + prior_count / n.shape[1], n.sum(axis=0) + prior_count / n.shape[1]
+    group_counts, pooled_counts = (
+        n + prior_count / n.shape[1],
+        n.sum(axis=0) + prior_count / n.shape[1],
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         log_group, log_pooled = np.log(group_counts), np.log(pooled_counts)
         h, h0 = log_group[:, 1:] - log_group[:, :1], log_pooled[1:] - log_pooled[0]
-        f = np.nan_to_num(group_counts / group_counts.sum(axis=1, keepdims=True))  # 0/0 in a group without rows
+        # 0/0 in a group without rows
+        f = np.nan_to_num(group_counts / group_counts.sum(axis=1, keepdims=True))
         f0 = pooled_counts / pooled_counts.sum()
     q = 2.0 * float(n.sum(axis=1) @ (xlogy(f, f).sum(axis=1) - xlogy(f0, f0).sum()))
-    # q can be negative by rounding, or by a prior count, which shrinks small groups more than all rows together
+    # q can be negative by rounding, or by a prior count, which shrinks small groups more than all
+    # rows together
     return h, h0, max(q, 0.0)

@@ -1,4 +1,6 @@
-"""Confidence limits that hold in small samples: of shares, of means of bounded numbers, of areas under ROC curves."""
+"""Confidence limits that hold in small samples: of shares, of means of bounded numbers, of areas
+under ROC curves.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,15 @@ from bbl.stats.gammas import tail
 
 __all__ = ["area_limits", "mean_limits", "share_limits", "sum_limits"]
 
-MAX_DISTINCT = 2048  # more distinct values are put in so many bins; a bin's values are replaced by their mean
+# more distinct values are put in so many bins; a bin's values are replaced by their mean
+MAX_DISTINCT = 2048
 
 
-def share_limits(hits: np.ndarray, total: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Return the exact limits of binomial shares ``hits / total`` (Clopper & Pearson 1934): 0 and 1 if `total` is 0.
+def share_limits(
+    hits: np.ndarray, total: np.ndarray, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the exact limits of binomial shares ``hits / total`` (Clopper & Pearson 1934): 0 and 1
+    if `total` is 0.
 
     Examples
     --------
@@ -26,14 +32,17 @@ def share_limits(hits: np.ndarray, total: np.ndarray, level: float = 0.95) -> tu
     misses, alpha = total - hits, (1.0 - level) / 2
     # 1.0 stands in where the beta distribution does not exist and the limit is 0 or 1
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1.0, alpha), 0.0)
-    high = np.where(misses > 0, betaincinv(hits + 1.0, np.where(misses > 0, misses, 1.0), 1.0 - alpha), 1.0)
+    high = np.where(
+        misses > 0, betaincinv(hits + 1.0, np.where(misses > 0, misses, 1.0), 1.0 - alpha), 1.0
+    )
     return low, high
 
 
 def mean_limits(
     values: np.ndarray, weights: np.ndarray, low: float, high: float, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return the lower and upper confidence limit of the mean of numbers in [`low`, `high`], of any distribution.
+    """Return the lower and upper confidence limit of the mean of numbers in [`low`, `high`], of any
+    distribution.
 
     Parameters
     ----------
@@ -46,9 +55,9 @@ def mean_limits(
 
     Notes
     -----
-    The bound of Gaffke (2005): a quantile of the random mean of the values and one more value at the bound, with
-    Dirichlet(1, ..., 1) weights. For zeros and ones it is the exact limit of Clopper & Pearson. Learned-Miller & Thomas
-    (2020) found no case in which it does not hold.
+    The bound of Gaffke (2005): a quantile of the random mean of the values and one more value at
+    the bound, with Dirichlet(1, ..., 1) weights. For zeros and ones it is the exact limit of
+    Clopper & Pearson. Learned-Miller & Thomas (2020) found no case in which it does not hold.
 
     Examples
     --------
@@ -59,25 +68,32 @@ def mean_limits(
     values, weights = _merge_equal_values(np.clip(values, low, high), weights)
     alpha = (1.0 - level) / 2
     # the lower limit is minus the upper limit of the negative values
-    return -_find_upper_limit(-values, weights, -low, alpha), _find_upper_limit(values, weights, high, alpha)
+    return -_find_upper_limit(-values, weights, -low, alpha), _find_upper_limit(
+        values, weights, high, alpha
+    )
 
 
 def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return distinct values and their total weights; too many values are binned, with the same overall mean."""
+    """Return distinct values and their total weights; too many values are binned, with the same
+    overall mean.
+    """
     distinct, value_index = np.unique(values, return_inverse=True)
     if len(distinct) > MAX_DISTINCT:
         width = (distinct[-1] - distinct[0]) / MAX_DISTINCT
         value_index = np.minimum(((values - distinct[0]) / width).astype(np.intp), MAX_DISTINCT - 1)
     value_weights = np.bincount(value_index, weights)
     has_weight = value_weights > 0
-    return np.bincount(value_index, weights * values)[has_weight] / value_weights[has_weight], value_weights[has_weight]
+    return np.bincount(value_index, weights * values)[has_weight] / value_weights[
+        has_weight
+    ], value_weights[has_weight]
 
 
 def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
-    """Return the upper limit of the mean of values of at most `high`, with tail probability `alpha`.
+    """Return the upper limit of the mean of values of at most `high`, with tail probability
+    `alpha`.
 
-    The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i`` for gamma variables G whose shapes are the weights
-    of the values v; it exceeds a limit if ``sum (v_i - limit) G_i > 0``.
+    The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i`` for gamma variables G whose
+    shapes are the weights of the values v; it exceeds a limit if ``sum (v_i - limit) G_i > 0``.
     """
     from scipy.optimize import brentq
 
@@ -85,33 +101,47 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
     if values.min() >= high - rounding:
         return high
     mean = float(weights @ values / weights.sum())
-    extended, shapes = np.append(values, high), np.append(weights, 1.0)  # with one more value at the bound
+    # with one more value at the bound
+    extended, shapes = np.append(values, high), np.append(weights, 1.0)
 
     def excess(limit: float) -> float:
-        """Return the probability that the random mean exceeds `limit`, less `alpha`; zero at the upper limit."""
+        """Return the probability that the random mean exceeds `limit`, less `alpha`; zero at the
+        upper limit.
+        """
         return tail(extended - limit, shapes) - alpha
 
     return float(brentq(excess, mean, high, xtol=rounding, rtol=1e-10))
 
 
-def sum_limits(shares: np.ndarray, low: np.ndarray, high: np.ndarray, factors: np.ndarray) -> tuple[float, float]:
-    """Return limits of ``factors @ shares`` for independent estimates with limits `low`, `high` (Zou & Donner 2008).
+def sum_limits(
+    shares: np.ndarray, low: np.ndarray, high: np.ndarray, factors: np.ndarray
+) -> tuple[float, float]:
+    """Return limits of ``factors @ shares`` for independent estimates with limits `low`, `high`
+    (Zou & Donner 2008).
 
-    They are ``sqrt(sum_i (factor_i (limit_i - share_i))^2)`` away from the estimate; no factor is negative.
+    They are ``sqrt(sum_i (factor_i (limit_i - share_i))^2)`` away from the estimate; no factor is
+    negative.
     """
     estimate = float(factors @ shares)
-    below, above = (float(np.sqrt(((factors * (limit - shares)) ** 2).sum())) for limit in (low, high))
+    below, above = (
+        float(np.sqrt(((factors * (limit - shares)) ** 2).sum())) for limit in (low, high)
+    )
     return estimate - below, estimate + above
 
 
 def area_limits(
-    area: float, cases: float, controls: float, level: float = 0.95, wald: tuple[float, float] | None = None
+    area: float,
+    cases: float,
+    controls: float,
+    level: float = 0.95,
+    wald: tuple[float, float] | None = None,
 ) -> tuple[float, float]:
     """Return confidence limits of an area under a ROC curve, by method 5 of Newcombe (2006).
 
-    A score interval: the variance is taken at the limit, not at the estimate, so that an area of 1 has a lower limit
-    below 1. The variance is Hanley & McNeil's (1982) with the mean size N of both groups for each, which assumes equal
-    spread of the scores in both: ``a (1 - a) (1 + (N - 1) ((1 - a)/(2 - a) + a/(1 + a))) / (cases controls)``.
+    A score interval: the variance is taken at the limit, not at the estimate, so that an area of 1
+    has a lower limit below 1. The variance is Hanley & McNeil's (1982) with the mean size N of both
+    groups for each, which assumes equal spread of the scores in both: ``a (1 - a) (1 + (N - 1) ((1
+    - a)/(2 - a) + a/(1 + a))) / (cases controls)``.
 
     Parameters
     ----------
@@ -121,8 +151,8 @@ def area_limits(
         Sizes of the two groups; both limits are nan if one is empty.
     level : float, default 0.95
     wald : (float, float), optional
-        Limits by DeLong's variance, which does not assume equal spread but is zero for an area of 1. On each side, the
-        limit farther from `area` is returned.
+        Limits by DeLong's variance, which does not assume equal spread but is zero for an area of
+        1. On each side, the limit farther from `area` is returned.
 
     Examples
     --------
@@ -138,15 +168,24 @@ def area_limits(
     z, mean_size_less_one = float(ndtri(0.5 + level / 2)), 0.5 * (cases + controls) - 1.0
 
     def relative_spread(a: float) -> float:
-        """Return the squared half-width of the interval around area `a`, divided by ``a (1 - a)``."""
-        return z**2 * (1.0 + mean_size_less_one * ((1.0 - a) / (2.0 - a) + a / (1.0 + a))) / (cases * controls)
+        """Return the squared half-width of the interval around area `a`, divided by ``a (1 -
+        a)``.
+        """
+        return (
+            z**2
+            * (1.0 + mean_size_less_one * ((1.0 - a) / (2.0 - a) + a / (1.0 + a)))
+            / (cases * controls)
+        )
 
     def excess(a: float) -> float:
-        """Return the squared distance of `a` from the estimate less the squared half-width at `a`; zero at a limit."""
+        """Return the squared distance of `a` from the estimate less the squared half-width at `a`;
+        zero at a limit.
+        """
         return (area - a) ** 2 - a * (1.0 - a) * relative_spread(a)
 
-    # an area of 0 or 1 is itself a root of `excess`, but no limit: divide that root out, with b the distance of a from
-    # it, and solve ``excess / b = 0``; `relative_spread` is the same at b and 1 - b
+    # an area of 0 or 1 is itself a root of `excess`, but no limit: divide that root out, with b the
+    # distance of a from it, and solve ``excess / b = 0``; `relative_spread` is the same at b and 1
+    # - b
     if area <= 0.0 or area >= 1.0:
         width = float(brentq(lambda b: b - (1.0 - b) * relative_spread(b), 0.0, 1.0, xtol=1e-30))
         lower, upper = (0.0, width) if area <= 0.0 else (1.0 - width, 1.0)

@@ -13,8 +13,10 @@ __all__ = ["HELD_OUT", "TRAINING", "LossRecord", "log_share", "shares_loss"]
 
 HELD_OUT = "validated rows"
 TRAINING = "training rows"
-TOLERANCE = 1e-3  # relative excess over the baseline that counts as equal: pseudocounts and ridges cause as much
-DIGITS = range(3, 12)  # significant digits to try: the fewest in which the two losses differ are printed
+# relative excess over the baseline that counts as equal: pseudocounts and ridges cause as much
+TOLERANCE = 1e-3
+# significant digits to try: the fewest in which the two losses differ are printed
+DIGITS = range(3, 12)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class LossRecord:
     baseline : float
         Mean loss of the shares of the groups in the training rows.
     rows : str
-        Which rows the losses are of: "validated rows" of a cross-validation inside the fit, or "training rows".
+        Which rows the losses are of: "validated rows" of a cross-validation inside the fit, or
+        "training rows".
     remedy : str
         A sentence on what lowers the loss; empty if nothing is known.
 
@@ -53,19 +56,27 @@ class LossRecord:
 
     @property
     def verdict(self) -> str:
-        """The warning about a loss above the baseline, with the remedy; empty if `is_worse` is false."""
+        """The warning about a loss above the baseline, with the remedy; empty if `is_worse` is
+        false.
+        """
         if not self.is_worse:
             return ""
         loss, baseline = self._formatted
-        remedy = self.remedy or "No better prediction from these predictors and terms is known than these shares."
+        remedy = (
+            self.remedy
+            or "No better prediction from these predictors and terms is known than these shares."
+        )
         return (
-            f"On the {self.rows} the log-loss is {loss}, against {baseline} of the shares of the groups: the same "
-            f"prediction for every row is better than these probabilities. {remedy}"
+            f"On the {self.rows} the log-loss is {loss}, against {baseline} of the shares of the "
+            "groups: the same prediction for every row is better than these probabilities. "
+            f"{remedy}"
         )
 
     @property
     def _formatted(self) -> tuple[str, str]:
-        """Loss and baseline with the fewest digits in which they differ; with three if they do not."""
+        """Loss and baseline with the fewest digits in which they differ; with three if they do
+        not.
+        """
         for digits in DIGITS:
             loss, baseline = f"{self.loss:.{digits}g}", f"{self.baseline:.{digits}g}"
             if loss != baseline:
@@ -78,13 +89,16 @@ class LossRecord:
 
 
 def log_share(totals: np.ndarray) -> np.ndarray:
-    """Return the log shares (..., K) of groups with total weights `totals` (..., K); -inf for an empty group."""
+    """Return the log shares (..., K) of groups with total weights `totals` (..., K); -inf for an
+    empty group.
+    """
     with np.errstate(divide="ignore"):
         return np.log(totals / totals.sum(axis=-1, keepdims=True))
 
 
 def shares_loss(totals: np.ndarray) -> float:
-    """Return the log-loss of the shares of the groups, on the rows with total weights `totals` (K,).
+    """Return the log-loss of the shares of the groups, on the rows with total weights `totals`
+    (K,).
 
     Examples
     --------

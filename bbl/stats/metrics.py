@@ -1,4 +1,5 @@
-"""Scores of class predictions with frequency weights: accuracy, AUC with DeLong's interval, log-loss, Brier score.
+"""Scores of class predictions with frequency weights: accuracy, AUC with DeLong's interval,
+log-loss, Brier score.
 
 Log probabilities `log_p` are (n, K), group codes `y` and `weights` (n,).
 """
@@ -10,23 +11,35 @@ import numpy as np
 from bbl.stats.ties import first_largest
 
 __all__ = [
-    "FLOOR", "LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "calibration_error", "log_loss", "mean_loss",
+    "FLOOR",
+    "LEAST",
+    "SCORES",
+    "accuracy",
+    "auc",
+    "brier",
+    "brier_loss",
+    "calibration_error",
+    "log_loss",
+    "mean_loss",
     "row_loss",
-]  # fmt: skip
+]
 
 FLOOR = 1e-15  # smaller probabilities count as this in log-losses
 LEAST = float(np.log(FLOOR))  # least log probability in log-losses
 
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted share of rows whose most probable group is the observed one (Woo & Wang, eqs. 33, 34)."""
+    """Return the weighted share of rows whose most probable group is the observed one (Woo & Wang,
+    eqs. 33, 34).
+    """
     return float(weights @ (first_largest(log_p) == y) / weights.sum())
 
 
 def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return ``-ln P(y|x)`` of each row, shape (n,), with P at least `FLOOR`.
 
-    A group without training rows in a fold has probability 0 there, which must not make the loss infinite.
+    A group without training rows in a fold has probability 0 there, which must not make the loss
+    infinite.
     """
     return -np.maximum(log_p[np.arange(len(y)), y], LEAST)
 
@@ -42,7 +55,9 @@ def mean_loss(loss: np.ndarray, weights: np.ndarray) -> float:
 
 
 def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the sums (n,) over groups of squared differences of probability and indicator of the observed group."""
+    """Return the sums (n,) over groups of squared differences of probability and indicator of the
+    observed group.
+    """
     error = np.exp(log_p)
     error[np.arange(len(y)), y] -= 1.0
     return (error**2).sum(axis=1)
@@ -54,11 +69,12 @@ def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: int = 10) -> float:
-    """Return the mean distance of predicted probabilities `p` (n, K) and observed shares, over rows and groups.
+    """Return the mean distance of predicted probabilities `p` (n, K) and observed shares, over rows
+    and groups.
 
-    The predictions of each group are put into `bins` of equal width between 0 and 1; the distance is that of the mean
-    prediction and the share of the rows of a bin that are of the group (the classwise expected calibration error of
-    Kull et al. 2019).
+    The predictions of each group are put into `bins` of equal width between 0 and 1; the distance
+    is that of the mean prediction and the share of the rows of a bin that are of the group (the
+    classwise expected calibration error of Kull et al. 2019).
 
     Examples
     --------
@@ -80,9 +96,9 @@ def auc(
 ) -> tuple[float, float, float]:
     """Return the area under the ROC curve and DeLong's confidence limits: ``(auc, lower, upper)``.
 
-    ``auc`` plus or minus the normal quantile times ``sqrt(s10 / n1 + s01 / n0)``, for n1 positive and n0 other rows
-    (see the comments). By mid-ranks (DeLong, DeLong & Clarke-Pearson 1988; Sun & Xu 2014). Limits are clipped to [0,
-    1]; all three are nan if a group is empty.
+    ``auc`` plus or minus the normal quantile times ``sqrt(s10 / n1 + s01 / n0)``, for n1 positive
+    and n0 other rows (see the comments). By mid-ranks (DeLong, DeLong & Clarke-Pearson 1988; Sun &
+    Xu 2014). Limits are clipped to [0, 1]; all three are nan if a group is empty.
 
     Parameters
     ----------
@@ -115,5 +131,7 @@ def auc(
 
 
 def _mid_ranks(count: np.ndarray) -> np.ndarray:
-    """Return, for each distinct score, the weight below it plus half the weight at it, given the weights `count`."""
+    """Return, for each distinct score, the weight below it plus half the weight at it, given the
+    weights `count`.
+    """
     return np.cumsum(count) - 0.5 * count

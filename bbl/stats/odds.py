@@ -1,4 +1,5 @@
-"""Odds of levels against a reference level in two samples, as 2 x 2 tables: smallest cells, and limits of shifts.
+"""Odds of levels against a reference level in two samples, as 2 x 2 tables: smallest cells, and
+limits of shifts.
 
 Counts of a sample have shape (2, D): at each of D levels, and at the reference level.
 """
@@ -11,7 +12,8 @@ __all__ = ["least_cells", "shifts_from_pooled"]
 
 
 def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the smallest observed or expected count (D,) of the 2 x 2 tables of samples `one` and `other` (2, D).
+    """Return the smallest observed or expected count (D,) of the 2 x 2 tables of samples `one` and
+    `other` (2, D).
 
     Expected counts have the same margins and equal odds in both samples.
 
@@ -23,21 +25,26 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     [1.95]
     """
     cells = np.stack([one, other])
-    total = np.maximum(cells.sum(axis=(0, 1)), 1.0)  # 1 in place of 0: an empty table has expected counts of 0
+    # 1 in place of 0: an empty table has expected counts of 0
+    total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
     expected = cells.sum(axis=1, keepdims=True) * cells.sum(axis=0, keepdims=True) / total
     return np.minimum(cells, expected).min(axis=(0, 1))
 
 
-def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
-    """Turn limits (D,) of log odds ratios of group `g` against the others into limits (D,) of its shift.
+def shifts_from_pooled(
+    log_ratios: np.ndarray, counts: np.ndarray, sizes: np.ndarray, g: int
+) -> np.ndarray:
+    """Turn limits (D,) of log odds ratios of group `g` against the others into limits (D,) of its
+    shift.
 
-    The shift is the log odds of group `g` less the log odds of all groups together; its sign is that of the log odds
-    ratio.
+    The shift is the log odds of group `g` less the log odds of all groups together; its sign is
+    that of the log odds ratio.
 
     Parameters
     ----------
     log_ratios : ndarray, shape (D,)
-        Limits of the log odds of `g` less those of the other groups together; may be infinite, or nan.
+        Limits of the log odds of `g` less those of the other groups together; may be infinite, or
+        nan.
     counts : ndarray, shape (K, 2, D)
         Counts of each group.
     sizes : ndarray, shape (K, D)
@@ -46,39 +53,50 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
 
     Notes
     -----
-    Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed, and a log odds ratio
-    determines the cells, and so the shift, with standard error s. Given only the sizes of the groups, the estimate d
-    has standard error S, mostly a larger one. Limits are then moved away from d, as in `bbl.stats.shift.Shift.at`:
-    their distance from d is multiplied by S / s. Limits between 0 and d, whose sign has to stay, become ``d (limit / d)
-    ** (S / s)``.
+    Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed,
+    and a log odds ratio determines the cells, and so the shift, with standard error s. Given only
+    the sizes of the groups, the estimate d has standard error S, mostly a larger one. Limits are
+    then moved away from d, as in `bbl.stats.shift.Shift.at`: their distance from d is multiplied by
+    S / s. Limits between 0 and d, whose sign has to stay, become ``d (limit / d) ** (S / s)``.
     """
     total, group_counts = counts.sum(axis=0), counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = np.log(total[0]) - np.log(total[1])
         limits = _recover_log_odds(log_ratios, group_counts, total) - pooled
         estimate = np.log(group_counts[0]) - np.log(group_counts[1]) - pooled
-        group_variance, other_variance = (1.0 / group_counts).sum(axis=0), (1.0 / (total - group_counts)).sum(axis=0)
-        # given the margins a cell has the variance 1 / (group + other); the log odds of `g` have the derivative
-        # `group_variance` by it
+        group_variance, other_variance = (
+            (1.0 / group_counts).sum(axis=0),
+            (1.0 / (total - group_counts)).sum(axis=0),
+        )
+        # given the margins a cell has the variance 1 / (group + other); the log odds of `g` have
+        # the derivative `group_variance` by it
         variance_given_margins = group_variance**2 / (group_variance + other_variance)
         ratios = limits / estimate
-        error_ratio = np.maximum(np.sqrt(_shift_variance(counts, sizes, g) / variance_given_margins), 1.0)
+        error_ratio = np.maximum(
+            np.sqrt(_shift_variance(counts, sizes, g) / variance_given_margins), 1.0
+        )
         is_between = (ratios >= 0.0) & (ratios <= 1.0)
         widened_limits = np.where(
-            is_between, estimate * np.abs(ratios) ** error_ratio, estimate + error_ratio * (limits - estimate)
+            is_between,
+            estimate * np.abs(ratios) ** error_ratio,
+            estimate + error_ratio * (limits - estimate),
         )
     return np.where(estimate == 0.0, limits, widened_limits)
 
 
 def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return the log odds (D,) of a sample, given its log odds ratios (D,) against another and the tables' margins.
+    """Return the log odds (D,) of a sample, given its log odds ratios (D,) against another and the
+    tables' margins.
 
-    The margins are the sums of the sample's `counts` (2, D), and `total` (2, D), the counts of both samples.
+    The margins are the sums of the sample's `counts` (2, D), and `total` (2, D), the counts of both
+    samples.
     """
-    # the cell solves cell (n - size - column + cell) = odds_ratio (size - cell) (column - cell), a quadratic equation
-    # solve for the cell that is smaller than expected, from which the other one follows without cancellation
+    # the cell solves cell (n - size - column + cell) = odds_ratio (size - cell) (column - cell), a
+    # quadratic equation solve for the cell that is smaller than expected, from which the other one
+    # follows without cancellation
     is_low = log_ratios <= 0.0
-    # n: observations of both samples; size: of this sample; column: of both samples at the level of the cell
+    # n: observations of both samples; size: of this sample; column: of both samples at the level of
+    # the cell
     n, size, column = total.sum(axis=0), counts.sum(axis=0), np.where(is_low, total[0], total[1])
     odds_ratio = np.exp(-np.abs(log_ratios))
     coefficient = n - size - column + odds_ratio * (size + column)
@@ -94,10 +112,11 @@ def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndar
 
 
 def _shift_variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
-    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups, by the delta method.
+    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups, by
+    the delta method.
 
-    For multinomial counts n_kc of groups of sizes N_k, and derivatives s_kc of the shift by them, it is ``sum_kc n_kc
-    s_kc^2 - sum_k (sum_c n_kc s_kc)^2 / N_k``.
+    For multinomial counts n_kc of groups of sizes N_k, and derivatives s_kc of the shift by them,
+    it is ``sum_kc n_kc s_kc^2 - sum_k (sum_c n_kc s_kc)^2 / N_k``.
     """
     total = counts.sum(axis=0)
     # derivatives of the shift by the counts (K, 2, D)

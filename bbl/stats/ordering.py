@@ -1,4 +1,6 @@
-"""Test whether levels of a predictor are spread over folds as by random order of the rows: a bound on an exact p."""
+"""Test whether levels of a predictor are spread over folds as by random order of the rows: a bound
+on an exact p.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ __all__ = ["log_p_bound"]
 
 
 def log_p_bound(tables: np.ndarray) -> np.ndarray:
-    """Return an upper bound (...) of the log p-value of tables of counts, under random order of the rows.
+    """Return an upper bound (...) of the log p-value of tables of counts, under random order of the
+    rows.
 
     Parameters
     ----------
@@ -17,12 +20,12 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
 
     Notes
     -----
-    p is the probability, given the totals of folds and levels, of tables that are at most as probable as the observed
-    ones. A table has the probability ``prod N_f! prod n_l! / (N! prod o_fl!)``, for N_f rows in fold f, n_l at level l,
-    o_fl in both, and N in all. The bound is the observed probability times the number of tables with these
-    totals, itself bounded by the ways to spread all levels but one over the folds, or all folds but one over the
-    levels. The bounds of the K groups are multiplied. So the test keeps its level exactly, however sparse the tables
-    are.
+    p is the probability, given the totals of folds and levels, of tables that are at most as
+    probable as the observed ones. A table has the probability ``prod N_f! prod n_l! / (N! prod
+    o_fl!)``, for N_f rows in fold f, n_l at level l, o_fl in both, and N in all. The bound is the
+    observed probability times the number of tables with these totals, itself bounded by the ways to
+    spread all levels but one over the folds, or all folds but one over the levels. The bounds of
+    the K groups are multiplied. So the test keeps its level exactly, however sparse the tables are.
 
     Examples
     --------
@@ -42,7 +45,8 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     L = tables.shape[-1]
     log_p = gammaln(folds + 1).sum(axis=-1) + gammaln(levels + 1).sum(axis=-1)
     log_p -= gammaln(total + 1) + gammaln(tables + 1).sum(axis=(-1, -2))
-    # for each level, ways to spread its rows over the folds (..., L); for each fold, over the levels (..., F)
+    # for each level, ways to spread its rows over the folds (..., L); for each fold, over the
+    # levels (..., F)
     log_ways = (
         gammaln(levels + F) - gammaln(levels + 1) - gammaln(F),
         gammaln(folds + L) - gammaln(folds + 1) - gammaln(L),

@@ -1,7 +1,9 @@
-"""Which predictors tell groups apart: forward selection by score tests in multinomial logistic regression.
+"""Which predictors tell groups apart: forward selection by score tests in multinomial logistic
+regression.
 
-K counts groups, m predictors, n rows, D levels of all predictors but the first of each. *Chosen* predictors are those
-in the regression already, *candidates* all others. A *cell* is a set of rows with the same levels of chosen predictors.
+K counts groups, m predictors, n rows, D levels of all predictors but the first of each. *Chosen*
+predictors are those in the regression already, *candidates* all others. A *cell* is a set of rows
+with the same levels of chosen predictors.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from bbl.stats.ties import first_largest
 __all__ = ["Selection", "select_predictors"]
 
 RIDGE = 0.1  # penalty of coefficients, so that they are finite where rows are separated
-SCORE_VARIANCE = 1.0  # added to the variances of scores, so that a level in one or two rows is not significant
+# added to the variances of scores, so that a level in one or two rows is not significant
+SCORE_VARIANCE = 1.0
 INTERCEPT_RIDGE = 1e-6  # penalty of intercepts
 ROUNDING = 1e-9  # error of the sum of a row's shares of levels
 NEWTON_STEPS = 30
@@ -27,7 +30,8 @@ SLOW = 0.3  # share of the step before above which a step is taken with the info
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
 TOLERANCE = 1e-6  # a step that changes no coefficient by more is the last
 MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
-MAX_NUMBERS = 2**21  # numbers of weighted columns, or of variances of candidates, that are computed at once
+# numbers of weighted columns, or of variances of candidates, that are computed at once
+MAX_NUMBERS = 2**21
 TAIL_TERMS = 100  # of the continued fraction of tail probabilities
 ROWS_PER_PARAMETER = 3.0  # rows that the regression needs for each of its parameters
 
@@ -39,7 +43,8 @@ class Selection(NamedTuple):
     ----------
     predictors : tuple of int
     p_value : tuple of float
-        The p-value of each when it was chosen, times twice the number of tests (Bonferroni), at most 1.
+        The p-value of each when it was chosen, times twice the number of tests (Bonferroni), at
+        most 1.
     """
 
     predictors: tuple[int, ...]
@@ -51,17 +56,19 @@ def select_predictors(
 ) -> Selection:
     """Choose predictors one after another, as long as the next one is significant at `level`.
 
-    Each candidate is tested by its score test (Rao 1948) in the regression of the group on the chosen predictors: the
-    statistic is ``u' V^-1 u``, u being the gradient by its coefficients at zero, and V the covariance of u given the
-    other coefficients. The candidate of least p-value is chosen, if that is below half of `level` divided by the number
-    of candidates. When there is none, products of pairs are tested in the same way, with the other half of `level`; the
-    products of the chosen pair join the regression, and so do both of its predictors. If no predictor is relevant, the
-    probability that any is chosen is at most `level`.
+    Each candidate is tested by its score test (Rao 1948) in the regression of the group on the
+    chosen predictors: the statistic is ``u' V^-1 u``, u being the gradient by its coefficients at
+    zero, and V the covariance of u given the other coefficients. The candidate of least p-value is
+    chosen, if that is below half of `level` divided by the number of candidates. When there is
+    none, products of pairs are tested in the same way, with the other half of `level`; the products
+    of the chosen pair join the regression, and so do both of its predictors. If no predictor is
+    relevant, the probability that any is chosen is at most `level`.
 
     Parameters
     ----------
     columns : ndarray, shape (n, D)
-        Indicators of the levels of all predictors but the first of each; other numbers for missing values.
+        Indicators of the levels of all predictors but the first of each; other numbers for missing
+        values.
     start : ndarray of intp, shape (m + 1,)
         Column at which each predictor starts.
     y : ndarray of intp, shape (n,)
@@ -81,7 +88,9 @@ def select_predictors(
     >>> x = np.array([[0, 0], [1, 0], [0, 1], [1, 1]] * 20, dtype=float)
     >>> select_predictors(x, np.array([0, 1, 2]), x[:, 1].astype(int), np.ones(80), 0.05).predictors
     (1,)
-    >>> select_predictors(x, np.array([0, 1, 2]), (x.sum(axis=1) == 1).astype(int), np.ones(80), 0.05).predictors
+    >>> select_predictors(
+    ...     x, np.array([0, 1, 2]), (x.sum(axis=1) == 1).astype(int), np.ones(80), 0.05
+    ... ).predictors
     (0, 1)
     """
     chosen: dict[int, float] = {}
@@ -93,7 +102,10 @@ def select_predictors(
             candidates = [i for i in varying if i not in chosen]
             tested: list[tuple[int, ...]] = [(i,) for i in candidates]
             log_p = regression.score_tests(candidates) if candidates else np.empty(0)
-            if not _is_significant(log_p, level) and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK:
+            if (
+                not _is_significant(log_p, level)
+                and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK
+            ):
                 pairs = combinations(varying, 2)
                 tested = [pair for pair in pairs if pair not in chosen_pairs]
                 log_p = regression.pair_tests(tested, chosen) if tested else np.empty(0)
@@ -109,21 +121,28 @@ def select_predictors(
                 one, other = (columns[:, start[i] : start[i + 1]] for i in tested[best])
                 products = (one[:, :, None] * other[:, None]).reshape(len(y), -1)
                 regression.add(
-                    products, np.kron(_deviation_metric(one.shape[1] + 1), _deviation_metric(other.shape[1] + 1))
+                    products,
+                    np.kron(
+                        _deviation_metric(one.shape[1] + 1), _deviation_metric(other.shape[1] + 1)
+                    ),
                 )
     return Selection(tuple(chosen), tuple(chosen.values()))
 
 
 def _is_significant(log_p: np.ndarray, level: float) -> bool:
-    """Return whether the least of some p-values is below half of `level`, divided by their number."""
+    """Return whether the least of some p-values is below half of `level`, divided by their
+    number.
+    """
     return bool(len(log_p)) and float(log_p.min()) < np.log(0.5 * level / len(log_p))
 
 
 def _deviation_metric(n: int) -> np.ndarray:
-    """Return the matrix M (n - 1, n - 1) of ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2``, for ``x = (0, v)``.
+    """Return the matrix M (n - 1, n - 1) of ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2``, for
+    ``x = (0, v)``.
 
-    The n values x are coefficients of all levels or groups, the first of which, the reference, has 0. A penalty
-    ``v' M v`` does not depend on which of them is the reference. The factor makes the diagonal of M equal to 1.
+    The n values x are coefficients of all levels or groups, the first of which, the reference, has
+    0. A penalty ``v' M v`` does not depend on which of them is the reference. The factor makes the
+    diagonal of M equal to 1.
     """
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
@@ -131,8 +150,9 @@ def _deviation_metric(n: int) -> np.ndarray:
 def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
     """Return the logarithms of the probabilities that chi-square variables exceed `statistic`.
 
-    Probabilities below the least number follow from the continued fraction of the incomplete gamma function, ``exp(-x)
-    x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))`` (Abramowitz & Stegun 1964, eq. 6.5.31, contracted).
+    Probabilities below the least number follow from the continued fraction of the incomplete gamma
+    function, ``exp(-x) x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))`` (Abramowitz
+    & Stegun 1964, eq. 6.5.31, contracted).
     """
     from scipy.special import gammaincc, gammaln
 
@@ -149,7 +169,8 @@ def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
 
 
 def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the second derivatives (n, f) of rows' losses by the class scores of the groups a and b, (f,) each.
+    """Return the second derivatives (n, f) of rows' losses by the class scores of the groups a and
+    b, (f,) each.
 
     They are ``P_a ([a = b] - P_b)`` for the probabilities P (n, K - 1).
     """
@@ -157,15 +178,18 @@ def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
-    """Return the sums (m, m) of `cells`, over all pairs of levels, in the table of each pair of predictors."""
+    """Return the sums (m, m) of `cells`, over all pairs of levels, in the table of each pair of
+    predictors.
+    """
     return np.add.reduceat(np.add.reduceat(cells, level_starts, axis=0), level_starts, axis=1)
 
 
 class _Regression:
     """Multinomial logistic regression with a ridge penalty, whose first group is the reference.
 
-    Rows that are equal in the design are merged to R cells, to whose sums the likelihood is fitted. Coefficients are
-    (p, K - 1), those of the constant first. Matrices over all coefficients run group by group.
+    Rows that are equal in the design are merged to R cells, to whose sums the likelihood is fitted.
+    Coefficients are (p, K - 1), those of the constant first. Matrices over all coefficients run
+    group by group.
 
     Attributes
     ----------
@@ -207,11 +231,14 @@ class _Regression:
     def __init__(self, columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray):
         self.columns, self.start, self.weights = columns, start, weights
         self.has_shares = ((columns != 0.0) & (columns != 1.0)).any(axis=0)
-        is_of = np.repeat(np.eye(len(start) - 1), np.diff(start), axis=0)  # (D, m): which predictor a column belongs to
+        # (D, m): which predictor a column belongs to
+        is_of = np.repeat(np.eye(len(start) - 1), np.diff(start), axis=0)
         self.first_levels = 1.0 - columns @ is_of
         highest, lowest = columns.max(axis=0, initial=0.0), columns.min(axis=0, initial=1.0)
         self.varying = np.flatnonzero((highest > lowest) @ is_of)
-        self.n_seen = (highest > 0.0) @ is_of + (self.first_levels.max(axis=0, initial=0.0) > ROUNDING)
+        self.n_seen = (highest > 0.0) @ is_of + (
+            self.first_levels.max(axis=0, initial=0.0) > ROUNDING
+        )
         self.K = int(y.max(initial=0)) + 1
         self.target = (y[:, None] == np.arange(1, self.K)).astype(float)
         self.group_metric = _deviation_metric(self.K)
@@ -225,12 +252,17 @@ class _Regression:
         return bool(self.coefficients.size * ROWS_PER_PARAMETER < self.weights.sum())
 
     def add(self, columns: np.ndarray, metric: np.ndarray | None = None) -> None:
-        """Add columns (n, q) to the regression, with the metric (q, q) of their penalty, and fit it again."""
+        """Add columns (n, q) to the regression, with the metric (q, q) of their penalty, and fit it
+        again.
+        """
         p, q = len(self.ridge), columns.shape[1]
         ridge = np.zeros((p + q, p + q))
         ridge[:p, :p] = self.ridge
         ridge[p:, p:] = RIDGE * (_deviation_metric(q + 1) if metric is None else metric)
-        self.ridge, self.coefficients = ridge, np.vstack([self.coefficients, np.zeros((q, self.K - 1))])
+        self.ridge, self.coefficients = (
+            ridge,
+            np.vstack([self.coefficients, np.zeros((q, self.K - 1))]),
+        )
         # cells are split by the values of the columns; first_row (R,) is a row of each
         values = np.column_stack([self.cell, columns])
         _, first_row, cell = np.unique(values, axis=0, return_index=True, return_inverse=True)
@@ -241,24 +273,33 @@ class _Regression:
     def score_tests(self, candidates: list[int]) -> np.ndarray:
         """Return the log p-value of the score test of each candidate.
 
-        ``u = X' w (target - P)`` for the columns X of a candidate. ``V = V_xx - V_xz I^-1 V_zx + s``: V_xx and V_xz are
-        covariances of scores, z being the design and I its penalised information, and s is `SCORE_VARIANCE` times the
-        metric of levels and groups.
+        ``u = X' w (target - P)`` for the columns X of a candidate. ``V = V_xx - V_xz I^-1 V_zx +
+        s``: V_xx and V_xz are covariances of scores, z being the design and I its penalised
+        information, and s is `SCORE_VARIANCE` times the metric of levels and groups.
         """
         K1, p = self.K - 1, self.design.shape[1]  # K1 groups but the first
-        scores = self.columns.T @ (self.weights[:, None] * self.target) - self.column_weights.T @ self.probabilities
+        scores = (
+            self.columns.T @ (self.weights[:, None] * self.target)
+            - self.column_weights.T @ self.probabilities
+        )
         # covariances of the scores of each column with those of the design
-        cross = self._covariances(self.column_weights, self.design, self.probabilities).reshape(-1, K1, K1 * p)
+        cross = self._covariances(self.column_weights, self.design, self.probabilities).reshape(
+            -1, K1, K1 * p
+        )
         inverse = np.linalg.inv(self._information())
         chosen_from = np.array(candidates, dtype=np.intp)
         n_columns, statistic = np.diff(self.start)[chosen_from], np.empty(len(candidates))
-        for q in np.unique(n_columns).tolist():  # candidates of equally many levels are tested at once
+        # candidates of equally many levels are tested at once
+        for q in np.unique(n_columns).tolist():
             same_size = np.flatnonzero(n_columns == q)
             at_once = max(1, MAX_NUMBERS // (q * K1 * K1 * max(p, q)))
             for first in range(0, len(same_size), at_once):
                 tested = same_size[first : first + at_once]
-                levels = self.start[chosen_from[tested]][:, None] + np.arange(q)  # (c, q): columns of c candidates
-                statistic[tested] = self._score_statistics(scores[levels], cross[levels], inverse, levels)
+                # (c, q): columns of c candidates
+                levels = self.start[chosen_from[tested]][:, None] + np.arange(q)
+                statistic[tested] = self._score_statistics(
+                    scores[levels], cross[levels], inverse, levels
+                )
         return _log_tails(statistic, K1 * np.maximum(self.n_seen[chosen_from] - 1, 1))
 
     def _score_statistics(
@@ -266,16 +307,19 @@ class _Regression:
     ) -> np.ndarray:
         """Return ``u' V^-1 u`` (c,) of candidates with the columns `levels` (c, q).
 
-        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) are those of the columns, see `score_tests`; `inverse` is that
-        of the information.
+        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) are those of the columns, see
+        `score_tests`; `inverse` is that of the information.
         """
         c, q, K1 = scores.shape
-        flat_cross = cross.reshape(c, q * K1, -1)  # rows of scores and variances: level by level, not group by group
-        # covariance of the candidates' scores, less the part that the coefficients of the regression explain
+        # rows of scores and variances: level by level, not group by group
+        flat_cross = cross.reshape(c, q * K1, -1)
+        # covariance of the candidates' scores, less the part that the coefficients of the
+        # regression explain
         variance = -(flat_cross @ inverse) @ flat_cross.swapaxes(1, 2)
         variance += SCORE_VARIANCE * np.kron(_deviation_metric(q + 1), self.group_metric)
         each, has_shares = np.arange(q), self.has_shares[levels].any(axis=1)
-        # variances of a column that is 0 or 1 are its covariances with the constant, the first column of the design
+        # variances of a column that is 0 or 1 are its covariances with the constant, the first
+        # column of the design
         own = cross.reshape(c, q, K1, K1, -1)[..., 0] * ~has_shares[:, None, None, None]
         # levels without shares exclude each other
         variance.reshape(c, q, K1, q, K1)[:, each, :, each] += own.swapaxes(0, 1)
@@ -289,44 +333,63 @@ class _Regression:
     def pair_tests(self, pairs: list[tuple[int, ...]], chosen: Iterable[int]) -> np.ndarray:
         """Return the log p-value of the joint levels of each pair, given the `chosen` predictors.
 
-        The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, for the score u (K - 1,) of the
-        indicator of a joint level and its covariance V. Scores have less variance given the coefficients of the
-        regression. That is neglected, so that p-values are rather too large.
+        The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, for the score u
+        (K - 1,) of the indicator of a joint level and its covariance V. Scores have less variance
+        given the coefficients of the regression. That is neglected, so that p-values are rather too
+        large.
         """
         K1 = self.K - 1
-        X = np.insert(self.columns, self.start[:-1], self.first_levels, axis=1)  # indicators of all levels
+        # indicators of all levels
+        X = np.insert(self.columns, self.start[:-1], self.first_levels, axis=1)
         # each predictor has one column more in X
         level_starts = self.start[:-1] + np.arange(len(self.start) - 1)
         P, (a, b) = self.probabilities[self.cell], np.tril_indices(K1)
-        sums = joint_sums(X, self.weights[:, None] * np.column_stack([self.target - P, _curvature(P, a, b)]))
+        sums = joint_sums(
+            X, self.weights[:, None] * np.column_stack([self.target - P, _curvature(P, a, b)])
+        )
         is_seen = sums[:, :, K1] > 0.0  # joint levels that occur
         cells = np.nonzero(is_seen)
         scores, variance = sums[cells][:, :K1], np.empty((len(cells[0]), K1, K1))
         variance[:, a, b] = variance[:, b, a] = sums[cells][:, K1:]
         variance += SCORE_VARIANCE * self.group_metric
         statistic = np.zeros(is_seen.shape)
-        statistic[cells] = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(axis=1)
+        statistic[cells] = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(
+            axis=1
+        )
         is_seen |= is_seen.T
         # how many levels of each predictor occur together with a known level of the other one
-        n_levels = np.add.reduceat(np.logical_or.reduceat(is_seen, level_starts, axis=1), level_starts, dtype=np.intp)
-        # parameters of the joint levels that the regression has: the constant, and for each predictor of the pair that
-        # is chosen its levels that occur, less one
-        of_chosen = np.where(np.isin(np.arange(len(n_levels)), list(chosen))[:, None], n_levels - 1, 0)
-        n_unknown = _sum_tables(is_seen.astype(np.intp), level_starts) - (1 + of_chosen + of_chosen.T)
+        n_levels = np.add.reduceat(
+            np.logical_or.reduceat(is_seen, level_starts, axis=1), level_starts, dtype=np.intp
+        )
+        # parameters of the joint levels that the regression has: the constant, and for each
+        # predictor of the pair that is chosen its levels that occur, less one
+        of_chosen = np.where(
+            np.isin(np.arange(len(n_levels)), list(chosen))[:, None], n_levels - 1, 0
+        )
+        n_unknown = _sum_tables(is_seen.astype(np.intp), level_starts) - (
+            1 + of_chosen + of_chosen.T
+        )
         i, j = np.array(pairs).T
-        return _log_tails(_sum_tables(statistic, level_starts)[i, j], K1 * np.maximum(n_unknown[i, j], 1))
+        return _log_tails(
+            _sum_tables(statistic, level_starts)[i, j], K1 * np.maximum(n_unknown[i, j], 1)
+        )
 
     def _information(self) -> np.ndarray:
         """Return the penalised information of all coefficients."""
         K1, p = self.K - 1, self.design.shape[1]
-        covariances = self._covariances(self.cell_weights[:, None] * self.design, self.design, self.probabilities)
-        return covariances.swapaxes(0, 1).reshape(K1 * p, K1 * p) + np.kron(self.group_metric, self.ridge)
+        covariances = self._covariances(
+            self.cell_weights[:, None] * self.design, self.design, self.probabilities
+        )
+        return covariances.swapaxes(0, 1).reshape(K1 * p, K1 * p) + np.kron(
+            self.group_metric, self.ridge
+        )
 
     def _covariances(self, weighted: np.ndarray, columns: np.ndarray, P: np.ndarray) -> np.ndarray:
-        """Return the covariances (d, K - 1, K - 1, p) of scores of columns in pairs of groups but the first.
+        """Return the covariances (d, K - 1, K - 1, p) of scores of columns in pairs of groups but
+        the first.
 
-        The scores are those of the columns that, times the weights of rows (or cells), are `weighted` (r, d), and those
-        of `columns` (r, p); P (r, K - 1) are probabilities.
+        The scores are those of the columns that, times the weights of rows (or cells), are
+        `weighted` (r, d), and those of `columns` (r, p); P (r, K - 1) are probabilities.
         """
         K1, (r, p) = self.K - 1, columns.shape
         out = np.empty((weighted.shape[1], K1, K1, p))
@@ -342,14 +405,18 @@ class _Regression:
     def _fit(self) -> None:
         """Sum over the rows of cells, and find the largest penalised likelihood by Newton's method.
 
-        The search begins at the present coefficients. The information costs far more than a gradient: a step takes that
-        of an earlier one if it is then much shorter than the step before.
+        The search begins at the present coefficients. The information costs far more than a
+        gradient: a step takes that of an earlier one if it is then much shorter than the step
+        before.
         """
         from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse import csr_array
 
         # row r has the weights of the rows of cell r
-        to_cells = csr_array((self.weights, (self.cell, np.arange(len(self.cell)))), (len(self.design), len(self.cell)))
+        to_cells = csr_array(
+            (self.weights, (self.cell, np.arange(len(self.cell)))),
+            (len(self.design), len(self.cell)),
+        )
         self.cell_weights = to_cells @ np.ones(len(self.cell))
         self.cell_targets, self.column_weights = to_cells @ self.target, to_cells @ self.columns
         factor, longest = None, np.inf
@@ -362,17 +429,22 @@ class _Regression:
             if factor is not None:
                 step = cho_solve(factor, flat_gradient)
                 longest = float(np.abs(step).max())
-            if factor is None or not longest < SLOW * longest_before:  # the information is not close enough
+            # the information is not close enough
+            if factor is None or not longest < SLOW * longest_before:
                 factor = cho_factor(self._information())
                 step = cho_solve(factor, flat_gradient)
                 longest = float(np.abs(step).max())
-            self.coefficients += step.reshape(self.K - 1, -1).T * min(1.0, LONGEST_STEP / max(longest, LONGEST_STEP))
+            self.coefficients += step.reshape(self.K - 1, -1).T * min(
+                1.0, LONGEST_STEP / max(longest, LONGEST_STEP)
+            )
             if longest < TOLERANCE:
                 break
         self._predict()
 
     def _predict(self) -> None:
-        """Set the probabilities (R, K - 1) of the groups but the first: ``exp(s_g) / (1 + sum_g exp(s_g))``."""
+        """Set the probabilities (R, K - 1) of the groups but the first: ``exp(s_g) / (1 + sum_g
+        exp(s_g))``.
+        """
         scores = self.design @ self.coefficients
         highest = np.maximum(scores.max(axis=1, initial=0.0), 0.0)[:, None]
         odds = np.exp(scores - highest)

@@ -8,7 +8,9 @@ __all__ = ["t_quantile", "two_sided_p"]
 
 
 def t_quantile(probability: float, df: float) -> float:
-    """Return the quantile of a t distribution; of a normal one if `df` is infinite, not a number if it is below 1."""
+    """Return the quantile of a t distribution; of a normal one if `df` is infinite, not a number if
+    it is below 1.
+    """
     from scipy.special import ndtri, stdtrit
 
     if df < 1:
@@ -17,7 +19,8 @@ def t_quantile(probability: float, df: float) -> float:
 
 
 def two_sided_p(t: np.ndarray, df: float) -> np.ndarray:
-    """Return the probability of a larger absolute value than those of `t`; not a number if `df` is below 1.
+    """Return the probability of a larger absolute value than those of `t`; not a number if `df` is
+    below 1.
 
     Examples
     --------

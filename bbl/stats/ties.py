@@ -1,4 +1,6 @@
-"""Ties: numbers that differ only by rounding count as equal, and the first of equal numbers is taken."""
+"""Ties: numbers that differ only by rounding count as equal, and the first of equal numbers is
+taken.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,16 @@ import numpy as np
 
 __all__ = ["TIE", "falling_order", "first_largest"]
 
-TIE = 1e-12  # relative difference below which sums are equal; rounding of a thousand summed logarithms is about 1e-14
+# relative difference below which sums are equal; rounding of a thousand summed logarithms is about
+# 1e-14
+TIE = 1e-12
 
 
 def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
     """Return the position of the largest value along an axis, the first of equal ones.
 
-    Values are equal if they differ by less than 1e-12 times the larger of 1 and the largest absolute value.
+    Values are equal if they differ by less than 1e-12 times the larger of 1 and the largest
+    absolute value.
 
     Examples
     --------
@@ -25,9 +30,11 @@ def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def falling_order(values: np.ndarray) -> np.ndarray:
-    """Return the positions of finite values (n,) from the largest down; equal ones keep their order.
+    """Return the positions of finite values (n,) from the largest down; equal ones keep their
+    order.
 
-    Neighbours in falling order are equal if they differ by less than 1e-12 times the larger of 1 and their size.
+    Neighbours in falling order are equal if they differ by less than 1e-12 times the larger of 1
+    and their size.
 
     Examples
     --------

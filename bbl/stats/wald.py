@@ -9,7 +9,9 @@ import numpy as np
 __all__ = ["adjust", "wald"]
 
 
-def wald(tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def wald(
+    tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Test that tables of parameters are zero.
 
     Parameters
@@ -22,8 +24,8 @@ def wald(tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tup
     Returns
     -------
     statistic, df, p : ndarray, shape (number of tables,)
-        ``theta' V^-1 theta``, the rank of V, and the probability that a chi-square variable exceeds the statistic; nan
-        for a table without parameters.
+        ``theta' V^-1 theta``, the rank of V, and the probability that a chi-square variable exceeds
+        the statistic; nan for a table without parameters.
 
     Examples
     --------
@@ -34,7 +36,8 @@ def wald(tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tup
     from scipy.special import chdtrc
 
     sizes = np.array([len(estimates) for estimates in tables], dtype=np.intp)
-    statistic, df = np.full(len(tables), np.nan), sizes.copy()  # nan, and 0, for a table without parameters
+    # nan, and 0, for a table without parameters
+    statistic, df = np.full(len(tables), np.nan), sizes.copy()
     # tables of one parameter, all at once
     single = [k for k, size in enumerate(sizes) if size == 1]
     if single:
@@ -49,15 +52,17 @@ def wald(tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tup
 
 
 def adjust(p: np.ndarray, method: str) -> np.ndarray:
-    """Return p-values (n,) adjusted for multiple testing; nan (no test) stays nan and does not count.
+    """Return p-values (n,) adjusted for multiple testing; nan (no test) stays nan and does not
+    count.
 
     Parameters
     ----------
     p : ndarray
     method : {"holm", "fdr_bh"}
-        "holm" (Holm 1979) controls the probability of any false rejection, "fdr_bh" (Benjamini & Hochberg 1995) the
-        expected share of false ones among the rejections. Of n p-values in rising order, the k-th becomes the largest
-        ``(n - j + 1) p_j`` of j <= k, or the least ``n p_j / j`` of j >= k, but at most 1.
+        "holm" (Holm 1979) controls the probability of any false rejection, "fdr_bh" (Benjamini &
+        Hochberg 1995) the expected share of false ones among the rejections. Of n p-values in
+        rising order, the k-th becomes the largest ``(n - j + 1) p_j`` of j <= k, or the least ``n
+        p_j / j`` of j >= k, but at most 1.
 
     Examples
     --------

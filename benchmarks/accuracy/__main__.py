@@ -1,4 +1,6 @@
-"""Accuracy of bbl's methods and of scikit-learn's on categorical data: ``python -m benchmarks.accuracy``."""
+"""Accuracy of bbl's methods and of scikit-learn's on categorical data: ``python -m
+benchmarks.accuracy``.
+"""
 
 import re
 import time
@@ -12,7 +14,19 @@ from benchmarks.accuracy.report import write
 from benchmarks.report import command, rows_of, update
 
 KEY = ["data", "fold", "method"]
-COLUMNS = (*KEY, "log_z", "calibrate", "accuracy", "log_loss", "ece", "brier", "gaps", "setting", "cv_loss", "seconds")
+COLUMNS = (
+    *KEY,
+    "log_z",
+    "calibrate",
+    "accuracy",
+    "log_loss",
+    "ece",
+    "brier",
+    "gaps",
+    "setting",
+    "cv_loss",
+    "seconds",
+)
 ORDER = [(name, str(fold)) for name in NAMES for fold in range(SPLITS)]
 
 
@@ -26,7 +40,9 @@ def run_split(data: Data, number: int, only: str) -> list[tuple]:
             if re.search(only, name):
                 begin = time.process_time()
                 rows += method(data, data.splits[number])
-                print(f"{data.name} {number}: {name}, {time.process_time() - begin:.1f} s", flush=True)
+                print(
+                    f"{data.name} {number}: {name}, {time.process_time() - begin:.1f} s", flush=True
+                )
     rows += recipes(kept, data.y[data.splits[number][1]])
     return [(data.name, number, *row) for row in rows]
 
@@ -43,7 +59,9 @@ def main() -> None:
         begin = time.time()
         data = load(name)
         todo = range(min(args.splits, len(data.splits))) if data else ()
-        frame = rows_of(run_split, [(data, number, args.method) for number in todo], args.jobs, COLUMNS)
+        frame = rows_of(
+            run_split, [(data, number, args.method) for number in todo], args.jobs, COLUMNS
+        )
         if len(frame):
             update(args.out / "accuracy.csv", frame, KEY, ORDER)
             write(pd.read_csv(args.out / "accuracy.csv", keep_default_na=False), args.out)

@@ -17,7 +17,9 @@ SPLITS = FOLDS * REPEATS
 
 @dataclass(frozen=True)
 class Data:
-    """One data set: codes (n, m), numbers of levels (m,), classes (n,), and the splits (train, test)."""
+    """One data set: codes (n, m), numbers of levels (m,), classes (n,), and the splits (train,
+    test).
+    """
 
     name: str
     codes: np.ndarray
@@ -45,7 +47,9 @@ def _codons() -> tuple:
 
 
 def _binding_sites() -> tuple:
-    """Sites of MA0014.3 against copies with three random letters replaced (Woo & Wang, section 3.6)."""
+    """Sites of MA0014.3 against copies with three random letters replaced (Woo & Wang, section
+    3.6).
+    """
     sites = fetched(bbl.datasets.fetch_ma0014).to_numpy(dtype=object)
     rng = np.random.default_rng(561)
     control = sites.copy()
@@ -56,7 +60,9 @@ def _binding_sites() -> tuple:
 
 
 def _images(train: pd.DataFrame, test: pd.DataFrame) -> tuple:
-    """Black and white images with a split of their own, less the pixels that are constant in its training rows."""
+    """Black and white images with a split of their own, less the pixels that are constant in its
+    training rows.
+    """
     pixels = train.columns[1:][(train.iloc[:, 1:].max() > train.iloc[:, 1:].min()).to_numpy()]
     both = pd.concat([train, test], ignore_index=True)
     split = (np.arange(len(train)), np.arange(len(train), len(both)))
@@ -65,7 +71,9 @@ def _images(train: pd.DataFrame, test: pd.DataFrame) -> tuple:
 
 def _uci(name: str) -> tuple:
     """A missing value is a level of its own; the names of the animals are no predictor."""
-    frame = pd.read_csv(shared_file("data", "uci", f"{name}.csv.gz"), dtype=str, keep_default_na=False)
+    frame = pd.read_csv(
+        shared_file("data", "uci", f"{name}.csv.gz"), dtype=str, keep_default_na=False
+    )
     return frame.drop(columns=["class", "animal"], errors="ignore"), frame["class"]
 
 
@@ -86,8 +94,13 @@ def _encode(name: str, frame: pd.DataFrame, y: pd.Series, splits: list | None = 
     """Turn a frame into codes, all levels of the whole data set known in advance, and split it."""
     from sklearn.model_selection import RepeatedStratifiedKFold
 
-    codes = np.column_stack([pd.factorize(frame[c], sort=True)[0] for c in frame.columns]).astype(np.uint8)
-    codes, classes = np.ascontiguousarray(codes[:, codes.max(axis=0) > 0]), pd.factorize(y, sort=True)[0]
+    codes = np.column_stack([pd.factorize(frame[c], sort=True)[0] for c in frame.columns]).astype(
+        np.uint8
+    )
+    codes, classes = (
+        np.ascontiguousarray(codes[:, codes.max(axis=0) > 0]),
+        pd.factorize(y, sort=True)[0],
+    )
     if splits is None:
         cutter = RepeatedStratifiedKFold(n_splits=FOLDS, n_repeats=REPEATS, random_state=1)
         splits = list(cutter.split(codes, classes))

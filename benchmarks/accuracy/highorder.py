@@ -1,4 +1,6 @@
-"""Terms of any order: known terms found, and masked pixels filled in: ``python -m benchmarks.accuracy.highorder``."""
+"""Terms of any order: known terms found, and masked pixels filled in: ``python -m
+benchmarks.accuracy.highorder``.
+"""
 
 import json
 import time
@@ -15,18 +17,26 @@ from benchmarks.files import shared_file
 from benchmarks.report import command, table, write_page
 
 FOLDER = ("data", "highorder")  # of the data that are not shipped
-TRIAL = "own_shbm_or"  # in baselines.json: L1 regressions on products of 0 and 1, BIC, exact likelihood
+# in baselines.json: L1 regressions on products of 0 and 1, BIC, exact likelihood
+TRIAL = "own_shbm_or"
 TOYS = ("shbm_toy_0", "shbm_toy_1", "shbm_toy_2", "shbm_toy_3", "cat3_toy_s0")
 COLUMNS = ("problem", "method", "pnll", "triples", "error", "log_loss", "seconds")
 OPTIONS = (
-    {}, {"combine": "and"}, {"combine": "max"}, {"lambda_": "cv"}, {"refit": "exact"}, {"refit": "pcd"},
-    {"refit": "cd"}, {"refit": "mf"},
-)  # fmt: skip
+    {},
+    {"combine": "and"},
+    {"combine": "max"},
+    {"lambda_": "cv"},
+    {"refit": "exact"},
+    {"refit": "pcd"},
+    {"refit": "cd"},
+    {"refit": "mf"},
+)
 DRAWN = 6  # machines that are drawn
 N_PREDICTORS, N_TRAIN, N_TEST = 10, 2000, 2000
 ENTROPY = (2.8, 4.5)  # range of the true pnll of a drawn machine: below the shared toys'
 RARE = 0.03  # least share of a level of a drawn machine
-MASKED, ROWS, HELD = 0.25, 1000, 200  # share of masked pixels, test images, training images that choose settings
+# share of masked pixels, test images, training images that choose settings
+MASKED, ROWS, HELD = 0.25, 1000, 200
 
 
 class Machine(NamedTuple):
@@ -39,7 +49,9 @@ class Machine(NamedTuple):
 
 
 def draw_machine(seed: int) -> Machine:
-    """Draw a machine of ten predictors with ten fields, five or six pairs and four terms of three, and rows of it."""
+    """Draw a machine of ten predictors with ten fields, five or six pairs and four terms of three,
+    and rows of it.
+    """
     rng = np.random.default_rng([seed, 1])
     states = np.array(list(product([0, 1], repeat=N_PREDICTORS)), dtype=np.uint8)
     by_size = {k: list(combinations(range(N_PREDICTORS), k)) for k in (2, 3)}
@@ -47,7 +59,9 @@ def draw_machine(seed: int) -> Machine:
         n_pairs = int(rng.integers(5, 7))
         terms: list[tuple[int, ...]] = [(i,) for i in range(N_PREDICTORS)]
         for k, count in ((2, n_pairs), (3, 4)):
-            terms += sorted(by_size[k][t] for t in rng.choice(len(by_size[k]), count, replace=False))
+            terms += sorted(
+                by_size[k][t] for t in rng.choice(len(by_size[k]), count, replace=False)
+            )
         fields = rng.normal(-0.5, 0.7, N_PREDICTORS)
         pairs = rng.choice([-1, 1], n_pairs) * rng.uniform(0.8, 2.0, n_pairs)
         triples = np.where(rng.random(4) < 0.7, 1, -1) * rng.uniform(1.5, 3.5, 4)
@@ -60,30 +74,55 @@ def draw_machine(seed: int) -> Machine:
         if ENTROPY[0] < pnll < ENTROPY[1] and shares.min() > RARE and shares.max() < 1 - RARE:
             break
     drawn = states[rng.choice(len(states), N_TRAIN + N_TEST, p=p)]
-    train, test = (pd.DataFrame(rows).rename(columns=str) for rows in (drawn[:N_TRAIN], drawn[N_TRAIN:]))
+    train, test = (
+        pd.DataFrame(rows).rename(columns=str) for rows in (drawn[:N_TRAIN], drawn[N_TRAIN:])
+    )
     return Machine(terms, train, test, pnll)
 
 
 def _pnll(p: np.ndarray) -> float:
-    """Return the mean under the probabilities of all states of minus their log pseudo-likelihood."""
+    """Return the mean under the probabilities of all states of minus their log
+    pseudo-likelihood.
+    """
     table = p.reshape((2,) * N_PREDICTORS)
-    return float(sum(-(table * np.log(table / table.sum(axis=i, keepdims=True))).sum() for i in range(N_PREDICTORS)))
+    return float(
+        sum(
+            -(table * np.log(table / table.sum(axis=i, keepdims=True))).sum()
+            for i in range(N_PREDICTORS)
+        )
+    )
 
 
 def toys() -> Iterator[tuple]:
-    """Yield the negative log pseudo-likelihood of new rows of known models, and how many of the terms of three lead."""
+    """Yield the negative log pseudo-likelihood of new rows of known models, and how many of the
+    terms of three lead.
+    """
     for name in TOYS:
         rows, truth = shared_file(*FOLDER, f"{name}.npz"), shared_file(*FOLDER, f"{name}.json")
         if rows is None or truth is None:
             continue
         known = json.loads(truth.read_text())
         with np.load(rows) as data:
-            train, test = (pd.DataFrame(data[part]).rename(columns=str) for part in ("train", "test"))
+            train, test = (
+                pd.DataFrame(data[part]).rename(columns=str) for part in ("train", "test")
+            )
         triples = {tuple(str(v) for v, _ in sorted(t)) for t in known["terms"] if len(t) == 3}
-        labels = {"truth": "the true model", "pairwise_ml": "all pairs, maximum likelihood", TRIAL: "a simple program"}
+        labels = {
+            "truth": "the true model",
+            "pairwise_ml": "all pairs, maximum likelihood",
+            TRIAL: "a simple program",
+        }
         for method in ("truth", "pairwise_ml", "independent", TRIAL):
             if method in known["test"]:
-                yield name, labels.get(method, method), known["test"][method], "", np.nan, np.nan, np.nan
+                yield (
+                    name,
+                    labels.get(method, method),
+                    known["test"][method],
+                    "",
+                    np.nan,
+                    np.nan,
+                    np.nan,
+                )
         yield from _fits(name, train, test, triples, OPTIONS)
 
 
@@ -119,7 +158,9 @@ def pixels(part: str) -> pd.DataFrame:
 
 
 def contestants() -> dict[str, tuple[str, list[dict]]]:
-    """Return formula and settings of each method, of which one is chosen on images held back from training."""
+    """Return formula and settings of each method, of which one is chosen on images held back from
+    training.
+    """
     pairs = [{"lambda_": v, "log_z": "half"} for v in (1e-3, 3e-3, 1e-2, 3e-2)]
     sparse = [
         {"method": "shbm", "order": 2, "lambda_": penalty, "ridge": ridge, "log_z": "half"}
@@ -141,11 +182,17 @@ def reconstructions(methods: dict | None = None) -> Iterator[tuple]:
     mask = np.random.default_rng(1).random(test.shape) < MASKED
     first, held = train.iloc[:-HELD], train.iloc[-HELD:]
     for name, (formula, settings) in (contestants() if methods is None else methods).items():
-        options = min(settings, key=_held(formula, first, held)) if len(settings) > 1 else settings[0]
+        options = (
+            min(settings, key=_held(formula, first, held)) if len(settings) > 1 else settings[0]
+        )
         began = time.process_time()
         fit = bbl.bbl(formula, train, n_jobs=1, verbose=0, **options)
         used = time.process_time() - began
-        p = fit.reconstruct(test, mask, n_jobs=1, verbose=0).xs(1, axis=1, level="level")[list(kept)].to_numpy()[mask]
+        p = (
+            fit.reconstruct(test, mask, n_jobs=1, verbose=0)
+            .xs(1, axis=1, level="level")[list(kept)]
+            .to_numpy()[mask]
+        )
         true = test.to_numpy()[mask]
         error = float(np.mean((p > 0.5) != true))
         loss = float(-np.mean(np.log(np.clip(np.where(true, p, 1 - p), 1e-12, 1))))
@@ -167,7 +214,11 @@ def run(parts: list[str]) -> pd.DataFrame:
     """Return all measurements."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ln Z plays no part here
-        found = [row for part in parts for row in {"toys": toys, "drawn": drawn, "pixels": reconstructions}[part]()]
+        found = [
+            row
+            for part in parts
+            for row in {"toys": toys, "drawn": drawn, "pixels": reconstructions}[part]()
+        ]
     return pd.DataFrame(found, columns=COLUMNS)
 
 
@@ -179,12 +230,17 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "CPU seconds of a fit, one thread. pnll is the mean over new rows of minus the log",
     ]
     lines += [
-        "pseudo-likelihood. Triples: how many of the true terms of three predictors are the strongest of that order."
+        "pseudo-likelihood. Triples: how many of the true terms of three predictors are the "
+        "strongest of that order."
     ]
     lines += [
-        f"Pixels: {100 * MASKED:.0f}% of those of {ROWS} new images are masked at random and filled in; settings are"
+        f"Pixels: {100 * MASKED:.0f}% of those of {ROWS} new images are masked at random and "
+        "filled in; settings are"
     ]
-    lines += [f"chosen by the pnll of {HELD} of the 1,000 training images that a first fit leaves out.", ""]
+    lines += [
+        f"chosen by the pnll of {HELD} of the 1,000 training images that a first fit leaves out.",
+        "",
+    ]
     for problem, part in frame.groupby("problem", sort=False):
         with_error = part["error"].notna().any()
         head = ["", "pnll", *(["error, %", "log-loss"] if with_error else ["triples"]), "seconds"]
@@ -192,7 +248,11 @@ def summarise(frame: pd.DataFrame) -> list[str]:
             [
                 str(row["method"]),
                 f"{row['pnll']:.4f}",
-                *([f"{100 * row['error']:.2f}", f"{row['log_loss']:.4f}"] if with_error else [str(row["triples"])]),
+                *(
+                    [f"{100 * row['error']:.2f}", f"{row['log_loss']:.4f}"]
+                    if with_error
+                    else [str(row["triples"])]
+                ),
                 "" if np.isnan(row["seconds"]) else f"{row['seconds']:.2f}",
             ]
             for _, row in part.iterrows()

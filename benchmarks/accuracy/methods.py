@@ -39,7 +39,9 @@ BBL: dict[str, tuple[Engine, bool]] = {  # the engine, and whether every kind of
     "bbl pseudo, lambdah 0.0001": (PseudoLikelihood(lambdah=0.0001, tolerance=TOLERANCE), False),
 }
 RECIPE = ("bbl mf", "bbl pseudo, lambdah 0.0001")
-BETTER, MEAN = (("bbl " + name, "auto", "temperature") for name in ("better of both", "mean of both"))
+BETTER, MEAN = (
+    ("bbl " + name, "auto", "temperature") for name in ("better of both", "mean of both")
+)
 AUTO, NETWORKS = "bbl auto", {"TAN": "tan_cl", "AODE": "aode"}
 ON_MNIST = (AUTO, "bbl naive", *RECIPE, "CategoricalNB", "random forest", "gradient boosting")
 BINS = 15
@@ -51,9 +53,11 @@ PIXELS = 700  # beyond, only the ln Z that "auto" stands for
 
 
 def metrics(log_p: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float, str]:
-    """Return accuracy, log-loss, expected calibration error, Brier score, and the sums that make up the error.
+    """Return accuracy, log-loss, expected calibration error, Brier score, and the sums that make up
+    the error.
 
-    These are hits less the largest probability, summed in each of 15 bins of that probability: they can be pooled.
+    These are hits less the largest probability, summed in each of 15 bins of that probability: they
+    can be pooled.
     """
     best, p = log_p.argmax(axis=1), np.exp(log_p)
     hit, sure = best == y, p.max(axis=1)
@@ -65,7 +69,7 @@ def metrics(log_p: np.ndarray, y: np.ndarray) -> tuple[float, float, float, floa
     return float(hit.mean()), float(loss), float(np.abs(gap).sum() / len(y)), brier, gaps
 
 
-# -- bbl --------------------------------------------------------------------------------------------------------------
+# -- bbl -------------------------------------------------------------------------------------------
 
 
 def kinds_of(auto: str, layout: Layout, every: bool) -> list[str]:
@@ -77,9 +81,18 @@ def kinds_of(auto: str, layout: Layout, every: bool) -> list[str]:
 
 
 def path_scores(
-    train: Sample, codes: np.ndarray, layout: Layout, K: int, engine: Engine, values, kinds: list[str], rng
+    train: Sample,
+    codes: np.ndarray,
+    layout: Layout,
+    K: int,
+    engine: Engine,
+    values,
+    kinds: list[str],
+    rng,
 ) -> dict[str, np.ndarray]:
-    """Fit one path of settings, and return the class scores (S, N, K) of `codes` with each kind of ln Z."""
+    """Fit one path of settings, and return the class scores (S, N, K) of `codes` with each kind of
+    ln Z.
+    """
     S = 1 if values is None else len(values)
     theta = np.zeros((S, K, layout.size))
     log_z = {kind: np.zeros((S, K)) for kind in kinds}
@@ -96,32 +109,46 @@ def path_scores(
         log_z["exact"][:] = [exact_log_z(layout, t) for t in theta]
     share = np.array([g.total for g in groups]) / train.total
     energy = [Energy(layout, t)(codes) for t in theta]
-    return {k: np.array([class_scores(e, z, share) for e, z in zip(energy, log_z[k], strict=True)]) for k in kinds}
+    return {
+        k: np.array([class_scores(e, z, share) for e, z in zip(energy, log_z[k], strict=True)])
+        for k in kinds
+    }
 
 
 def one_log_z(kind: str, rows: Sample, layout: Layout, fit, rng) -> float:
     """Return ln Z of one group; the exact one comes later, for all groups together."""
     if kind == "ais":
-        return annealed_log_z(layout, fit.theta, annealing_start(rows, layout), AIS_STEPS, AIS_CHAINS, rng).log_z
+        return annealed_log_z(
+            layout, fit.theta, annealing_start(rows, layout), AIS_STEPS, AIS_CHAINS, rng
+        ).log_z
     if kind == "mf" and fit.mf_log_z is not None:
         return fit.mf_log_z
-    return 0.0 if kind == "exact" else approximate_log_z(kind, rows, layout, fit.theta, fit.site_theta)
+    return (
+        0.0 if kind == "exact" else approximate_log_z(kind, rows, layout, fit.theta, fit.site_theta)
+    )
 
 
-def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, split) -> Iterator[tuple]:
-    """Tune and calibrate on shuffled folds of the training rows as bbl() does, for all ln Z and calibrations.
+def run_bbl(
+    name: str, engine: Engine, every: bool, kept: dict, data: Data, split
+) -> Iterator[tuple]:
+    """Tune and calibrate on shuffled folds of the training rows as bbl() does, for all ln Z and
+    calibrations.
 
     The recommended settings' log-probabilities, cross-validated log-loss and seconds go to `kept`.
     """
     begin = time.process_time()
     rng = np.random.default_rng(0)
     train, test = (np.asarray(part) for part in split)
-    sample = Sample(np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp))
+    sample = Sample(
+        np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp)
+    )
     layout = engine.layout(sample, Layout(data.n_levels))
     auto = resolve_log_z("auto", layout, engine.log_z)
     kinds = kinds_of(auto, layout, every)
     values = GRIDS.get(engine.tuned.option)
-    call = partial(path_scores, layout=layout, K=data.K, engine=engine, values=values, kinds=kinds, rng=rng)
+    call = partial(
+        path_scores, layout=layout, K=data.K, engine=engine, values=values, kinds=kinds, rng=rng
+    )
     order, inner = [], []
     for held in shuffled_folds(sample, NFOLD, rng).held:
         order.append(np.flatnonzero(held))
@@ -135,7 +162,15 @@ def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, spli
         # a row whose class was not in the rows fitted to tells nothing about settings
         known = np.isfinite(out_of_fold[0][np.arange(len(rows)), sample.y[rows]])
         at = rows[known]
-        scored = Scored(out_of_fold[:, known], sample.y[at], sample.weights[at], fold[known], [], [], "class_scores")
+        scored = Scored(
+            out_of_fold[:, known],
+            sample.y[at],
+            sample.weights[at],
+            fold[known],
+            [],
+            [],
+            "class_scores",
+        )
         for calibrate in CALIBRATE:
             if calibrate == "temperature" and kind != auto:
                 continue
@@ -150,7 +185,9 @@ def run_bbl(name: str, engine: Engine, every: bool, kept: dict, data: Data, spli
 
 
 def recipes(kept: dict, y: np.ndarray) -> Iterator[tuple]:
-    """Yield what two recommended fits give together: the one of smaller cross-validated log-loss, and their mean."""
+    """Yield what two recommended fits give together: the one of smaller cross-validated log-loss,
+    and their mean.
+    """
     if not set(RECIPE) <= set(kept):
         return
     fits = [kept[name] for name in RECIPE]
@@ -161,11 +198,13 @@ def recipes(kept: dict, y: np.ndarray) -> Iterator[tuple]:
     yield (*MEAN, *metrics(mean, y), "", np.nan, seconds)
 
 
-# -- scikit-learn -----------------------------------------------------------------------------------------------------
+# -- scikit-learn ----------------------------------------------------------------------------------
 
 
 def _minus_log_loss(model, X, y) -> float:
-    """Score of rows whose class was among those fitted to (scikit-learn's own gives nan where one was not)."""
+    """Score of rows whose class was among those fitted to (scikit-learn's own gives nan where one
+    was not).
+    """
     at = np.searchsorted(model.classes_, y)
     known = np.isin(y, model.classes_)
     p = model.predict_proba(X)[known, at[known]]
@@ -182,24 +221,32 @@ def sklearn_models(data: Data) -> dict[str, Any]:
     from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
 
     def one_hot(**options) -> OneHotEncoder:
-        return OneHotEncoder(categories=[np.arange(L) for L in data.n_levels], drop="first", **options)
+        return OneHotEncoder(
+            categories=[np.arange(L) for L in data.n_levels], drop="first", **options
+        )
 
     def logistic() -> GridSearchCV:
         """Ridge logistic regression, its penalty by 5-fold cross-validation of the log-loss."""
         grid = {"C": 10.0 ** np.arange(-3, 3.1, 1.0)}
-        return GridSearchCV(LogisticRegression(max_iter=300, tol=1e-3), grid, scoring=_minus_log_loss, cv=5)
+        return GridSearchCV(
+            LogisticRegression(max_iter=300, tol=1e-3), grid, scoring=_minus_log_loss, cv=5
+        )
 
     factors = [L > 2 for L in data.n_levels]
     models = {
         "CategoricalNB": CategoricalNB(min_categories=data.n_levels),
         "logistic": make_pipeline(one_hot(), logistic()),
         "random forest": make_pipeline(one_hot(), RandomForestClassifier(300, random_state=0)),
-        "gradient boosting": HistGradientBoostingClassifier(categorical_features=factors, random_state=0),
+        "gradient boosting": HistGradientBoostingClassifier(
+            categorical_features=factors, random_state=0
+        ),
     }
     D = int((data.n_levels - 1).sum())
     if D * (D - 1) // 2 * (1 if data.K == 2 else data.K // 4 + 1) <= PAIR_COLUMNS:
         products = PolynomialFeatures(2, interaction_only=True, include_bias=False)
-        models["logistic, pairs"] = make_pipeline(one_hot(sparse_output=False), products, logistic())
+        models["logistic, pairs"] = make_pipeline(
+            one_hot(sparse_output=False), products, logistic()
+        )
     return models
 
 
@@ -214,13 +261,15 @@ def run_sklearn(name: str, model, data: Data, split) -> Iterator[tuple]:
     yield (name, "", "", *metrics(log_p, data.y[test]), "", np.nan, time.process_time() - begin)
 
 
-# -- averages, networks, boosted trees ---------------------------------------------------------------------------------
+# -- averages, networks, boosted trees -------------------------------------------------------------
 
 
 def _train(data: Data, split) -> tuple[Sample, np.ndarray, np.ndarray]:
     """Return the training rows, and codes and classes of the test rows."""
     train, test = (np.asarray(part) for part in split)
-    sample = Sample(np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp))
+    sample = Sample(
+        np.ascontiguousarray(data.codes[train]), np.ones(len(train)), data.y[train].astype(np.intp)
+    )
     return sample, np.ascontiguousarray(data.codes[test]), data.y[test]
 
 
@@ -233,8 +282,19 @@ def run_auto(data: Data, split) -> Iterator[tuple]:
     rng = np.random.default_rng(0)
     found = fit_average(FitTask(sample, Layout(data.n_levels), data.K, labels=labels), Run(rng=rng))
     log_p = log_probabilities(found.class_scores(codes))
-    setting = " ".join(f"{member.engine.name}:{w:.2f}" for member, w in zip(found.members, found.weights, strict=True))
-    yield (AUTO, "auto", "temperature", *metrics(log_p, y), setting, np.nan, time.process_time() - begin)
+    setting = " ".join(
+        f"{member.engine.name}:{w:.2f}"
+        for member, w in zip(found.members, found.weights, strict=True)
+    )
+    yield (
+        AUTO,
+        "auto",
+        "temperature",
+        *metrics(log_p, y),
+        setting,
+        np.nan,
+        time.process_time() - begin,
+    )
 
 
 def run_network(name: str, learner: str, data: Data, split) -> Iterator[tuple]:
@@ -243,13 +303,17 @@ def run_network(name: str, learner: str, data: Data, split) -> Iterator[tuple]:
     sample, codes, y = _train(data, split)
     options = LEARNERS[learner].check_options({}, ())
     dags = LEARNERS[learner].learn(Task(sample, data.n_levels, data.K, rng), options).dags
-    network = fit_tables(dags, sample, data.n_levels, data.K, Recipe(1.0), rng, LEARNERS[learner].averages).network
+    network = fit_tables(
+        dags, sample, data.n_levels, data.K, Recipe(1.0), rng, LEARNERS[learner].averages
+    ).network
     log_p = log_probabilities(network_scores(network.log_joint(codes)))
     yield (name, "", "", *metrics(log_p, y), "", np.nan, time.process_time() - begin)
 
 
 def run_catboost(data: Data, split) -> Iterator[tuple]:
-    """Fit CatBoost, which is no dependency of bbl, at its defaults; nothing where it is not installed."""
+    """Fit CatBoost, which is no dependency of bbl, at its defaults; nothing where it is not
+    installed.
+    """
     try:
         from catboost import CatBoostClassifier
     except ImportError:
@@ -257,19 +321,41 @@ def run_catboost(data: Data, split) -> Iterator[tuple]:
     begin = time.process_time()
     (train, test), every = split, list(range(data.codes.shape[1]))
     kind = "Logloss" if data.K == 2 else "MultiClass"
-    model = CatBoostClassifier(loss_function=kind, cat_features=every, thread_count=1, verbose=False, random_seed=0,
-                               allow_writing_files=False)  # fmt: skip
+    model = CatBoostClassifier(
+        loss_function=kind,
+        cat_features=every,
+        thread_count=1,
+        verbose=False,
+        random_seed=0,
+        allow_writing_files=False,
+    )
     model.fit(data.codes[train].astype(int), data.y[train])
     log_p = np.full((len(test), data.K), -np.inf)
     with np.errstate(divide="ignore"):
-        log_p[:, np.asarray(model.classes_, dtype=int)] = np.log(model.predict_proba(data.codes[test].astype(int)))
-    yield ("CatBoost", "", "", *metrics(log_p, data.y[test]), "", np.nan, time.process_time() - begin)
+        log_p[:, np.asarray(model.classes_, dtype=int)] = np.log(
+            model.predict_proba(data.codes[test].astype(int))
+        )
+    yield (
+        "CatBoost",
+        "",
+        "",
+        *metrics(log_p, data.y[test]),
+        "",
+        np.nan,
+        time.process_time() - begin,
+    )
 
 
 def methods_of(data: Data, kept: dict) -> dict[str, Callable[..., Iterator[tuple]]]:
-    """Return the methods (data, split) -> rows that a data set is given to; of all of MNIST, those that finish."""
-    jobs: dict[str, Callable] = {name: partial(run_bbl, name, *how, kept) for name, how in BBL.items()}
-    jobs |= {name: partial(run_sklearn, name, model) for name, model in sklearn_models(data).items()}
+    """Return the methods (data, split) -> rows that a data set is given to; of all of MNIST, those
+    that finish.
+    """
+    jobs: dict[str, Callable] = {
+        name: partial(run_bbl, name, *how, kept) for name, how in BBL.items()
+    }
+    jobs |= {
+        name: partial(run_sklearn, name, model) for name, model in sklearn_models(data).items()
+    }
     jobs |= {AUTO: run_auto, "CatBoost": run_catboost}
     jobs |= {name: partial(run_network, name, learner) for name, learner in NETWORKS.items()}
     return {name: job for name, job in jobs.items() if data.name != "mnist" or name in ON_MNIST}

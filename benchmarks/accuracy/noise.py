@@ -1,7 +1,9 @@
-"""Log-loss of ``method="auto"`` where no predictor tells groups apart: ``python -m benchmarks.accuracy.noise``.
+"""Log-loss of ``method="auto"`` where no predictor tells groups apart: ``python -m
+benchmarks.accuracy.noise``.
 
-Tables of 300 rows of 30 predictors with two to four levels, and of two or three groups, all drawn evenly and
-independently. The excess of a log-loss is over the entropy of the groups, ln K, which no method can beat.
+Tables of 300 rows of 30 predictors with two to four levels, and of two or three groups, all drawn
+evenly and independently. The excess of a log-loss is over the entropy of the groups, ln K, which no
+method can beat.
 """
 
 import warnings
@@ -16,7 +18,8 @@ ROWS, PREDICTORS, NEW_ROWS = 300, 30, 3000
 TABLES = 200
 GROUPS = (2, 3)
 BATCH = 10  # tables of a task
-# excess of auto, and of predicting the shares of the groups in the rows; number of terms that the prediction uses
+# excess of auto, and of predicting the shares of the groups in the rows; number of terms that the
+# prediction uses
 COLUMNS = ("groups", "table", "levels", "excess", "excess_of_shares", "n_relevant")
 KEY = ["groups", "table"]
 
@@ -27,13 +30,16 @@ def run_table(K: int, number_of_table: int) -> tuple:
     L = 2 + number_of_table % 3
     codes, y = rng.integers(0, L, (ROWS + NEW_ROWS, PREDICTORS)), rng.integers(0, K, ROWS)
     levels = [str(a) for a in range(L)]
-    frame = pd.DataFrame({f"x{i}": pd.Categorical.from_codes(codes[:, i], levels) for i in range(PREDICTORS)})
+    frame = pd.DataFrame(
+        {f"x{i}": pd.Categorical.from_codes(codes[:, i], levels) for i in range(PREDICTORS)}
+    )
     groups = [str(k) for k in range(K)]
     train = frame[:ROWS].assign(group=pd.Categorical.from_codes(y, groups))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = bbl.bbl("group ~ .^2", train, method="auto", novarOk=True, verbose=0, n_jobs=1)
-        p = fit.predict(frame[ROWS:], type="prob")[groups].to_numpy(float)  # [groups]: without `yhat`
+        # [groups]: without `yhat`
+        p = fit.predict(frame[ROWS:], type="prob")[groups].to_numpy(float)
     shares = np.bincount(y, minlength=K) / ROWS
     # expected over new rows, whose groups are even and independent of the predictors
     excess, excess_of_shares = (float(-np.log(q).mean() - np.log(K)) for q in (p, shares))
@@ -52,26 +58,46 @@ def page(frame: pd.DataFrame) -> list[str]:
     rows = []
     for K, own in frame.groupby("groups"):
         error = own["excess"].std() / np.sqrt(len(own))
-        rows.append([
-            str(K), str(len(own)), f"{number(own['excess'].mean())} ({number(error)})",
-            number(own["excess_of_shares"].mean()), number((K - 1) / (2 * ROWS)),
-            f"{100 * (own['n_relevant'] == 0).mean():.1f} %",
-        ])  # fmt: skip
+        rows.append(
+            [
+                str(K),
+                str(len(own)),
+                f"{number(own['excess'].mean())} ({number(error)})",
+                number(own["excess_of_shares"].mean()),
+                number((K - 1) / (2 * ROWS)),
+                f"{100 * (own['n_relevant'] == 0).mean():.1f} %",
+            ]
+        )
     return [
         "# Tables of noise",
         "",
-        f"Excess of the log-loss over the entropy, in expectation over {NEW_ROWS:,} new rows, with {ROWS} rows of "
-        f"{PREDICTORS} predictors that say nothing of the group. Whoever learns how frequent the groups are from n "
-        "rows loses about (K - 1) / 2n by it. In brackets: standard error. `python -m benchmarks.accuracy.noise`",
+        f"Excess of the log-loss over the entropy, in expectation over {NEW_ROWS:,} new rows, "
+        f"with {ROWS} rows of {PREDICTORS} predictors that say nothing of the group. Whoever "
+        "learns how frequent the groups are from n rows loses about (K - 1) / 2n by it. In "
+        "brackets: standard error. `python -m benchmarks.accuracy.noise`",
         "",
-        *table(["groups", "tables", "auto", "shares of the groups", "(K - 1) / 2n", "no predictor named"], rows),
+        *table(
+            [
+                "groups",
+                "tables",
+                "auto",
+                "shares of the groups",
+                "(K - 1) / 2n",
+                "no predictor named",
+            ],
+            rows,
+        ),
     ]
 
 
 def main() -> None:
     """Run and write ``results/noise.csv`` and ``noise.md``."""
     args = command(__doc__, tables=(TABLES, "tables for each number of groups"))
-    tasks = [(K, range(k, min(k + BATCH, args.tables))) for K in GROUPS for k in range(0, args.tables, BATCH)]
+    tasks = [
+        (K, range(k, min(k + BATCH, args.tables)))
+        for K in GROUPS
+        for k in range(0, args.tables, BATCH)
+    ]
     rows = rows_of(run_batch, tasks, args.jobs, COLUMNS)
     order = [(str(K), str(k)) for K in GROUPS for k in range(TABLES)]
     update(args.out / "noise.csv", rows, KEY, order)

@@ -1,8 +1,8 @@
 """What a declared order of levels is worth: ``python -m benchmarks.accuracy.order``.
 
-Tables of people and of measurements whose columns are ratings, amounts in classes or ages. Columns all of whose levels
-are numbers, three or more, are declared to be in order, or nothing is; at most 3,000 rows of a table are dealt to five
-folds.
+Tables of people and of measurements whose columns are ratings, amounts in classes or ages. Columns
+all of whose levels are numbers, three or more, are declared to be in order, or nothing is; at most
+3,000 rows of a table are dealt to five folds.
 """
 
 import warnings
@@ -36,7 +36,9 @@ def is_number(text: str) -> bool:
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose columns of three or more numbers, missing values apart, are declared to be in order."""
+    """Return a table whose columns of three or more numbers, missing values apart, are declared to
+    be in order.
+    """
     columns = {}
     for name, column in frame.items():
         levels = column.cat.categories
@@ -46,29 +48,52 @@ def in_order(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def run_split(name: str, frame: pd.DataFrame, fold: int, split: tuple, fit_name: str) -> list[tuple]:
+def run_split(
+    name: str, frame: pd.DataFrame, fold: int, split: tuple, fit_name: str
+) -> list[tuple]:
     """Return the row of one fit to one split."""
     method, options, is_declared = FITS[fit_name]
     frame = in_order(frame) if is_declared else frame
     train, new = (frame.iloc[rows].reset_index(drop=True) for rows in split)
     formula = "class ~ .^2" if method == "auto" else "class ~ ."
-    options = options if method == "auto" else {"ridge": "cv", "calibrate": "temperature", **options}
+    options = (
+        options if method == "auto" else {"ridge": "cv", "calibrate": "temperature", **options}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit = bbl.bbl(formula, train, method=method, missing="level", novarOk=True, verbose=0, n_jobs=1, **options)
+        fit = bbl.bbl(
+            formula,
+            train,
+            method=method,
+            missing="level",
+            novarOk=True,
+            verbose=0,
+            n_jobs=1,
+            **options,
+        )
         known = new if method == "auto" else known_rows(fit, new)
-        p = fit.predict(known.drop(columns="class"), type="prob", unseen="ignore" if method == "auto" else "raise")
-    p = np.clip(p.reindex(columns=new["class"].cat.categories, fill_value=0.0).to_numpy(float), 1e-15, None)
+        p = fit.predict(
+            known.drop(columns="class"),
+            type="prob",
+            unseen="ignore" if method == "auto" else "raise",
+        )
+    p = np.clip(
+        p.reindex(columns=new["class"].cat.categories, fill_value=0.0).to_numpy(float), 1e-15, None
+    )
     log_loss = -np.log(p[np.arange(len(p)), known["class"].cat.codes] / p.sum(axis=1)).mean()
     print(f"{name} {fit_name} {fold}: {log_loss:.4f}", flush=True)
     return [(name, fit_name, fold, log_loss)]
 
 
 def known_rows(fit: bbl.BBLResults, new: pd.DataFrame) -> pd.DataFrame:
-    """Return the new rows all of whose levels the fit knows: conditional likelihood cannot leave out a predictor."""
+    """Return the new rows all of whose levels the fit knows: conditional likelihood cannot leave
+    out a predictor.
+    """
     is_known = np.ones(len(new), dtype=bool)
     for name, levels in zip(fit.labels.names, fit.labels.levels, strict=True):
-        is_known &= (new[name].isin(levels) | (new[name].isna() & ("(missing)" in levels))).to_numpy()
+        is_known &= (
+            new[name].isin(levels) | (new[name].isna() & ("(missing)" in levels))
+        ).to_numpy()
     return new[is_known]
 
 
@@ -80,13 +105,14 @@ def page(frame: pd.DataFrame) -> list[str]:
     return [
         "# Levels in order",
         "",
-        "Log-loss on rows that a fit has not seen, mean of five folds, of tables with columns of ratings, ages and "
-        f"amounts in classes (at most {MAX_ROWS:,} rows of each). Columns of three or more numbers are declared to be "
-        "in order, or nothing is; in marketing some of these number nominal classes. `auto` has all pairs; with a "
-        "declared order its conditional members have the cumulative coding. `logistic` is conditional likelihood "
-        "without interactions, `ridge` by cross-validation, calibrated, on rows without new levels. That `auto` takes "
-        "the cumulative coding was decided on all of these but bfi_gender, fair and marketing. `python -m "
-        "benchmarks.accuracy.order`",
+        "Log-loss on rows that a fit has not seen, mean of five folds, of tables with columns of "
+        f"ratings, ages and amounts in classes (at most {MAX_ROWS:,} rows of each). Columns of "
+        "three or more numbers are declared to be in order, or nothing is; in marketing some of "
+        "these number nominal classes. `auto` has all pairs; with a declared order its "
+        "conditional members have the cumulative coding. `logistic` is conditional likelihood "
+        "without interactions, `ridge` by cross-validation, calibrated, on rows without new "
+        "levels. That `auto` takes the cumulative coding was decided on all of these but "
+        "bfi_gender, fair and marketing. `python -m benchmarks.accuracy.order`",
         "",
         *table(["", *FITS], rows),
     ]
@@ -103,10 +129,17 @@ def main() -> None:
         frame = frame.iloc[rng.permutation(len(frame))[:MAX_ROWS]].reset_index(drop=True)
         folds = rng.permutation(len(frame)) % 5
         splits = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(5)]
-        tasks += [(name, frame, k, split, fit_name) for fit_name in FITS for k, split in enumerate(splits)]
+        tasks += [
+            (name, frame, k, split, fit_name) for fit_name in FITS for k, split in enumerate(splits)
+        ]
     rows = rows_of(run_split, tasks, args.jobs, COLUMNS)
     if len(rows):
-        update(args.out / "order.csv", rows, KEY, [(n, f, str(k)) for n in TABLES for f in FITS for k in range(5)])
+        update(
+            args.out / "order.csv",
+            rows,
+            KEY,
+            [(n, f, str(k)) for n in TABLES for f in FITS for k in range(5)],
+        )
     print(write_page(args.out / "order.md", page(pd.read_csv(args.out / "order.csv"))).read_text())
 
 

@@ -15,7 +15,8 @@ from benchmarks.report import number, table, write_page
 
 SKLEARN = ("CategoricalNB", "logistic", "logistic, pairs", "random forest", "gradient boosting")
 OURS, PSEUDO = tuple(BBL), RECIPE[1]
-MAIN: dict[str, tuple] = {name: (name,) for name in (*SKLEARN, "bbl naive")}  # the columns of the main tables
+# the columns of the main tables
+MAIN: dict[str, tuple] = {name: (name,) for name in (*SKLEARN, "bbl naive")}
 MAIN |= {f"bbl mf, {c}": ("bbl mf", "auto", c) for c in CALIBRATE}
 MAIN |= {f"bbl pseudo, {c}": (PSEUDO, "auto", c) for c in CALIBRATE}
 MAIN |= {how[0]: how for how in (BETTER, MEAN)}
@@ -26,26 +27,33 @@ FIELD = {
 OPTIONAL = "CatBoost"
 FIELD_SETS = ("titanic", *UCI)
 MANY = 1000  # rows from which on calibration is judged
-METRICS = {"log_loss": (1.0, 3), "accuracy": (100.0, 1), "ece": (1.0, 3)}  # scale and digits in the tables
+# scale and digits in the tables
+METRICS = {"log_loss": (1.0, 3), "accuracy": (100.0, 1), "ece": (1.0, 3)}
 COLORS = {"bbl": "#0072B2", "sklearn": "#D55E00"}
 
 
 def standard_error(values: np.ndarray) -> float:
     """Return the standard error of a mean over splits of repeated 5-fold cross-validation.
 
-    Splits share training rows, so their variance is not simply divided by their number (Nadeau and Bengio, Machine
-    Learning 52, 2003, section 3).
+    Splits share training rows, so their variance is not simply divided by their number (Nadeau and
+    Bengio, Machine Learning 52, 2003, section 3).
     """
     return float(values.std(ddof=1) * np.sqrt(1.0 / len(values) + 1.0 / 4.0))
 
 
-def _select(frame: pd.DataFrame, method: str, log_z: str = "auto", calibrate: str = "none") -> pd.DataFrame:
+def _select(
+    frame: pd.DataFrame, method: str, log_z: str = "auto", calibrate: str = "none"
+) -> pd.DataFrame:
     kind, calibration = (log_z, calibrate) if method.startswith("bbl") else ("", "")
-    return frame[(frame["method"] == method) & (frame["log_z"] == kind) & (frame["calibrate"] == calibration)]
+    return frame[
+        (frame["method"] == method) & (frame["log_z"] == kind) & (frame["calibrate"] == calibration)
+    ]
 
 
 def _by_data(frame: pd.DataFrame, metric: str, columns: dict[str, tuple]) -> list[str]:
-    """Return mean ± standard error over splits, by data set and, in columns, (method, log_z, calibrate)."""
+    """Return mean ± standard error over splits, by data set and, in columns, (method, log_z,
+    calibrate).
+    """
     scale, digits = METRICS[metric]
 
     def cell(values: np.ndarray) -> str:
@@ -53,14 +61,19 @@ def _by_data(frame: pd.DataFrame, metric: str, columns: dict[str, tuple]) -> lis
         return f"{values.mean():.{digits}f}{error}" if len(values) else ""
 
     rows = [
-        [str(data), *(cell(scale * _select(part, *how)[metric].to_numpy()) for how in columns.values())]
+        [
+            str(data),
+            *(cell(scale * _select(part, *how)[metric].to_numpy()) for how in columns.values()),
+        ]
         for data, part in frame.groupby("data", sort=False)
     ]
     return table(["", *columns], rows)
 
 
 def _wins(frame: pd.DataFrame, one: tuple, other: tuple, metric: str) -> str:
-    """Return on how many data sets `one` is better and worse than `other`, and beyond two standard errors."""
+    """Return on how many data sets `one` is better and worse than `other`, and beyond two standard
+    errors.
+    """
     sign = 1.0 if metric == "accuracy" else -1.0
     better, worse = [], []  # name of the data set, whether clearly
     for data, part in frame.groupby("data", sort=False):
@@ -77,16 +90,23 @@ def _wins(frame: pd.DataFrame, one: tuple, other: tuple, metric: str) -> str:
 def ranks(frame: pd.DataFrame, metric: str) -> pd.Series:
     """Return the average rank over data sets of each method that is there for all of them."""
     sign = -1.0 if metric == "accuracy" else 1.0
-    means = {name: _select(frame, *how).groupby("data")[metric].mean() * sign for name, how in MAIN.items()}
+    means = {
+        name: _select(frame, *how).groupby("data")[metric].mean() * sign
+        for name, how in MAIN.items()
+    }
     return pd.DataFrame(means).dropna(axis=1).rank(axis=1).mean().sort_values()
 
 
 @cache
 def critical_difference(k: int, n: int) -> float:
-    """Return Nemenyi's critical difference of average ranks of `k` methods over `n` data sets, at 0.05."""
+    """Return Nemenyi's critical difference of average ranks of `k` methods over `n` data sets, at
+    0.05.
+    """
     from scipy.stats import studentized_range
 
-    return float(studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n)))
+    return float(
+        studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2) * np.sqrt(k * (k + 1) / (6 * n))
+    )
 
 
 def _pairs() -> Iterator[tuple[str, tuple, tuple]]:
@@ -115,12 +135,25 @@ def tables(frame: pd.DataFrame) -> list[str]:
         out += [f"## {title}", "", *_by_data(frame, metric, MAIN)]
     for method in ("bbl pseudo", "bbl mf"):
         kinds = {k: (method, k, "none") for k in LOG_Z if len(_select(frame, method, k))}
-        out += [f"## Log-loss of `{method}` by ln Z, not calibrated", "", *_by_data(frame, "log_loss", kinds)]
-    out += ["## Better : worse, number of data sets (beyond two standard errors) [where clearly worse]", ""]
-    rows = [[text, *(_wins(frame, a, b, metric) for metric in ("log_loss", "accuracy"))] for text, a, b in _pairs()]
+        out += [
+            f"## Log-loss of `{method}` by ln Z, not calibrated",
+            "",
+            *_by_data(frame, "log_loss", kinds),
+        ]
+    out += [
+        "## Better : worse, number of data sets (beyond two standard errors) [where clearly worse]",
+        "",
+    ]
+    rows = [
+        [text, *(_wins(frame, a, b, metric) for metric in ("log_loss", "accuracy"))]
+        for text, a, b in _pairs()
+    ]
     out += table(["", "log-loss", "accuracy"], rows)
     for c in ("none", "temperature"):
-        out += [f"## Log-loss and accuracy of `pseudo` by the penalty of the fields, calibrate {c}", ""]
+        out += [
+            f"## Log-loss and accuracy of `pseudo` by the penalty of the fields, calibrate {c}",
+            "",
+        ]
         for metric in ("log_loss", "accuracy"):
             out += _by_data(frame, metric, {m: (m, "auto", c) for m in OURS[2:]})
     return out
@@ -132,26 +165,41 @@ def rank_table(frame: pd.DataFrame) -> list[str]:
     names = found["log_loss"].index
     n = frame["data"].nunique()
     rows = [[name, *(f"{found[m][name]:.2f}" for m in found)] for name in names]
-    text = f"Over {n} data sets; methods that ran on all of them. Critical difference (Nemenyi, 0.05): "
+    text = (
+        f"Over {n} data sets; methods that ran on all of them. Critical difference (Nemenyi, "
+        "0.05): "
+    )
     text += f"{critical_difference(len(names), n):.2f}."
-    return ["## Average ranks", "", text, "", *table(["", *(m.replace("_", "-") for m in found)], rows)]
+    return [
+        "## Average ranks",
+        "",
+        text,
+        "",
+        *table(["", *(m.replace("_", "-") for m in found)], rows),
+    ]
 
 
 def pooled_error(part: pd.DataFrame, sizes: pd.Series) -> float:
-    """Return the expected calibration error of all rows of a data set, predicted out of fold; the mean of the repeats.
+    """Return the expected calibration error of all rows of a data set, predicted out of fold; the
+    mean of the repeats.
 
     Of the few rows of a single fold chance alone makes up most of it.
     """
     gaps = np.array([[float(gap) for gap in text.split()] for text in part["gaps"]])
     repeat, n = part["fold"].to_numpy() // FOLDS, sizes.to_numpy()
-    errors = [np.abs(gaps[repeat == r].sum(axis=0)).sum() / n[repeat == r].sum() for r in np.unique(repeat)]
+    errors = [
+        np.abs(gaps[repeat == r].sum(axis=0)).sum() / n[repeat == r].sum()
+        for r in np.unique(repeat)
+    ]
     return float(np.mean(errors))
 
 
 def auto_tables(frame: pd.DataFrame) -> list[str]:
-    """Return ``method="auto"`` against the field, on the data sets and splits that all of them have run on.
+    """Return ``method="auto"`` against the field, on the data sets and splits that all of them have
+    run on.
 
-    One method may be missing on some sets: it has no mean then, and ranks of its own on the sets that it has.
+    One method may be missing on some sets: it has no mean then, and ranks of its own on the sets
+    that it has.
     """
     frame = frame[frame["data"].isin(FIELD_SETS)]
     found = {name: _select(frame, *how).set_index(["data", "fold"]) for name, how in FIELD.items()}
@@ -159,40 +207,63 @@ def auto_tables(frame: pd.DataFrame) -> list[str]:
     if AUTO not in found:
         return []
     always = {name: part for name, part in found.items() if name != OPTIONAL}
-    names = [n for n in FIELD_SETS if all(n in part.index.get_level_values(0) for part in always.values())]
+    names = [
+        n
+        for n in FIELD_SETS
+        if all(n in part.index.get_level_values(0) for part in always.values())
+    ]
     own = found[AUTO].index
-    common = [key for key in own if all(key in part.index for part in always.values()) and key[0] in names]
+    common = [
+        key for key in own if all(key in part.index for part in always.values()) and key[0] in names
+    ]
     if not common or len(found) < 2:
         return []
-    parts = {name: part.reindex(common) for name, part in found.items()}  # of a set, all common splits or none
+    # of a set, all common splits or none
+    parts = {name: part.reindex(common) for name, part in found.items()}
     for name in names if OPTIONAL in parts else ():
         if parts[OPTIONAL].loc[[name], "log_loss"].isna().any():
             parts[OPTIONAL].loc[[name]] = np.nan
     out = ['## `method="auto"` against the field', ""]
     mean_loss = found[AUTO].loc[names, "log_loss"].astype(float).groupby("data").mean().mean()
     text = (
-        f"{len(names)} data sets, {len(common)} splits that all of these methods have run on. Over all splits that it "
+        f"{len(names)} data sets, {len(common)} splits that all of these methods have run on. Over "
+        "all splits that it "
     )
     out += [text + f"has run on, the mean log-loss of `auto` is {mean_loss:.4f}.", ""]
     for metric, title in (("log_loss", "Log-loss"), ("brier", "Brier score")):
         cells = {name: pd.to_numeric(part[metric]) for name, part in parts.items()}
         if not any(cells[name].isna().any() for name in always):
             out += [f"### {title}", "", *_against(cells, names)]
-    return out + _seconds(parts, names) + _calibration_of_many({name: parts[name] for name in always}, names)
+    return (
+        out
+        + _seconds(parts, names)
+        + _calibration_of_many({name: parts[name] for name in always}, names)
+    )
 
 
 def _against(cells: dict[str, pd.Series], names: list[str]) -> list[str]:
-    """Return the table of means over splits, average ranks, and where ``method="auto"`` is clearly worse."""
-    mean = pd.DataFrame({name: values.groupby("data").mean() for name, values in cells.items()}).loc[names]
+    """Return the table of means over splits, average ranks, and where ``method="auto"`` is clearly
+    worse.
+    """
+    mean = pd.DataFrame(
+        {name: values.groupby("data").mean() for name, values in cells.items()}
+    ).loc[names]
     rows = [[name, *_cells(mean.loc[name], 3)] for name in names]
     rows.append(["mean", *_cells(mean.mean(skipna=False), 3)])
     full, shared = mean.dropna(axis=1), mean.dropna(axis=0)
     rows.append(["average rank", *_cells(full.rank(axis=1).mean().reindex(mean.columns), 2)])
     if len(full.columns) < len(mean.columns):
-        rows.append([f"on the {len(shared)} sets of {OPTIONAL}", *_cells(shared.rank(axis=1).mean(), 2)])
+        rows.append(
+            [f"on the {len(shared)} sets of {OPTIONAL}", *_cells(shared.rank(axis=1).mean(), 2)]
+        )
     gap = {name: cells[AUTO] - values for name, values in cells.items() if name != AUTO}
-    worse = {name: [d for d in names if standard_error_beyond(values.loc[d])] for name, values in gap.items()}
-    rows.append(["`auto` clearly worse on", "", *(", ".join(worse[name]) or "none" for name in gap)])
+    worse = {
+        name: [d for d in names if standard_error_beyond(values.loc[d])]
+        for name, values in gap.items()
+    }
+    rows.append(
+        ["`auto` clearly worse on", "", *(", ".join(worse[name]) or "none" for name in gap)]
+    )
     return table(["", *mean.columns], rows)
 
 
@@ -202,15 +273,22 @@ def _cells(values: pd.Series, digits: int) -> list[str]:
 
 
 def standard_error_beyond(gaps: pd.Series) -> bool:
-    """Return whether differences by split are above zero by more than two standard errors of their mean."""
+    """Return whether differences by split are above zero by more than two standard errors of their
+    mean.
+    """
     return len(gaps) > 1 and gaps.mean() > 2 * standard_error(gaps.to_numpy())
 
 
 def _seconds(parts: dict[str, pd.DataFrame], names: list[str]) -> list[str]:
     """Return the table of the CPU time of a fit, settings included where a method chooses them."""
-    cost = pd.DataFrame({name: pd.to_numeric(p["seconds"]).groupby("data").median() for name, p in parts.items()})
+    cost = pd.DataFrame(
+        {name: pd.to_numeric(p["seconds"]).groupby("data").median() for name, p in parts.items()}
+    )
     rows = [[name, *(number(value) for value in cost.loc[name])] for name in names]
-    text = "Median over splits, tuning and predictions included, of one thread on a machine with other work."
+    text = (
+        "Median over splits, tuning and predictions included, of one thread on a machine with "
+        "other work."
+    )
     return ["### CPU seconds of a fit", "", text, "", *table(["", *cost.columns], rows)]
 
 
@@ -223,21 +301,47 @@ def _calibration_of_many(parts: dict[str, pd.DataFrame], names: list[str]) -> li
         if data is None or len(data.y) < MANY:
             continue
         held = pd.Series([len(test) for _, test in data.splits])
-        rows.append([f"{name} ({len(data.y):,} rows)", *(f"{pooled_error(p, held.loc[p['fold']]):.3f}" for p in own)])
-    text = "15 bins of the largest probability; the predictions of five folds are pooled, mean of the repeats."
-    return ["### Expected calibration error", "", text, "", *table(["", *parts], rows)] if rows else []
+        rows.append(
+            [
+                f"{name} ({len(data.y):,} rows)",
+                *(f"{pooled_error(p, held.loc[p['fold']]):.3f}" for p in own),
+            ]
+        )
+    text = (
+        "15 bins of the largest probability; the predictions of five folds are pooled, mean of the "
+        "repeats."
+    )
+    return (
+        ["### Expected calibration error", "", text, "", *table(["", *parts], rows)] if rows else []
+    )
 
 
 def mnist_table(frame: pd.DataFrame) -> list[str]:
     """Return the table of all of MNIST."""
     frame = frame[frame["log_z"].isin(["", "auto"])]
     error = (100 * (1 - frame["accuracy"])).map("{:.2f}".format)
-    digits = [frame[c].map(f"{{:.{d}f}}".format) for c, d in (("log_loss", 3), ("ece", 3), ("seconds", 0))]
+    digits = [
+        frame[c].map(f"{{:.{d}f}}".format) for c, d in (("log_loss", 3), ("ece", 3), ("seconds", 0))
+    ]
     texts = (frame["method"], frame["setting"].astype(str), frame["calibrate"], error, *digits)
     rows = [list(cells) for cells in zip(*texts, strict=True)]
-    head = ["", "setting", "calibrate", "test error (%)", "log-loss", "ECE", "CPU s, tuning included"]
-    text = "All 60,000 + 10,000 images, pixels above 127; settings and calibration by cross-validation of the training "
-    text += "images, as above. The grids are not refined. `bbl auto` chooses its settings on samples of the training "
+    head = [
+        "",
+        "setting",
+        "calibrate",
+        "test error (%)",
+        "log-loss",
+        "ECE",
+        "CPU s, tuning included",
+    ]
+    text = (
+        "All 60,000 + 10,000 images, pixels above 127; settings and calibration by "
+        "cross-validation of the training "
+    )
+    text += (
+        "images, as above. The grids are not refined. `bbl auto` chooses its settings on samples "
+        "of the training "
+    )
     text += "images, and holds a fifth of them out for its weights."
     return ["## MNIST", "", text, "", *table(head, rows)] if rows else []
 
@@ -263,7 +367,9 @@ def plot(frame: pd.DataFrame, out: Path) -> None:
         ax.grid(axis="x", color="#e0e0e0")
         ax.spines[["top", "right"]].set_visible(False)
     note = "A method whose mark lies right of the dashed line is worse than the best one."
-    figure.text(0.5, -0.02, f"Lines: critical difference (Nemenyi, 0.05). {note}", ha="center", fontsize=9)
+    figure.text(
+        0.5, -0.02, f"Lines: critical difference (Nemenyi, 0.05). {note}", ha="center", fontsize=9
+    )
     figure.tight_layout()
     figure.savefig(out / "accuracy.png", dpi=130, bbox_inches="tight")
 

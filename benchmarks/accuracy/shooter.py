@@ -26,7 +26,9 @@ def synthetic() -> tuple:
     """Return training and test rows of the synthetic data: 8,000 and 2,000 x 2,000."""
     path = shared_file("data", "highorder", "syn_small_s1.npz")
     if path is None:
-        raise SystemExit("data/highorder/syn_small_s1.npz is not there; set BBL_SHARED to the folder of data.")
+        raise SystemExit(
+            "data/highorder/syn_small_s1.npz is not there; set BBL_SHARED to the folder of data."
+        )
     data = np.load(path)
     codes = np.unpackbits(data["Xbits"], axis=1)[:10000, :2000]
     y = (data["y"][:10000] > 0).astype(int)
@@ -34,13 +36,18 @@ def synthetic() -> tuple:
 
 
 def digits() -> tuple | None:
-    """Return training and test rows of the images of 0 and 6, binarised at 127: all of them, 80 % for training."""
+    """Return training and test rows of the images of 0 and 6, binarised at 127: all of them, 80 %
+    for training.
+    """
     parts = [mnist(part) for part in ("train", "test")]
     if any(part is None for part in parts):
         return None
     frame = pd.concat(parts)
     frame = frame[frame.iloc[:, 0].astype(int).isin((0, 6))]
-    y, codes = (frame.iloc[:, 0].astype(int) == 6).to_numpy(int), frame.iloc[:, 1:].to_numpy(np.uint8)
+    y, codes = (
+        (frame.iloc[:, 0].astype(int) == 6).to_numpy(int),
+        frame.iloc[:, 1:].to_numpy(np.uint8),
+    )
     order = np.random.default_rng(0).permutation(len(y))
     first, last = np.split(order, [int(0.8 * len(y))])
     codes = np.ascontiguousarray(codes[:, np.ptp(codes[first], axis=0) > 0])
@@ -48,7 +55,9 @@ def digits() -> tuple | None:
 
 
 def chosen(data: Data, order: int) -> tuple[float, ...]:
-    """Return the penalty of the grid with the least loss on a fifth of the training rows, once for each order."""
+    """Return the penalty of the grid with the least loss on a fifth of the training rows, once for
+    each order.
+    """
     X, y, _, _ = data
     held, rest = np.split(np.random.default_rng(1).permutation(len(y)), [len(y) // 5])
     rows = Problem.make(X[rest], [2] * X.shape[1], y[rest], 2, np.ones(len(rest)))
@@ -61,7 +70,9 @@ def chosen(data: Data, order: int) -> tuple[float, ...]:
 
 def links(found: Choice, rows: np.ndarray) -> np.ndarray:
     """Return the log odds of the second class of rows."""
-    return log_odds(found.intercept + term_links(rows, [2] * rows.shape[1], found.weights, None, 1))[:, 0]
+    return log_odds(
+        found.intercept + term_links(rows, [2] * rows.shape[1], found.weights, None, 1)
+    )[:, 0]
 
 
 def listed(penalties: tuple[float, ...]) -> str:
@@ -84,13 +95,30 @@ def baselines(problem: str, data: Data, penalty: float) -> list[tuple]:
         begin = time.process_time()
         model.fit(2.0 * X - 1, y)
         seconds = time.process_time() - begin
-        used, error = int((model.coef_ != 0).sum()), float((model.predict(2.0 * T - 1) != truth).mean())
-        out.append((problem, name, f"{penalty:g}" if "L1" in name else "", str(used), np.nan, error, seconds))
+        used, error = (
+            int((model.coef_ != 0).sum()),
+            float((model.predict(2.0 * T - 1) != truth).mean()),
+        )
+        out.append(
+            (
+                problem,
+                name,
+                f"{penalty:g}" if "L1" in name else "",
+                str(used),
+                np.nan,
+                error,
+                seconds,
+            )
+        )
     return out
 
 
-def ours(problem: str, data: Data, orders: list[tuple[float, ...]], refits: bool = True) -> list[tuple]:
-    """Return a row for the penalties of each order, raw and (with `refits`) refitted, and for the choice of the two."""
+def ours(
+    problem: str, data: Data, orders: list[tuple[float, ...]], refits: bool = True
+) -> list[tuple]:
+    """Return a row for the penalties of each order, raw and (with `refits`) refitted, and for the
+    choice of the two.
+    """
     X, y, T, truth = data
     out = []
     for order, penalties in enumerate(orders, 1):
@@ -145,16 +173,37 @@ def page(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Sparse regression on products",
         "",
-        "Errors on test rows. *synthetic*: 8,000 rows of 2,000 predictors, 2,000 test rows; of 100 true terms 20, 40",
-        "and 40 are of order 1, 2 and 3; the penalties are those of the paper. *digits 0 and 6*: all MNIST images of",
-        "both, binarised at 127, a fifth of them for testing; the penalty, the same for all orders, is the one of",
-        f"{listed(GRID)} with the least loss on a fifth of the training images, left out for that. Penalties are on",
-        "the sum of losses, terms are counted by order, seconds are of one core and of the whole call. The digits were",
+        (
+            "Errors on test rows. *synthetic*: 8,000 rows of 2,000 predictors, 2,000 test rows; of "
+            "100 true terms 20, 40"
+        ),
+        (
+            "and 40 are of order 1, 2 and 3; the penalties are those of the paper. *digits 0 and "
+            "6*: all MNIST images of"
+        ),
+        (
+            "both, binarised at 127, a fifth of them for testing; the penalty, the same for all "
+            "orders, is the one of"
+        ),
+        (
+            f"{listed(GRID)} with the least loss on a fifth of the training images, left out for "
+            "that. Penalties are on"
+        ),
+        (
+            "the sum of losses, terms are counted by order, seconds are of one core and of the "
+            "whole call. The digits were"
+        ),
         "not refitted.",
         "`python -m benchmarks.accuracy.shooter`",
         "",
-        "The paper has a test error of .048 on its synthetic data (L1 logistic regression .308), and of .009 on the",
-        "digits (.011). R's glinternet, which looks for pairs alone, could not be had here: no figure of it is given.",
+        (
+            "The paper has a test error of .048 on its synthetic data (L1 logistic regression "
+            ".308), and of .009 on the"
+        ),
+        (
+            "digits (.011). R's glinternet, which looks for pairs alone, could not be had here: no "
+            "figure of it is given."
+        ),
         "",
     ]
     for problem, part in frame.groupby("problem", sort=False):

@@ -1,8 +1,10 @@
-"""Log-loss of ``method="auto"`` on tables that it was not made on: ``python -m benchmarks.accuracy.tables``.
+"""Log-loss of ``method="auto"`` on tables that it was not made on: ``python -m
+benchmarks.accuracy.tables``.
 
-Tables of people and of measurements are split into five stratified folds, twice up to 3,000 rows. Tables that are
-drawn from Bayesian networks have 300 or 3,000 training rows and 5,000 new ones, and a log-loss that no method can beat,
-that of the true network. Other methods are quoted from one run of theirs on the same splits.
+Tables of people and of measurements are split into five stratified folds, twice up to 3,000 rows.
+Tables that are drawn from Bayesian networks have 300 or 3,000 training rows and 5,000 new ones, and
+a log-loss that no method can beat, that of the true network. Other methods are quoted from one run
+of theirs on the same splits.
 """
 
 import time
@@ -19,9 +21,29 @@ from benchmarks.report import command, number, rows_of, table, update, write_pag
 
 QUOTED = Path(__file__).with_name("tables_quoted.csv")
 OURS = "bbl auto"
-PEERS = ("logistic", "CatBoost", "EBM", "random forest", "TAN", "AODE", "gradient boosting", "naive Bayes")
-# gaps: hits less confidence in each bin; boosting, boosting_seconds: log-loss and time of method="boosting" alone
-COLUMNS = ("set", "fold", "log_loss", "brier", "rows", "gaps", "seconds", "boosting", "boosting_seconds")
+PEERS = (
+    "logistic",
+    "CatBoost",
+    "EBM",
+    "random forest",
+    "TAN",
+    "AODE",
+    "gradient boosting",
+    "naive Bayes",
+)
+# gaps: hits less confidence in each bin; boosting, boosting_seconds: log-loss and time of
+# method="boosting" alone
+COLUMNS = (
+    "set",
+    "fold",
+    "log_loss",
+    "brier",
+    "rows",
+    "gaps",
+    "seconds",
+    "boosting",
+    "boosting_seconds",
+)
 KEY = ["set", "fold"]
 FOLDS = 5
 SEEDS = (1000, 1001)  # of the folds; the second one for tables of up to `REPEATED_ROWS` rows
@@ -38,10 +60,14 @@ def _read(path: Path) -> pd.DataFrame:
 
 def _categorical(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table whose columns know all of their levels."""
-    return pd.DataFrame({c: pd.Categorical(frame[c], categories=sorted(frame[c].dropna().unique())) for c in frame})
+    return pd.DataFrame(
+        {c: pd.Categorical(frame[c], categories=sorted(frame[c].dropna().unique())) for c in frame}
+    )
 
 
-def problems(folder: Path) -> Iterator[tuple[str, pd.DataFrame, list[tuple[np.ndarray, np.ndarray]]]]:
+def problems(
+    folder: Path,
+) -> Iterator[tuple[str, pd.DataFrame, list[tuple[np.ndarray, np.ndarray]]]]:
     """Yield the name of each problem, its table, and its splits into training and new rows."""
     from sklearn.model_selection import StratifiedKFold
 
@@ -60,7 +86,10 @@ def problems(folder: Path) -> Iterator[tuple[str, pd.DataFrame, list[tuple[np.nd
         frame = frame[frame["class"].map(frame["class"].value_counts()) >= 10]
         codes = pd.Categorical(frame["class"], categories=sorted(frame["class"].unique())).codes
         seeds = SEEDS if len(frame) <= REPEATED_ROWS else SEEDS[:1]
-        repeats = [StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(codes, codes) for seed in seeds]
+        repeats = [
+            StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(codes, codes)
+            for seed in seeds
+        ]
         yield name, _categorical(frame), [split for splits in repeats for split in splits]
 
 
@@ -68,7 +97,9 @@ def fit_and_predict(train: pd.DataFrame, new: pd.DataFrame, method: str) -> np.n
     """Return the probabilities (n, K) of all classes for new rows, from a fit to training rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit = bbl.bbl("class ~ .^2", train, method=method, missing="level", novarOk=True, verbose=0, n_jobs=1)
+        fit = bbl.bbl(
+            "class ~ .^2", train, method=method, missing="level", novarOk=True, verbose=0, n_jobs=1
+        )
         found = fit.predict(new.drop(columns="class"), type="prob", unseen="ignore")
     return found.reindex(columns=new["class"].cat.categories, fill_value=0.0).to_numpy(float)
 
@@ -88,13 +119,21 @@ def run_split(name: str, frame: pd.DataFrame, number_of_split: int, split: tuple
     squares = ((p - np.eye(p.shape[1])[y]) ** 2).sum(axis=1).mean()
     log_loss = -np.log(p[np.arange(len(y)), y]).mean()
     print(f"{name} {number_of_split}: {log_loss:.4f}, {seconds:.1f} s", flush=True)
-    return [(name, number_of_split, log_loss, squares, len(y), gaps, seconds, *run_boosting(train, new))]
+    return [
+        (name, number_of_split, log_loss, squares, len(y), gaps, seconds, *run_boosting(train, new))
+    ]
 
 
 def run_boosting(train: pd.DataFrame, new: pd.DataFrame) -> tuple[float, float]:
-    """Return the log-loss of boosting alone, and its seconds; rows with unseen levels get the shares of the classes."""
+    """Return the log-loss of boosting alone, and its seconds; rows with unseen levels get the
+    shares of the classes.
+    """
     begin = time.process_time()
-    shares = train["class"].value_counts(normalize=True).reindex(new["class"].cat.categories, fill_value=0.0)
+    shares = (
+        train["class"]
+        .value_counts(normalize=True)
+        .reindex(new["class"].cat.categories, fill_value=0.0)
+    )
     p = np.tile(shares.to_numpy(), (len(new), 1))
     is_known = np.all([new[c].isin(train[c].unique()) for c in new if c != "class"], axis=0)
     p[is_known] = fit_and_predict(train, new[is_known], "boosting")
@@ -109,7 +148,9 @@ def calibration_error(splits: pd.DataFrame) -> float:
 
 
 def losses(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean log-loss by problem, ours and the quoted ones in columns; nan where a method has none."""
+    """Return the mean log-loss by problem, ours and the quoted ones in columns; nan where a method
+    has none.
+    """
     quoted = pd.read_csv(QUOTED).pivot_table(index="set", columns="method", values="log_loss")
     ours = frame.groupby("set")["log_loss"].mean().rename(OURS)
     return pd.concat([ours, quoted[[*PEERS, "true network"]]], axis=1, join="inner")
@@ -122,16 +163,18 @@ def page(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Tables that `auto` was not made on",
         "",
-        "Log-loss on rows that a method has not seen; smaller is better. That `auto` has members of relevant "
-        "predictors, of Markov blankets and of boosting, the constants of boosting, and how weights are drawn to "
-        "equality, was decided on these tables; all of its other settings on others. Real tables: five stratified "
-        "folds, dealt twice up to 3,000 rows. Drawn tables: 300 or 3,000 rows of a Bayesian network (asia, sachs, "
-        "child, alarm, hailfinder, win95pts), 5,000 new rows; excess is the log-loss less that of the true network. "
-        "Other methods are quoted, on the same splits: scikit-learn 1.9.1 (logistic: ridge on dummies, C by "
-        "cross-validation; forest of 500 trees with two rows and more in a leaf; histogram boosting), CatBoost "
-        "1.2.10 (at most 500 iterations, ended by 15 % of the training rows; on marketing it did not end within 60 "
-        "s), EBM of interpret-core 0.7.8 at its defaults, bbl's TAN and AODE with a pseudocount of 1. Missing values "
-        "are a level. Means of excess are over the problems that a method has run on. `python -m "
+        "Log-loss on rows that a method has not seen; smaller is better. That `auto` has members "
+        "of relevant predictors, of Markov blankets and of boosting, the constants of boosting, "
+        "and how weights are drawn to equality, was decided on these tables; all of its other "
+        "settings on others. Real tables: five stratified folds, dealt twice up to 3,000 rows. "
+        "Drawn tables: 300 or 3,000 rows of a Bayesian network (asia, sachs, child, alarm, "
+        "hailfinder, win95pts), 5,000 new rows; excess is the log-loss less that of the true "
+        "network. Other methods are quoted, on the same splits: scikit-learn 1.9.1 (logistic: "
+        "ridge on dummies, C by cross-validation; forest of 500 trees with two rows and more in a "
+        "leaf; histogram boosting), CatBoost 1.2.10 (at most 500 iterations, ended by 15 % of the "
+        "training rows; on marketing it did not end within 60 s), EBM of interpret-core 0.7.8 at "
+        "its defaults, bbl's TAN and AODE with a pseudocount of 1. Missing values are a level. "
+        "Means of excess are over the problems that a method has run on. `python -m "
         "benchmarks.accuracy.tables`",
         "",
     ]
@@ -151,9 +194,10 @@ def page(frame: pd.DataFrame) -> list[str]:
     seconds = frame.groupby("set")["seconds"].mean()
     error = np.mean([calibration_error(splits) for _, splits in frame.groupby("set")])
     lines += [
-        f"`auto` takes {seconds.median():.1f} s of CPU a fit (median of the problems; at most {seconds.max():.1f} s, "
-        f"{seconds.idxmax()}), on a machine that other work shared. Expected calibration error in {BINS} bins, over "
-        f"the pooled splits of a problem, mean of the problems: {error:.3f}.",
+        f"`auto` takes {seconds.median():.1f} s of CPU a fit (median of the problems; at most "
+        f"{seconds.max():.1f} s, {seconds.idxmax()}), on a machine that other work shared. "
+        f"Expected calibration error in {BINS} bins, over the pooled splits of a problem, mean of "
+        f"the problems: {error:.3f}.",
         "",
         *boosting_lines(frame, found, drawn),
     ]
@@ -161,16 +205,24 @@ def page(frame: pd.DataFrame) -> list[str]:
 
 
 def boosting_lines(frame: pd.DataFrame, found: pd.DataFrame, drawn: pd.Series) -> list[str]:
-    """Return the sentences on boosting alone: mean log-loss beside the methods that have run on all problems."""
+    """Return the sentences on boosting alone: mean log-loss beside the methods that have run on all
+    problems.
+    """
     alone = frame.groupby("set")[["boosting", "boosting_seconds"]].mean()
     means = []
     for title, part in (("real", found[~drawn]), ("drawn", found[drawn])):
         whole = part[[OURS, *PEERS]].dropna()
-        others = ", ".join(f"{name} {number(whole[name].mean())}" for name in ("EBM", "logistic", "CatBoost"))
-        means.append(f"{number(alone.loc[whole.index, 'boosting'].mean())} on the {len(whole)} {title} ones ({others})")
+        others = ", ".join(
+            f"{name} {number(whole[name].mean())}" for name in ("EBM", "logistic", "CatBoost")
+        )
+        means.append(
+            f"{number(alone.loc[whole.index, 'boosting'].mean())} on the {len(whole)} {title} ones "
+            f"({others})"
+        )
     seconds = alone["boosting_seconds"]
     return [
-        f'`method="boosting"` alone has a mean log-loss of {" and ".join(means)}, in {seconds.min():.2f} to '
+        f'`method="boosting"` alone has a mean log-loss of {" and ".join(means)}, in '
+        f"{seconds.min():.2f} to "
         f"{seconds.max():.2f} s of CPU a fit with its predictions."
     ]
 
@@ -185,7 +237,14 @@ def plot(frame: pd.DataFrame, path: Path) -> None:
     figure, ax = plt.subplots(figsize=(7, 0.26 * len(order) + 1), layout="constrained")
     marks = zip(PEERS[:4], ("#D55E00", "#0072B2", "#009E73", "#CC79A7"), "osD^", strict=True)
     for name, color, mark in marks:
-        ax.plot(others.loc[order, name].clip(upper=0.2), range(len(order)), mark, color=color, ms=5, label=name)
+        ax.plot(
+            others.loc[order, name].clip(upper=0.2),
+            range(len(order)),
+            mark,
+            color=color,
+            ms=5,
+            label=name,
+        )
     ax.axvline(0.0, color="0.5", lw=1)
     ax.set_yticks(range(len(order)), [name.removeprefix("net_") for name in order], fontsize=8)
     ax.set_xlabel("log-loss less that of method='auto' (right of 0: worse; cut at 0.2)")
@@ -205,7 +264,11 @@ def main() -> None:
         for k, split in enumerate(splits)
     ]
     rows = rows_of(run_split, tasks, args.jobs, COLUMNS)
-    order = [(name, str(k)) for name in sorted(pd.read_csv(QUOTED)["set"].unique()) for k in range(FOLDS * len(SEEDS))]
+    order = [
+        (name, str(k))
+        for name in sorted(pd.read_csv(QUOTED)["set"].unique())
+        for k in range(FOLDS * len(SEEDS))
+    ]
     if len(rows):
         update(args.out / "tables.csv", rows, KEY, order)
     frame = pd.read_csv(args.out / "tables.csv")

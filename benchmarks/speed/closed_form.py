@@ -15,11 +15,12 @@ from benchmarks.speed.measure import Measurement, Options, measured, method
 from benchmarks.speed.methods import evaluate, one_hot, starts
 from benchmarks.speed.problems import Part, Problem
 
-# -- mean field -------------------------------------------------------------------------------------------------------
+# -- mean field ------------------------------------------------------------------------------------
 
 
 def _finish(problem: Problem, options: Options, work: Callable, matrices: Callable) -> Measurement:
-    """Measure a mean-field fit; its objective is the unpenalised pseudo-likelihood of h and J on some sites.
+    """Measure a mean-field fit; its objective is the unpenalised pseudo-likelihood of h and J on
+    some sites.
 
     `matrices` turns what `work` returns for a part into fields (D,) and couplings (D, D).
     """
@@ -31,7 +32,9 @@ def _finish(problem: Problem, options: Options, work: Callable, matrices: Callab
             theta, start = np.column_stack(matrices(found)), starts(part)
             for i in rng.choice(len(part.n_levels), min(20, len(part.n_levels)), replace=False):
                 solution[k, i] = theta[start[i] : start[i + 1]]
-        some = Problem([Part(part.codes[:1000], part.n_levels) for part in problem.parts], problem.source)
+        some = Problem(
+            [Part(part.codes[:1000], part.n_levels) for part in problem.parts], problem.source
+        )
         return evaluate(some, 0.0, solution)[0], float("nan"), {}
 
     return measured(work, check, options)
@@ -46,7 +49,9 @@ def bbl_mean_field(problem: Problem, options: Options) -> Measurement:
 
     def work():
         pairs = zip(problem.parts, layouts, strict=True)
-        return [(layout, engine.fit(part.sample, layout, options.threads)) for part, layout in pairs]
+        return [
+            (layout, engine.fit(part.sample, layout, options.threads)) for part, layout in pairs
+        ]
 
     return _finish(problem, options, work, lambda found: to_matrix(found[0], found[1].theta))
 
@@ -71,15 +76,19 @@ def numpy_mean_field(problem: Problem, options: Options) -> Measurement:
         reference = 1.0 - np.add.reduceat(f, first)
         return np.log(f) - np.log(np.repeat(reference, width)) - J @ f, J
 
-    return _finish(problem, options, lambda: [fit(part) for part in problem.parts], lambda found: found)
+    return _finish(
+        problem, options, lambda: [fit(part) for part in problem.parts], lambda found: found
+    )
 
 
-# -- naive Bayes ------------------------------------------------------------------------------------------------------
+# -- naive Bayes -----------------------------------------------------------------------------------
 
 
 @method("naive", "bbl")
 def bbl_naive(problem: Problem, options: Options) -> Measurement:
-    """Naive Bayes of all groups with the package; objective: mean negative ln P(x | y) of the rows."""
+    """Naive Bayes of all groups with the package; objective: mean negative ln P(x | y) of the
+    rows.
+    """
     codes, y = problem.stacked()
     K, n_levels = len(problem.parts), problem.parts[0].n_levels
     sample, layout = Sample(codes, np.ones(len(y)), y), Layout(n_levels, np.empty((0, 2)))
@@ -88,18 +97,26 @@ def bbl_naive(problem: Problem, options: Options) -> Measurement:
         scores = Energy(layout, result.parameters.theta)(codes) - result.log_z
         return -float(scores[np.arange(len(y)), y].mean()), float("nan"), {}
 
-    return measured(lambda: estimate(Task(sample, layout, K, "exact"), NaiveBayes(prior_count=1.0)), check, options)
+    return measured(
+        lambda: estimate(Task(sample, layout, K, "exact"), NaiveBayes(prior_count=1.0)),
+        check,
+        options,
+    )
 
 
 @method("naive", "sklearn-categoricalnb")
 def sklearn_naive(problem: Problem, options: Options) -> Measurement:
-    """scikit-learn's CategoricalNB; its count per level is the package's prior count over the number of levels."""
+    """scikit-learn's CategoricalNB; its count per level is the package's prior count over the
+    number of levels.
+    """
     from sklearn.naive_bayes import CategoricalNB
 
     codes, y = problem.stacked()
     n_levels = problem.parts[0].n_levels
     if len(set(n_levels)) > 1:
-        raise ValueError("CategoricalNB has one alpha for all predictors, so levels must be equally many")
+        raise ValueError(
+            "CategoricalNB has one alpha for all predictors, so levels must be equally many"
+        )
 
     def check(model):
         columns = zip(model.feature_log_prob_, codes.T, strict=True)

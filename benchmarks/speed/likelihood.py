@@ -20,7 +20,12 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from benchmarks.report import command, table, write_page
 
-TARGETS = {"Titanic, terms of three": 0.005, "15 binary, all pairs": 0.3, "tree 200 x 4": 0.1, "lattice 8 x 25": 5.0}
+TARGETS = {
+    "Titanic, terms of three": 0.005,
+    "15 binary, all pairs": 0.3,
+    "tree 200 x 4": 0.1,
+    "lattice 8 x 25": 5.0,
+}
 COLUMNS = ("problem", "method", "parameters", "gradient", "seconds")
 PEER_STATES = 2**15  # a Poisson regression holds a dense matrix: one row for each state
 LOGLIN = """
@@ -35,11 +40,15 @@ repeat {  # the clock of R counts thousandths: as many calls as take half a seco
     calls <- 2 * calls
 }
 writeLines(format(c(seconds / calls, fitted), digits = 17), file.path(folder, "answer"))
-"""
+"""  # noqa: E501
 
 
-def copying_codes(rng: np.random.Generator, n: int, m: int, L: int, pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Return codes (n, m) in which the second predictor of each pair copies the first in part of the rows."""
+def copying_codes(
+    rng: np.random.Generator, n: int, m: int, L: int, pairs: list[tuple[int, int]]
+) -> np.ndarray:
+    """Return codes (n, m) in which the second predictor of each pair copies the first in part of
+    the rows.
+    """
     codes = rng.integers(0, L, (n, m)).astype(np.uint8)
     for i, j in pairs:
         codes[:, j] = np.where(rng.random(n) < 0.4, codes[:, i], codes[:, j])
@@ -51,7 +60,9 @@ def problems() -> dict[str, tuple[Sample, Layout]]:
     rng = np.random.default_rng(1)
     titanic = load_titanic()
     titanic = titanic[titanic["Freq"] > 0]
-    codes = np.column_stack([titanic[name].cat.codes for name in ("Class", "Sex", "Age", "Survived")])
+    codes = np.column_stack(
+        [titanic[name].cat.codes for name in ("Class", "Sex", "Age", "Survived")]
+    )
     cells = Sample(np.ascontiguousarray(codes, dtype=np.uint8), titanic["Freq"].to_numpy(float))
     triples = [term for order in (2, 3) for term in combinations(range(4), order)]
     tree = [(int(rng.integers(0, i)), i) for i in range(1, 200)]
@@ -76,7 +87,9 @@ def problems() -> dict[str, tuple[Sample, Layout]]:
 
 
 def all_states(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the matrix of a Poisson regression (states, 1 + parameters), and the number of rows in each state."""
+    """Return the matrix of a Poisson regression (states, 1 + parameters), and the number of rows in
+    each state.
+    """
     shape = tuple(layout.n_levels)
     states = np.indices(shape).reshape(layout.m, -1).T
     counts = np.zeros(shape)
@@ -99,13 +112,17 @@ def fastest(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def loglin(counts: np.ndarray, scopes: list[tuple[int, ...]]) -> tuple[np.ndarray, float]:
-    """Return the fitted counts of R's ``loglin``, stopped at 1e-6 rows, and its CPU seconds a call."""
+    """Return the fitted counts of R's ``loglin``, stopped at 1e-6 rows, and its CPU seconds a
+    call.
+    """
     largest = [s for s in scopes if not any(set(s) < set(other) for other in scopes)]
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder)
         np.savetxt(at / "counts", counts.ravel(order="F"))
         np.savetxt(at / "shape", counts.shape, fmt="%d")
-        (at / "scopes").write_text("".join(" ".join(str(v + 1) for v in scope) + "\n" for scope in largest))
+        (at / "scopes").write_text(
+            "".join(" ".join(str(v + 1) for v in scope) + "\n" for scope in largest)
+        )
         (at / "loglin.R").write_text(LOGLIN)
         subprocess.run(["Rscript", "--vanilla", at / "loglin.R", folder], check=True)  # noqa: S603, S607  # our script
         seconds, *fitted = np.loadtxt(at / "answer")
@@ -113,7 +130,9 @@ def loglin(counts: np.ndarray, scopes: list[tuple[int, ...]]) -> tuple[np.ndarra
 
 
 def measured(name: str, sample: Sample, layout: Layout) -> list[tuple]:
-    """Return the row of the package, and those of the peers where they can do the problem; R where it is installed."""
+    """Return the row of the package, and those of the peers where they can do the problem; R where
+    it is installed.
+    """
     import statsmodels.api as sm
 
     engine = MaximumLikelihood()
@@ -140,22 +159,41 @@ def page(frame: pd.DataFrame) -> list[str]:
     for r in frame.itertuples():
         target = TARGETS.get(r.problem) if r.method == "bbl" else None
         ratio = f"{r.seconds / seconds[r.problem, 'bbl']:.3g}"
-        limit = "" if target is None else f"{target:g} ({'met' if r.seconds <= target else '**not met**'})"
-        cells.append([r.problem, r.method, f"{r.parameters:,}", f"{r.gradient:.1g}", f"{r.seconds:.4f}", ratio, limit])
+        limit = (
+            ""
+            if target is None
+            else f"{target:g} ({'met' if r.seconds <= target else '**not met**'})"
+        )
+        cells.append(
+            [
+                r.problem,
+                r.method,
+                f"{r.parameters:,}",
+                f"{r.gradient:.1g}",
+                f"{r.seconds:.4f}",
+                ratio,
+                limit,
+            ]
+        )
     return [
         "# Speed of exact likelihood",
         "",
-        "Fits of log-linear models from codes to the maximum, without a penalty. CPU seconds of one core, the fastest"
-        " of several runs, on a machine that other work shared. statsmodels fits the same model as a Poisson "
-        "regression of the number of rows in each state (`GLM`, its matrix made beforehand and not counted), up to "
-        "32,768 states; R's `loglin` (R 4.2.2, C code) scales the table to its margins until they are met to 1e-6 "
-        "rows and gives fitted counts alone: no coefficients, no information, no test whether the maximum exists. No "
-        "table can hold the states of the tree and the lattice. Gradient: norm of observed less fitted margins, as "
-        "shares of the rows. Titanic: 2,201 rows in 24 cells, all terms of three of four predictors; lattice: 10,000 "
-        "rows of 8 x 25 binary predictors, neighbours interact; tree: 10,000 rows of 200 predictors with 4 levels. "
-        "`python -m benchmarks.speed.likelihood`",
+        "Fits of log-linear models from codes to the maximum, without a penalty. CPU seconds of "
+        "one core, the fastest of several runs, on a machine that other work shared. statsmodels "
+        "fits the same model as a Poisson regression of the number of rows in each state (`GLM`, "
+        "its matrix made beforehand and not counted), up to 32,768 states; R's `loglin` (R 4.2.2, "
+        "C code) scales the table to its margins until they are met to 1e-6 rows and gives fitted "
+        "counts alone: no coefficients, no information, no test whether the maximum exists. No "
+        "table can hold the states of the tree and the lattice. Gradient: norm of observed less "
+        "fitted margins, as shares of the rows. Titanic: 2,201 rows in 24 cells, all terms of "
+        "three of four predictors; lattice: 10,000 rows of 8 x 25 binary predictors, neighbours "
+        "interact; tree: 10,000 rows of 200 predictors with 4 levels. `python -m "
+        "benchmarks.speed.likelihood`",
         "",
-        *table(["problem", "method", "parameters", "gradient", "CPU s", "times bbl", "target, s"], cells),
+        *table(
+            ["problem", "method", "parameters", "gradient", "CPU s", "times bbl", "target, s"],
+            cells,
+        ),
     ]
 
 

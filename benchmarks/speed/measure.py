@@ -24,10 +24,13 @@ SHORTEST = 0.01
 class Options:
     """What a method is asked for."""
 
-    tolerance: float = 1e-6  # largest gradient at which a fit may stop, measured by each tool in its own way
+    # largest gradient at which a fit may stop, measured by each tool in its own way
+    tolerance: float = 1e-6
     threads: int = 1
-    sites: list[tuple[int, int]] | None = None  # (part, predictor) pairs that a slow method is restricted to; or all
-    compare: list[tuple[int, int]] | None = None  # pairs over which the objective is the mean, whatever is fitted
+    # (part, predictor) pairs that a slow method is restricted to; or all
+    sites: list[tuple[int, int]] | None = None
+    # pairs over which the objective is the mean, whatever is fitted
+    compare: list[tuple[int, int]] | None = None
     repeat: float = REPEAT_SECONDS  # what repeats of a short measurement add up to
     more: dict[str, Any] = field(default_factory=dict)  # what single methods take beyond this
 
@@ -41,12 +44,15 @@ class Measurement:
     user_s: float  # of short runs rough, as the kernel splits user from system by clock ticks
     cpu_s: float  # user + system
     wall_s: float
-    peak_mb: float  # most memory held above what was held before the work began, in units of 1e6 bytes
+    # most memory held above what was held before the work began, in units of 1e6 bytes
+    peak_mb: float
     more: dict[str, Any] = field(default_factory=dict)  # other figures, by name
 
 
 def method(job: str, name: str) -> Callable:
-    """Register a function ``(problem, options) -> Measurement`` as the method `name` for a `job`."""
+    """Register a function ``(problem, options) -> Measurement`` as the method `name` for a
+    `job`.
+    """
 
     def register(function: Callable) -> Callable:
         METHODS[job, name] = function
@@ -56,14 +62,17 @@ def method(job: str, name: str) -> Callable:
 
 
 def peak_meter() -> Callable[[], float]:
-    """Return a function that gives the most memory held from now on above the level of now, in units of 1e6 bytes.
+    """Return a function that gives the most memory held from now on above the level of now, in
+    units of 1e6 bytes.
 
-    On Linux the kernel's mark is reset first, so what came before (imports, reading data) does not hide the work.
-    Elsewhere, and where that is not allowed, it is the growth of ``ru_maxrss``, a lower bound.
+    On Linux the kernel's mark is reset first, so what came before (imports, reading data) does not
+    hide the work. Elsewhere, and where that is not allowed, it is the growth of ``ru_maxrss``, a
+    lower bound.
     """
     gc.collect()
     with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)  # glibc: give back what is free, so that its use counts again
+        # glibc: give back what is free, so that its use counts again
+        ctypes.CDLL(None).malloc_trim(0)
 
     def status(key: str) -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -79,7 +88,9 @@ def peak_meter() -> Callable[[], float]:
 
 
 def warm_blas() -> None:
-    """Have numpy's and SciPy's BLAS allocate their buffers (32 MB each), which the first large product does."""
+    """Have numpy's and SciPy's BLAS allocate their buffers (32 MB each), which the first large
+    product does.
+    """
     a = np.ones((400, 400))
     a @ a
     a @ a[0]
@@ -89,7 +100,11 @@ def warm_blas() -> None:
 
 def _timed(work: Callable, count: int) -> tuple[Any, float, float, float]:
     """Run `work` `count` times; return its result and user, CPU and wall seconds of one run."""
-    user, cpu, wall = resource.getrusage(resource.RUSAGE_SELF).ru_utime, time.process_time(), time.perf_counter()
+    user, cpu, wall = (
+        resource.getrusage(resource.RUSAGE_SELF).ru_utime,
+        time.process_time(),
+        time.perf_counter(),
+    )
     for _ in range(count):
         result = work()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -98,14 +113,17 @@ def _timed(work: Callable, count: int) -> tuple[Any, float, float, float]:
 
 
 def measured(
-    work: Callable[[], Any], check: Callable[[Any], tuple[float, float, dict[str, Any]]], options: Options
+    work: Callable[[], Any],
+    check: Callable[[Any], tuple[float, float, dict[str, Any]]],
+    options: Options,
 ) -> Measurement:
     """Measure `work`, from the data to the solution, and `check` what it returned (not timed).
 
-    Work of more than four times ``options.repeat`` seconds runs once. Shorter work runs at least three times more,
-    until ``options.repeat`` seconds are spent, and the median of these is taken; very short work runs in batches of
-    at least 10 ms. Memory is that of the first run, whose time is kept as ``first_wall_s``. What `check` returns is
-    the objective, the largest gradient norm and other figures.
+    Work of more than four times ``options.repeat`` seconds runs once. Shorter work runs at least
+    three times more, until ``options.repeat`` seconds are spent, and the median of these is taken;
+    very short work runs in batches of at least 10 ms. Memory is that of the first run, whose time
+    is kept as ``first_wall_s``. What `check` returns is the objective, the largest gradient norm
+    and other figures.
     """
     warm_blas()
     peak = peak_meter()
@@ -120,4 +138,6 @@ def measured(
         user = sum(run[0] for run in runs) / len(runs)  # a median of ticks would be 0 or 1 tick
         cpu, wall = (statistics.median(run[k] for run in runs) for k in (1, 2))
     objective, grad_norm, more = check(result)
-    return Measurement(objective, grad_norm, user, cpu, wall, peak_mb, {"first_wall_s": first, **more})
+    return Measurement(
+        objective, grad_norm, user, cpu, wall, peak_mb, {"first_wall_s": first, **more}
+    )

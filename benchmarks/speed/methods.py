@@ -1,4 +1,6 @@
-"""Pseudo-likelihood: the package, what pip installs for the same job, and a plain numpy + SciPy baseline."""
+"""Pseudo-likelihood: the package, what pip installs for the same job, and a plain numpy + SciPy
+baseline.
+"""
 
 import itertools
 import time
@@ -16,8 +18,9 @@ from bbl.model.layout import Layout
 from benchmarks.speed.measure import Measurement, Options, measured, method
 from benchmarks.speed.problems import Part, Problem
 
-# A solution: for each (part, predictor) fitted, the rows [h_i(a), J_i(a; j, b)], shape (A, 1 + D). A is L_i - 1 in the
-# reference gauge, L_i for tools that give every level a row of its own (full gauge).
+# A solution: for each (part, predictor) fitted, the rows [h_i(a), J_i(a; j, b)], shape (A, 1 + D).
+# A is L_i - 1 in the reference gauge, L_i for tools that give every level a row of its own (full
+# gauge).
 Solution = dict[tuple[int, int], np.ndarray]
 
 BLOCK = 2000
@@ -37,13 +40,14 @@ def starts(part: Part) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(np.asarray(part.n_levels, dtype=int) - 1)))
 
 
-# -- the check: one objective for all ---------------------------------------------------------------------------------
+# -- the check: one objective for all --------------------------------------------------------------
 
 
 def evaluate(problem: Problem, penalty: float, solution: Solution) -> tuple[float, float]:
     """Return the mean over sites of the objective, and the largest gradient norm of a site.
 
-    The objective of a site is its mean negative log-likelihood given all others + penalty/2 |J|^2; fields are free.
+    The objective of a site is its mean negative log-likelihood given all others + penalty/2 |J|^2;
+    fields are free.
     """
     values, norm = [], 0.0
     for k, part, sites in by_part(problem, list(solution)):
@@ -57,7 +61,9 @@ def evaluate(problem: Problem, penalty: float, solution: Solution) -> tuple[floa
     return float(np.mean(values)), norm
 
 
-def _site(X: np.ndarray, y: np.ndarray, L: int, theta: np.ndarray, penalty: float) -> tuple[float, np.ndarray]:
+def _site(
+    X: np.ndarray, y: np.ndarray, L: int, theta: np.ndarray, penalty: float
+) -> tuple[float, np.ndarray]:
     value, gradient, J = 0.0, np.zeros_like(theta), theta[:, 1:]
     for lo in range(0, len(X), BLOCK):
         rows = X[lo : lo + BLOCK]
@@ -73,7 +79,9 @@ def _site(X: np.ndarray, y: np.ndarray, L: int, theta: np.ndarray, penalty: floa
     return value / len(X) + 0.5 * penalty * float((J**2).sum()), gradient
 
 
-def by_part(problem: Problem, sites: list[tuple[int, int]] | None) -> list[tuple[int, Part, list[int]]]:
+def by_part(
+    problem: Problem, sites: list[tuple[int, int]] | None
+) -> list[tuple[int, Part, list[int]]]:
     """Return the parts that have sites to fit (None: all), each with its number and these sites."""
     if sites is None:
         return [(k, part, list(range(len(part.n_levels)))) for k, part in enumerate(problem.parts)]
@@ -81,17 +89,25 @@ def by_part(problem: Problem, sites: list[tuple[int, int]] | None) -> list[tuple
     return [(k, problem.parts[k], [i for _, i in group]) for k, group in grouped]
 
 
-def finish(problem: Problem, options: Options, fit_part: Callable, seconds: list | None = None) -> Measurement:
-    """Measure a fit; the objective is the mean over the case's sites, the gradient norm over all sites fitted.
+def finish(
+    problem: Problem, options: Options, fit_part: Callable, seconds: list | None = None
+) -> Measurement:
+    """Measure a fit; the objective is the mean over the case's sites, the gradient norm over all
+    sites fitted.
 
-    `fit_part(part, sites)` returns what a solution has for each of these sites; `seconds` gets what each took.
+    `fit_part(part, sites)` returns what a solution has for each of these sites; `seconds` gets what
+    each took.
     """
     penalty = options.more["penalty"]
     every = sum(len(part.n_levels) for part in problem.parts)
 
     def work() -> Solution:
         parts = by_part(problem, options.sites)
-        return {(k, i): rows for k, part, sites in parts for i, rows in zip(sites, fit_part(part, sites), strict=True)}
+        return {
+            (k, i): rows
+            for k, part, sites in parts
+            for i, rows in zip(sites, fit_part(part, sites), strict=True)
+        }
 
     def check(solution: Solution):
         fitted = len(solution)
@@ -100,14 +116,17 @@ def finish(problem: Problem, options: Options, fit_part: Callable, seconds: list
             objective, _ = evaluate(problem, penalty, {s: solution[s] for s in options.compare})
         more = {"sites": fitted, "all_sites": every}
         if seconds and fitted < every:
-            t = np.array(seconds[-fitted:])  # sampling error of the total that is scaled up from the sites fitted
-            more["scaled_relative_error"] = float(t.std(ddof=1) / t.mean() * np.sqrt((1 - fitted / every) / fitted))
+            # sampling error of the total that is scaled up from the sites fitted
+            t = np.array(seconds[-fitted:])
+            more["scaled_relative_error"] = float(
+                t.std(ddof=1) / t.mean() * np.sqrt((1 - fitted / every) / fitted)
+            )
         return objective, norm, more
 
     return measured(work, check, options)
 
 
-# -- pseudo-likelihood ------------------------------------------------------------------------------------------------
+# -- pseudo-likelihood -----------------------------------------------------------------------------
 
 
 @method("pseudo", "bbl")
@@ -115,7 +134,8 @@ def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") ->
     """Fit all sites with the package, from codes to couplings."""
     penalty = options.more["penalty"]
     engine = PseudoLikelihood(lambda_=penalty, tolerance=options.tolerance, precision=precision)
-    engine.fit(Part(np.eye(3, dtype=np.uint8), np.full(3, 2)).sample, Layout([2, 2, 2]))  # load what is loaded lazily
+    # load what is loaded lazily
+    engine.fit(Part(np.eye(3, dtype=np.uint8), np.full(3, 2)).sample, Layout([2, 2, 2]))
 
     def fit_part(part: Part, sites: list[int]) -> list[np.ndarray]:
         layout = Layout(part.n_levels)
@@ -127,14 +147,15 @@ def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") ->
     return measurement
 
 
-method("pseudo", "bbl-single")(partial(bbl_pseudo, precision="single"))  # which stops at a gradient of 1e-5
+# which stops at a gradient of 1e-5
+method("pseudo", "bbl-single")(partial(bbl_pseudo, precision="single"))
 
 
 def _expected_bytes(problem: Problem, threads: int) -> float:
     """Return codes + parameters + optimiser state in bytes, of the largest part.
 
-    The optimiser holds, for each thread, 2 x 6 + 8 vectors of (D + 1) x A doubles for each of 8 sites, where A is the
-    number of non-reference levels of a site.
+    The optimiser holds, for each thread, 2 x 6 + 8 vectors of (D + 1) x A doubles for each of 8
+    sites, where A is the number of non-reference levels of a site.
     """
     most, kept = 0.0, 0.0
     for part in problem.parts:
@@ -149,8 +170,9 @@ def _expected_bytes(problem: Problem, threads: int) -> float:
 def numpy_pseudo(problem: Problem, options: Options) -> Measurement:
     """Fit all sites of a part at once: dense one-hot matrix products and SciPy's L-BFGS-B.
 
-    What a careful numpy user would write: predictors centred (which takes the intercept out), variables scaled by the
-    diagonal of the Hessian at the independent model, that model as the start, stopped on the largest gradient norm.
+    What a careful numpy user would write: predictors centred (which takes the intercept out),
+    variables scaled by the diagonal of the Hessian at the independent model, that model as the
+    start, stopped on the largest gradient norm.
     """
     given = {"penalty": options.more["penalty"], "tolerance": options.tolerance}
     return finish(problem, options, partial(_numpy_part, **given))
@@ -167,7 +189,9 @@ def _numpy_part(part: Part, sites: list[int], penalty: float, tolerance: float) 
     X = X - mean
     p = mean[columns].clip(1e-12, 1 - 1e-12)
     scale = np.sqrt(np.multiply.outer((X**2).mean(axis=0), p * (1 - p)) + penalty + 1e-12)
-    free = np.repeat(np.arange(len(part.n_levels)), np.diff(start))[:, None] != np.repeat(sites, width)
+    free = np.repeat(np.arange(len(part.n_levels)), np.diff(start))[:, None] != np.repeat(
+        sites, width
+    )
     C, last = len(columns), {}
 
     def function(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -185,7 +209,9 @@ def _numpy_part(part: Part, sites: list[int], penalty: float, tolerance: float) 
         square = ((gradient + free * np.outer(mean, b_gradient)) ** 2).sum(axis=0) + b_gradient**2
         last["norm"] = float(np.sqrt(np.add.reduceat(square, first).max()))
         gradient /= scale
-        return value / n + 0.5 * penalty * float((J**2).sum()), np.concatenate([b_gradient, gradient.ravel()])
+        return value / n + 0.5 * penalty * float((J**2).sum()), np.concatenate(
+            [b_gradient, gradient.ravel()]
+        )
 
     def stop(intermediate_result):
         if last["norm"] <= tolerance:
@@ -199,8 +225,12 @@ def _numpy_part(part: Part, sites: list[int], penalty: float, tolerance: float) 
     return np.split(np.column_stack([x[:C] - mean @ J, J.T]), first[1:])
 
 
-def softmax(logits: np.ndarray, first: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the probabilities of all columns (in place of `logits`), and ln of the normalisers by site."""
+def softmax(
+    logits: np.ndarray, first: np.ndarray, width: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of all columns (in place of `logits`), and ln of the normalisers by
+    site.
+    """
     if width.max() == 1:
         total = np.logaddexp(0.0, logits)
         np.subtract(logits, total, out=logits)
@@ -213,16 +243,17 @@ def softmax(logits: np.ndarray, first: np.ndarray, width: np.ndarray) -> tuple[n
     return P, np.log(total) + top
 
 
-# -- site by site, by what pip installs -------------------------------------------------------------------------------
+# -- site by site, by what pip installs ------------------------------------------------------------
 
 
 def node_wise(
     problem: Problem, options: Options, fit_site: Callable, order: str = "C", drop: bool = False
 ) -> Measurement:
-    """Fit site by site with `fit_site(X, y, L, penalty, tolerance)`, which returns rows [h, J] (A, 1 + D).
+    """Fit site by site with `fit_site(X, y, L, penalty, tolerance)`, which returns rows [h, J] (A,
+    1 + D).
 
-    The dummies are made once for a part; a site's own columns are set to zero while it is the response (or left out,
-    with `drop`), which costs the tool less than a copy of the matrix.
+    The dummies are made once for a part; a site's own columns are set to zero while it is the
+    response (or left out, with `drop`), which costs the tool less than a copy of the matrix.
     """
     penalty, seconds = options.more["penalty"], []
 
@@ -247,8 +278,15 @@ def node_wise(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the gradient norm reached says whether it converged
-        rng = np.random.default_rng(0)  # once on next to nothing: what a tool loads at its first call is not counted
-        fit_site(np.asarray(rng.normal(size=(40, 2)), order=order), rng.integers(0, 2, 40), 2, penalty, 1e-4)
+        # once on next to nothing: what a tool loads at its first call is not counted
+        rng = np.random.default_rng(0)
+        fit_site(
+            np.asarray(rng.normal(size=(40, 2)), order=order),
+            rng.integers(0, 2, 40),
+            2,
+            penalty,
+            1e-4,
+        )
         return finish(problem, options, fit_part, seconds)
 
 
@@ -272,7 +310,9 @@ def _glum(solver: str, X, y, L, penalty, tolerance) -> np.ndarray:
     from glum import GeneralizedLinearRegressor
 
     options = {"alpha": penalty, "l1_ratio": 0.0, "solver": solver, "gradient_tol": tolerance}
-    model = GeneralizedLinearRegressor(family="binomial", max_iter=10000, **options).fit(X, y.astype(float))
+    model = GeneralizedLinearRegressor(family="binomial", max_iter=10000, **options).fit(
+        X, y.astype(float)
+    )
     return np.concatenate([[model.intercept_], model.coef_])[None]
 
 
@@ -282,7 +322,9 @@ def _statsmodels(X, y, L, penalty, tolerance) -> np.ndarray:
 
     if penalty:
         raise ValueError("statsmodels has no ridge penalty")
-    result = sm.MNLogit(y.astype(int), sm.add_constant(X)).fit(method="newton", disp=0, maxiter=200, tol=tolerance)
+    result = sm.MNLogit(y.astype(int), sm.add_constant(X)).fit(
+        method="newton", disp=0, maxiter=200, tol=tolerance
+    )
     return np.asarray(result.params).T
 
 

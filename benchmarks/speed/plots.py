@@ -1,4 +1,6 @@
-"""Plots of the results: fits by method, scaling with exponents, distance to the floor, sampling, R's run times."""
+"""Plots of the results: fits by method, scaling with exponents, distance to the floor, sampling,
+R's run times.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,8 @@ import numpy as np
 
 from benchmarks.speed.summary import Results, exponent
 
-# Okabe and Ito's colours, told apart under all common forms of colour blindness; markers differ as well
+# Okabe and Ito's colours, told apart under all common forms of colour blindness; markers differ as
+# well
 STYLE = {
     "bbl": ("#0072B2", "o"),
     "bbl-single": ("#0072B2", "d"),
@@ -22,7 +25,12 @@ STYLE = {
     "quoted": ("#555555", "x"),
 }
 FITS = ("W1", "W2", "W3", "W4", "W5", "W1, no penalty", "W3, no penalty", "wide", "MNIST")
-PLAIN = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e0e0e0"}
+PLAIN = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e0e0e0",
+}
 
 
 def draw(folder: Path) -> list[Path]:
@@ -56,7 +64,9 @@ def _log_axes(ax, label: str, values: list[float]) -> None:
 
 
 def _lines(ax, results: Results, case: str, label: str) -> list[dict]:
-    """Draw CPU seconds over what varies in a case, for the package and numpy; return the rows of the package."""
+    """Draw CPU seconds over what varies in a case, for the package and numpy; return the rows of
+    the package.
+    """
     for name in ("bbl", "numpy"):
         x, y = results.line(case, name)
         if len(x) > 1:
@@ -68,11 +78,17 @@ def _lines(ax, results: Results, case: str, label: str) -> list[dict]:
 
 
 def _grouped_bars(ax, names: list[str], values: list, width: float, text: str, size: int) -> None:
-    """Draw the values (one list for each method) of several cases as bars side by side, with numbers on them."""
+    """Draw the values (one list for each method) of several cases as bars side by side, with
+    numbers on them.
+    """
     for k, (name, heights) in enumerate(zip(names, values, strict=True)):
         at = np.arange(len(heights)) + 1.07 * width * (k - (len(names) - 1) / 2)
-        bars = ax.bar(at, heights, width, color=STYLE[name][0], label=name, hatch=("", "//", "..")[k])
-        ax.bar_label(bars, [format(v, text) if np.isfinite(v) else "" for v in heights], fontsize=size)
+        bars = ax.bar(
+            at, heights, width, color=STYLE[name][0], label=name, hatch=("", "//", "..")[k]
+        )
+        ax.bar_label(
+            bars, [format(v, text) if np.isfinite(v) else "" for v in heights], fontsize=size
+        )
     ax.set_yscale("log")
 
 
@@ -88,7 +104,16 @@ def fit(plt, results: Results):
         for r in rows:
             if r["tolerance"] == tightest:
                 color, marker = STYLE[r["method"]]
-                ax.plot(r["total_cpu_s"], y, marker, color=color, label=r["method"], ms=7, alpha=0.9, clip_on=False)
+                ax.plot(
+                    r["total_cpu_s"],
+                    y,
+                    marker,
+                    color=color,
+                    label=r["method"],
+                    ms=7,
+                    alpha=0.9,
+                    clip_on=False,
+                )
         for q in results.quoted:
             if q["suite"] == "fit" and q["case"] == case:
                 ax.plot(q["cpu_s"], y, "x", color=STYLE["quoted"][0], label="quoted", ms=5)
@@ -130,7 +155,13 @@ def threads(plt, results: Results):
     ax.plot(counts, counts, "k--", lw=1, label="as many times faster as threads")
     styles = [s for name, s in STYLE.items() if not name.startswith("bbl-")]
     for (case, line), (color, marker) in zip(lines.items(), styles, strict=False):
-        ax.plot(*zip(*line, strict=True), marker + "-", color=color, ms=5, label=f"{case}, {line[-1][1]:.2f}")
+        ax.plot(
+            *zip(*line, strict=True),
+            marker + "-",
+            color=color,
+            ms=5,
+            label=f"{case}, {line[-1][1]:.2f}",
+        )
     _log_axes(ax, "threads", counts)
     ax.set(yticks=counts, yticklabels=[f"{k:g}" for k in counts], ylabel="times faster, elapsed")
     ax.legend(fontsize=8)
@@ -152,7 +183,13 @@ def gradient(plt, results: Results):
     ax.legend()
     for ax, case in zip(others, lines, strict=True):
         rows = _lines(ax, results, case, "predictors m" if case.endswith("m") else "levels L")
-        ax.plot([r["value"] for r in rows], [1e-3 * r["more"]["floor_ms"] for r in rows], "k--", lw=1, label="floor")
+        ax.plot(
+            [r["value"] for r in rows],
+            [1e-3 * r["more"]["floor_ms"] for r in rows],
+            "k--",
+            lw=1,
+            label="floor",
+        )
         ax.legend(fontsize=8)
         ax.set_ylabel("CPU seconds of one gradient")
     return figure
@@ -166,7 +203,10 @@ def gibbs(plt, results: Results):
     cases, found = list(dict.fromkeys(r["case"] for r in rows)), {r["method"] for r in rows}
     names = [n for n in ("bbl", "numpy", "dwave-samplers") if n in found]
     figure, ax = plt.subplots(figsize=(8, 3.4))
-    values = [[results.one("updates_per_s", suite="gibbs", case=c, method=n) for c in cases] for n in names]
+    values = [
+        [results.one("updates_per_s", suite="gibbs", case=c, method=n) for c in cases]
+        for n in names
+    ]
     _grouped_bars(ax, names, values, 0.25, ".1e", 7)
     ax.set_xticks(range(len(cases)), cases)
     ax.set_ylabel("site updates per second, one core")
@@ -186,7 +226,9 @@ def r(plt, results: Results):
     figure, ax = plt.subplots(figsize=(8, 0.3 * len(found) + 1.0))
     bars = ax.barh(range(len(found)), ratio, color=STYLE["bbl"][0])
     texts = zip(ratio, theirs, ours, strict=True)
-    ax.bar_label(bars, [f" {x:,.0f} x   ({r:.3g} s -> {own:.2g} s)" for x, r, own in texts], fontsize=8)
+    ax.bar_label(
+        bars, [f" {x:,.0f} x   ({r:.3g} s -> {own:.2g} s)" for x, r, own in texts], fontsize=8
+    )
     ax.set(xscale="log", xlim=(0.5, 50 * ratio.max()), yticks=range(len(found)), yticklabels=cases)
     ax.set_xlabel("times faster than R bbl 1.0.0, whole call, CPU time (R: quoted)")
     return figure

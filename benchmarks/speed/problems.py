@@ -1,4 +1,6 @@
-"""Named problems: encoded groups to fit, tables for whole calls, models to sample; from files or generated."""
+"""Named problems: encoded groups to fit, tables for whole calls, models to sample; from files or
+generated.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ LETTERS = np.array(list("acgtdefhiklmnpqrsvwxy"))
 
 @dataclass(frozen=True)
 class Part:
-    """One group of encoded rows: codes (n, m) with 0 the reference level, and the numbers of levels (m,)."""
+    """One group of encoded rows: codes (n, m) with 0 the reference level, and the numbers of levels
+    (m,).
+    """
 
     codes: np.ndarray
     n_levels: np.ndarray
@@ -33,7 +37,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Problem:
-    """Groups that are fitted each by itself: the response groups (of several data sets, one after the other)."""
+    """Groups that are fitted each by itself: the response groups (of several data sets, one after
+    the other).
+    """
 
     parts: list[Part]
     source: str  # "file" or "generated"
@@ -62,23 +68,35 @@ class Model:
     source: str
 
 
-# -- generators -------------------------------------------------------------------------------------------------------
+# -- generators ------------------------------------------------------------------------------------
 
 
 def potts(
-    n: int, m: int, L: int, density: float = 0.05, field: float = 0.5, coupling: float = 0.4, seed: int = 1
+    n: int,
+    m: int,
+    L: int,
+    density: float = 0.05,
+    field: float = 0.5,
+    coupling: float = 0.4,
+    seed: int = 1,
 ) -> Part:
-    """Draw `n` rows of a sparse random model: `m` predictors of `L` levels, a share `density` of pairs coupled."""
+    """Draw `n` rows of a sparse random model: `m` predictors of `L` levels, a share `density` of
+    pairs coupled.
+    """
     rng = np.random.default_rng(seed)
     A, levels = L - 1, np.full(m, L)
     pairs = np.triu(rng.random((m, m)) < density, 1)
     J = rng.normal(0.0, coupling, (m * A, m * A)) * np.kron(pairs, np.ones((A, A)))
-    states = sample_states(rng.normal(0.0, field, m * A), J + J.T, levels, n, rng, burn_in=200, thin=5)
+    states = sample_states(
+        rng.normal(0.0, field, m * A), J + J.T, levels, n, rng, burn_in=200, thin=5
+    )
     return Part(states.astype(np.uint8), levels)
 
 
 def images(n: int, side: int = 28, groups: int = 10, seed: int = 1) -> list[np.ndarray]:
-    """Draw binary images like handwriting: smooth noise around a template of the group, cut to about 14 % ink."""
+    """Draw binary images like handwriting: smooth noise around a template of the group, cut to
+    about 14 % ink.
+    """
     from scipy.ndimage import gaussian_filter
 
     rng = np.random.default_rng(seed)
@@ -87,7 +105,9 @@ def images(n: int, side: int = 28, groups: int = 10, seed: int = 1) -> list[np.n
     out = []
     for _ in range(groups):
         template = gaussian_filter(rng.normal(size=(side, side)), 2.5 * side / 28)
-        noise = gaussian_filter(rng.normal(size=(n // groups, side, side)), (0, 1.5 * side / 28, 1.5 * side / 28))
+        noise = gaussian_filter(
+            rng.normal(size=(n // groups, side, side)), (0, 1.5 * side / 28, 1.5 * side / 28)
+        )
         z = template / template.std() + noise / noise.std() - 3.0 * distance**2
         rough = rng.random(z.shape) < 0.002  # a few stray pixels, so that none is constant
         out.append(((z > 0.4) ^ rough).reshape(len(z), -1).astype(np.uint8))
@@ -103,13 +123,15 @@ def mixed(m: int, n: int = 2000, seed: int = 1) -> list[Part]:
     return [Part(codes.astype(np.uint8), layout.n_levels) for codes in drawn]
 
 
-def alignment(n: int, m: int, L: int = 21, mutations: float = 0.1, coupling: float = 0.7, seed: int = 1) -> Part:
+def alignment(
+    n: int, m: int, L: int = 21, mutations: float = 0.1, coupling: float = 0.7, seed: int = 1
+) -> Part:
     """Draw `n` sequences of `m` sites as of an alignment: each descends from a random earlier one.
 
-    A share `mutations` of the sites is drawn anew from the profiles of the sites; two sequences then agree in about a
-    third of 200 sites. One pair of sites in every ten is coupled: after a mutation of either, the second follows from
-    the first in a share `coupling` of the cases. Levels are in the order of their frequency in the profile, and of the
-    rarest some are absent.
+    A share `mutations` of the sites is drawn anew from the profiles of the sites; two sequences
+    then agree in about a third of 200 sites. One pair of sites in every ten is coupled: after a
+    mutation of either, the second follows from the first in a share `coupling` of the cases. Levels
+    are in the order of their frequency in the profile, and of the rarest some are absent.
     """
     rng = np.random.default_rng(seed)
     cuts = np.cumsum(-np.sort(-rng.dirichlet(np.full(L, 0.3), m), axis=1), axis=1)[:, :-1]
@@ -121,12 +143,14 @@ def alignment(n: int, m: int, L: int = 21, mutations: float = 0.1, coupling: flo
         drawn = (rng.random(m)[:, None] > cuts).sum(axis=1, dtype=np.uint8)
         row = np.where(mutated, drawn, codes[rng.integers(max(k, 1))])
         follows = (mutated[first] | mutated[first + 5]) & (rng.random(len(first)) < coupling)
-        row[first + 5] = np.where(follows, partner[np.arange(len(first)), row[first]], row[first + 5])
+        row[first + 5] = np.where(
+            follows, partner[np.arange(len(first)), row[first]], row[first + 5]
+        )
         codes[k] = row
     return Part(codes, np.full(m, L))
 
 
-# -- problems ---------------------------------------------------------------------------------------------------------
+# -- problems --------------------------------------------------------------------------------------
 
 PROBLEMS: dict[str, Callable[..., Problem | Table]] = {}
 
@@ -142,7 +166,9 @@ def _images(*arguments, **options) -> Part:
     return Part(codes, np.full(codes.shape[1], 2))
 
 
-def _one_group(name: str, full: Callable[[], Part], small: Callable[[], Part], quick: bool = False) -> Problem:
+def _one_group(
+    name: str, full: Callable[[], Part], small: Callable[[], Part], quick: bool = False
+) -> Problem:
     path = files.shared_file("data", "perf", f"{name}.npz")
     if quick or path is None:
         return Problem([small() if quick else full()], "generated")
@@ -170,20 +196,26 @@ def W5(quick: bool = False) -> Problem:
         return Problem([p for k in range(40) for p in mixed(3 + k // 4, seed=k)], "generated")
     with np.load(path) as data:
         sets = [(data[f"x_{k}"], data[f"y_{k}"], data[f"L_{k}"]) for k in range(int(data["n"]))]
-    return Problem([Part(np.ascontiguousarray(x[y == g]), L) for x, y, L in sets for g in (0, 1)], "file")
+    return Problem(
+        [Part(np.ascontiguousarray(x[y == g]), L) for x, y, L in sets for g in (0, 1)], "file"
+    )
 
 
 @problem
 def mnist(quick: bool = False) -> Problem:
     """Return MNIST, binarised at 127: ten groups of about 6,000 rows x 784.
 
-    Where a pixel is constant in a group, the group has the one extra row that the package adds in that case.
+    Where a pixel is constant in a group, the group has the one extra row that the package adds in
+    that case.
     """
     frame = None if quick else files.mnist("train")
     if frame is None:
         groups, source = images(1000, side=6) if quick else images(60000), "generated"
     else:
-        groups, source = [rows.iloc[:, 1:].to_numpy(dtype=np.uint8) for _, rows in frame.groupby("y")], "file"
+        groups, source = (
+            [rows.iloc[:, 1:].to_numpy(dtype=np.uint8) for _, rows in frame.groupby("y")],
+            "file",
+        )
     layout = Layout(np.full(groups[0].shape[1], 2), np.empty((0, 2)))
     samples = [PseudoLikelihood().prepare(Sample(g, np.ones(len(g))), layout) for g in groups]
     return Problem([Part(np.ascontiguousarray(s.codes), layout.n_levels) for s in samples], source)
@@ -191,7 +223,9 @@ def mnist(quick: bool = False) -> Problem:
 
 @problem
 def grid(quick: bool = False, n: int = 2000, m: int = 50, L: int = 2) -> Problem:
-    """Return a problem of the given shape, about four coupled pairs per predictor (for the scaling plots)."""
+    """Return a problem of the given shape, about four coupled pairs per predictor (for the scaling
+    plots).
+    """
     if quick:
         n, m = max(200, n // 10), max(4, m // 5)
     return Problem([potts(n, m, L, min(1.0, 4.0 / m))], "generated")
@@ -204,7 +238,9 @@ def family(quick: bool = False, n: int = 5000, m: int = 60) -> Problem:
 
 
 def pick_sites(problem: Problem, count: int, seed: int = 0) -> list[tuple[int, int]] | None:
-    """Return `count` random (part, predictor) pairs in order; None where that is all of them or `count` is 0."""
+    """Return `count` random (part, predictor) pairs in order; None where that is all of them or
+    `count` is 0.
+    """
     every = [(k, i) for k, part in enumerate(problem.parts) for i in range(len(part.n_levels))]
     if not count or count >= len(every):
         return None
@@ -212,11 +248,13 @@ def pick_sites(problem: Problem, count: int, seed: int = 0) -> list[tuple[int, i
     return [every[c] for c in np.sort(chosen)]
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def _timing_table(name: str, n: int, m: int, L: int, quick: bool = False) -> Table:
-    """Return two groups of n / 2 rows with `m` predictors of `L` letters, in random order: y, v1, v2, ..."""
+    """Return two groups of n / 2 rows with `m` predictors of `L` letters, in random order: y, v1,
+    v2, ...
+    """
     path = None if quick else files.shared_file("reference", "timing", f"{name}.csv.gz")
     if path:
         return Table(pd.read_csv(path, dtype=str), "file")
@@ -229,7 +267,14 @@ def _timing_table(name: str, n: int, m: int, L: int, quick: bool = False) -> Tab
     return Table(pd.DataFrame({"y": y[order], **columns}).astype(object), "generated")
 
 
-for _n, _m, _L in ((2000, 10, 4), (2000, 20, 4), (2000, 50, 4), (10000, 50, 2), (1000, 100, 2), (1000, 200, 2)):
+for _n, _m, _L in (
+    (2000, 10, 4),
+    (2000, 20, 4),
+    (2000, 50, 4),
+    (10000, 50, 2),
+    (1000, 100, 2),
+    (1000, 200, 2),
+):
     PROBLEMS[f"n{_n}_m{_m}_L{_L}"] = partial(_timing_table, f"n{_n}_m{_m}_L{_L}", _n, _m, _L)
 
 
@@ -248,7 +293,9 @@ def titanic_rows(quick: bool = False) -> Table:
 
 @problem
 def mnist_r(quick: bool = False) -> Table:
-    """Return 1,000 binary images as columns y, X1, ..., less the constant pixels, as 0/1 integers."""
+    """Return 1,000 binary images as columns y, X1, ..., less the constant pixels, as 0/1
+    integers.
+    """
     frame, source = None if quick else files.mnist_sample("train"), "file"
     if frame is None:
         codes, source = _images(200, side=5).codes if quick else _images(1000).codes, "generated"
@@ -267,11 +314,13 @@ def rows4(quick: bool = False, n: int = 1_000_000) -> Table:
     return Table(pd.DataFrame(columns), "generated")
 
 
-# -- models -----------------------------------------------------------------------------------------------------------
+# -- models ----------------------------------------------------------------------------------------
 
 
 def make_model(name: str, quick: bool = False) -> Model:
-    """Return the mean-field fit (eps 0.5) of problem `name`: dense couplings as a fitted model has them."""
+    """Return the mean-field fit (eps 0.5) of problem `name`: dense couplings as a fitted model has
+    them.
+    """
     made = PROBLEMS[name](quick=quick)
     part = made.parts[0]
     layout = Layout(part.n_levels)

@@ -19,9 +19,12 @@ from benchmarks.report import command, table, write_page
 
 COLUMNS = ("problem", "method", "objective", "seconds", "peak")
 NAMES = {
-    "bbl": "order 1", "liblinear": "order 1", "saga": "order 1", "orders 1-3, no refit": "orders 1-3",
+    "bbl": "order 1",
+    "liblinear": "order 1",
+    "saga": "order 1",
+    "orders 1-3, no refit": "orders 1-3",
     "orders 1-3, auto": "orders 1-3",
-}  # fmt: skip
+}
 
 
 def megabytes() -> float:
@@ -32,11 +35,15 @@ def megabytes() -> float:
 def objective(model: LogisticRegression, X: np.ndarray, y: np.ndarray) -> float:
     """Return the L1 objective of a model of scikit-learn; its intercept is free."""
     link = X @ model.coef_[0] + model.intercept_[0]
-    return float(np.logaddexp(0.0, -(2 * y - 1) * link).sum() + PENALTIES[0] * np.abs(model.coef_).sum())
+    return float(
+        np.logaddexp(0.0, -(2 * y - 1) * link).sum() + PENALTIES[0] * np.abs(model.coef_).sum()
+    )
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return what some work returns, its CPU seconds at the fastest of three times, and the memory the first took."""
+    """Return what some work returns, its CPU seconds at the fastest of three times, and the memory
+    the first took.
+    """
     before, seconds, peak = megabytes(), [], 0.0
     for k in range(3):
         begin = time.process_time()
@@ -55,7 +62,13 @@ def measured(method: str) -> tuple:
             dense = 2.0 * X - 1
             exact = {"intercept_scaling": 100.0} if method == "liblinear" else {}
             model = LogisticRegression(
-                l1_ratio=1, C=1 / PENALTIES[0], solver=method, tol=1e-6, max_iter=10000, random_state=0, **exact
+                l1_ratio=1,
+                C=1 / PENALTIES[0],
+                solver=method,
+                tol=1e-6,
+                max_iter=10000,
+                random_state=0,
+                **exact,
             )
             _, seconds, peak = timed(lambda: model.fit(dense, y))
             return NAMES[method], method, objective(model, dense, y), seconds, peak
@@ -63,8 +76,16 @@ def measured(method: str) -> tuple:
         refit = "auto" if "auto" in method else False
         given = (X, [2] * X.shape[1], y, 2, np.ones(len(y)))
         options = {"order": order, "lambda_": PENALTIES[:order], "refit": refit}
-        found, seconds, peak = timed(lambda: choose(Problem.make(*given), **options, rng=np.random.default_rng(0)))
-        return NAMES[method], f"shooter ({method})", found.path[0].stages[-1].objective, seconds, peak
+        found, seconds, peak = timed(
+            lambda: choose(Problem.make(*given), **options, rng=np.random.default_rng(0))
+        )
+        return (
+            NAMES[method],
+            f"shooter ({method})",
+            found.path[0].stages[-1].objective,
+            seconds,
+            peak,
+        )
 
 
 def main() -> None:
@@ -72,7 +93,9 @@ def main() -> None:
     args = command(__doc__, only=([], "names of methods"))
     rows = []
     for method in args.only or NAMES:  # one after the other, each in a fresh process
-        rows += Parallel(n_jobs=2, backend="multiprocessing", max_nbytes=None)([delayed(measured)(method)])
+        rows += Parallel(n_jobs=2, backend="multiprocessing", max_nbytes=None)(
+            [delayed(measured)(method)]
+        )
     frame = pd.DataFrame(rows, columns=COLUMNS)
     path = args.out / "shooter_speed.csv"
     if path.exists() and args.only:
@@ -88,22 +111,43 @@ def page(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Speed of sparse regression on products",
         "",
-        "The synthetic data: 8,000 rows of 2,000 predictors of two levels (16 MB as bytes), penalties 80, 100, 100 on",
-        "the sum of losses. CPU seconds of one core for the whole call, the fastest of three; peak is what the call",
-        "adds to the process, in MB. scikit-learn starts from a matrix of floats, which is not counted; liblinear does",
-        "not penalise the intercept by much (`intercept_scaling=100`). `python -m benchmarks.speed.shooter`",
+        (
+            "The synthetic data: 8,000 rows of 2,000 predictors of two levels (16 MB as bytes), "
+            "penalties 80, 100, 100 on"
+        ),
+        (
+            "the sum of losses. CPU seconds of one core for the whole call, the fastest of three; "
+            "peak is what the call"
+        ),
+        (
+            "adds to the process, in MB. scikit-learn starts from a matrix of floats, which is not "
+            "counted; liblinear does"
+        ),
+        (
+            "not penalise the intercept by much (`intercept_scaling=100`). `python -m "
+            "benchmarks.speed.shooter`"
+        ),
         "",
     ]
     cells = [
-        [r.problem, r.method, f"{r.objective:.6f}", f"{r.seconds:.2f}", f"{r.peak:.0f}"] for r in frame.itertuples()
+        [r.problem, r.method, f"{r.objective:.6f}", f"{r.seconds:.2f}", f"{r.peak:.0f}"]
+        for r in frame.itertuples()
     ]
     lines += table(["problem", "method", "objective", "CPU s", "peak MB"], cells)
     seconds = dict(zip(frame["method"], frame["seconds"], strict=True))
     own = seconds.get("shooter (bbl)")
-    ratios = [f"{seconds[k] / own:.1f} times that of {k}" for k in ("liblinear", "saga") if own and k in seconds]
+    ratios = [
+        f"{seconds[k] / own:.1f} times that of {k}"
+        for k in ("liblinear", "saga")
+        if own and k in seconds
+    ]
     if ratios:
         lines += [f"Speed of order 1: {' and '.join(ratios)}.", ""]
-    lines += ["R's glinternet, a program for pairs of predictors, could not be had here: no figure of it is given.", ""]
+    lines += [
+        "R's glinternet, a program for pairs of predictors, could not be had here: no figure of it "
+        "is given.",
+        "",
+    ]
     return lines
 
 

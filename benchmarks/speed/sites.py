@@ -1,4 +1,6 @@
-"""Sequences of many sites: seconds, gradients and memory of pseudo-likelihood: ``python -m benchmarks.speed.sites``."""
+"""Sequences of many sites: seconds, gradients and memory of pseudo-likelihood: ``python -m
+benchmarks.speed.sites``.
+"""
 
 import multiprocessing
 import resource
@@ -17,15 +19,38 @@ from benchmarks.report import command, table, write_page
 from benchmarks.speed.plots import PLAIN, STYLE
 from benchmarks.speed.problems import family
 
-SHAPES = ((5000, 30), (5000, 60), (5000, 90), (5000, 120), (5000, 160), (5000, 200), (20000, 60), (100000, 200))
+SHAPES = (
+    (5000, 30),
+    (5000, 60),
+    (5000, 90),
+    (5000, 120),
+    (5000, 160),
+    (5000, 200),
+    (20000, 60),
+    (100000, 200),
+)
 DOUBLE = ((5000, 200),)  # also in double precision
 PARALLEL = ((100000, 200),)  # also by two threads
-COLUMNS = ("rows", "sites", "precision", "threads", "cpu", "wall", "gradients", "norm", "memory", "weights")
-PLMC = {(5000, 60): 0.33, (5000, 200): 4.5}  # seconds of an iteration, quoted: single precision, one other core
+COLUMNS = (
+    "rows",
+    "sites",
+    "precision",
+    "threads",
+    "cpu",
+    "wall",
+    "gradients",
+    "norm",
+    "memory",
+    "weights",
+)
+# seconds of an iteration, quoted: single precision, one other core
+PLMC = {(5000, 60): 0.33, (5000, 200): 4.5}
 
 
 def measured(n: int, m: int, precision: str, threads: int) -> tuple:
-    """Return the row of one fit, in a process of its own; `weights` are the CPU seconds of effective weights."""
+    """Return the row of one fit, in a process of its own; `weights` are the CPU seconds of
+    effective weights.
+    """
     codes = np.ascontiguousarray(family(False, n, m).parts[0].codes)
     begin = time.process_time()
     bbl.effective_weights(codes)
@@ -35,23 +60,44 @@ def measured(n: int, m: int, precision: str, threads: int) -> tuple:
     fit = engine.fit(Sample(codes, np.ones(n)), Layout([21] * m), workers=threads)
     cpu, wall = time.process_time() - begin, time.perf_counter() - begin_wall
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return (n, m, precision, threads, cpu, wall, int(fit.n_iter.max()), float(fit.grad_norm.max()), memory, weights)
+    return (
+        n,
+        m,
+        precision,
+        threads,
+        cpu,
+        wall,
+        int(fit.n_iter.max()),
+        float(fit.grad_norm.max()),
+        memory,
+        weights,
+    )
 
 
 def settings() -> list[tuple]:
     """Return the arguments of all fits."""
     out = [(*shape, "single", 1) for shape in SHAPES]
-    return out + [(*shape, "double", 1) for shape in DOUBLE] + [(*shape, "single", 2) for shape in PARALLEL]
+    return (
+        out
+        + [(*shape, "double", 1) for shape in DOUBLE]
+        + [(*shape, "single", 2) for shape in PARALLEL]
+    )
 
 
 def exponent(frame: pd.DataFrame) -> float:
-    """Return the power of the number of sites with which CPU seconds grow, for 5,000 rows from 60 sites on."""
-    some = frame[(frame["rows"] == 5000) & (frame["sites"] >= 60) & (frame["precision"] == "single")]
+    """Return the power of the number of sites with which CPU seconds grow, for 5,000 rows from 60
+    sites on.
+    """
+    some = frame[
+        (frame["rows"] == 5000) & (frame["sites"] >= 60) & (frame["precision"] == "single")
+    ]
     return float(np.polyfit(np.log(some["sites"]), np.log(some["cpu"]), 1)[0])
 
 
 def draw(frame: pd.DataFrame, path: Path) -> None:
-    """Draw seconds over sites, and plmc's as quoted for as many iterations as our fit took gradients."""
+    """Draw seconds over sites, and plmc's as quoted for as many iterations as our fit took
+    gradients.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -65,10 +111,18 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
         ax.plot(some["sites"], some["cpu"], marker=marker, color=colour, label="bbl, to 1e-4")
         colour, marker = STYLE["quoted"]
         quoted = {m: seconds * iterations[m] for (_, m), seconds in PLMC.items()}
-        ax.plot(list(quoted), list(quoted.values()), marker=marker, color=colour, ls="--",
-                label="plmc, as many iterations (quoted)")  # fmt: skip
+        ax.plot(
+            list(quoted),
+            list(quoted.values()),
+            marker=marker,
+            color=colour,
+            ls="--",
+            label="plmc, as many iterations (quoted)",
+        )
         sites = sorted(some["sites"])
-        ax.set(xscale="log", yscale="log", xlabel="sites of 21 levels", ylabel="CPU seconds, one core")
+        ax.set(
+            xscale="log", yscale="log", xlabel="sites of 21 levels", ylabel="CPU seconds, one core"
+        )
         ax.set_xticks(sites, [str(m) for m in sites])
         ax.minorticks_off()
         ax.legend()
@@ -82,19 +136,36 @@ def page(frame: pd.DataFrame) -> list[str]:
     for r in frame.itertuples():
         quoted = PLMC.get((r.rows, r.sites)) if r.precision == "single" else None
         plmc = f"{quoted:g} ({quoted * r.gradients / r.cpu:.1f} x)" if quoted else ""
-        numbers = [f"{r.cpu:.1f}", f"{r.wall:.1f}", str(r.gradients), f"{r.norm:.1e}", f"{r.memory:.0f}"]
+        numbers = [
+            f"{r.cpu:.1f}",
+            f"{r.wall:.1f}",
+            str(r.gradients),
+            f"{r.norm:.1e}",
+            f"{r.memory:.0f}",
+        ]
         shape = [f"{r.rows:,} x {r.sites}", r.precision, str(r.threads)]
         cells.append([*shape, *numbers, plmc, f"{r.weights:.2f}"])
-    head = ["rows x sites", "precision", "threads", "CPU s", "s", "gradients", "norm", "MB", "plmc, s an iteration",
-            "effective weights, CPU s"]  # fmt: skip
+    head = [
+        "rows x sites",
+        "precision",
+        "threads",
+        "CPU s",
+        "s",
+        "gradients",
+        "norm",
+        "MB",
+        "plmc, s an iteration",
+        "effective weights, CPU s",
+    ]
     return [
         "# Sequences of many sites",
         "",
-        "Related sequences as of an alignment (`family`), sites of 21 levels, no response, `lambda_=0.01`, tolerance "
-        "1e-4, from codes to parameters. Gradients are of the site that takes most. plmc is quoted, in single "
-        "precision on one core of another machine; in brackets, how many times the whole fit as many of its "
-        "iterations take as our fit takes gradients, of which more are needed. Memory is that of the process at its "
-        f"largest. CPU seconds grow with the power {exponent(frame):.2f} of the number of sites (60 to 200). "
+        "Related sequences as of an alignment (`family`), sites of 21 levels, no response, "
+        "`lambda_=0.01`, tolerance 1e-4, from codes to parameters. Gradients are of the site "
+        "that takes most. plmc is quoted, in single precision on one core of another machine; in "
+        "brackets, how many times the whole fit as many of its iterations take as our fit takes "
+        "gradients, of which more are needed. Memory is that of the process at its largest. CPU "
+        f"seconds grow with the power {exponent(frame):.2f} of the number of sites (60 to 200). "
         "`python -m benchmarks.speed.sites`",
         "",
         "![CPU seconds over the number of sites](sites.png)",

@@ -26,7 +26,11 @@ class Results:
         for path in filter(Path.exists, (folder / f"{suite}.csv" for suite in SUITES)):
             frame = pd.read_csv(path, dtype=str, keep_default_na=False)
             numbers = frame.drop(columns=TEXTS).replace("", "nan").astype(float)
-            self.rows += frame[TEXTS].assign(more=frame["more"].map(json.loads), **numbers).to_dict("records")
+            self.rows += (
+                frame[TEXTS]
+                .assign(more=frame["more"].map(json.loads), **numbers)
+                .to_dict("records")
+            )
         path = folder / "environment.json"
         self.environment = json.loads(path.read_text()) if path.exists() else {}
         self.quick = bool(self.environment.pop("quick", False))
@@ -49,7 +53,9 @@ class Results:
 
     def quote(self, case: str, tool: str) -> float:
         """Return a quoted number of seconds."""
-        return next((q["cpu_s"] for q in self.quoted if q["case"] == case and q["tool"] == tool), np.nan)
+        return next(
+            (q["cpu_s"] for q in self.quoted if q["case"] == case and q["tool"] == tool), np.nan
+        )
 
     # -- figures of the targets
 
@@ -58,20 +64,28 @@ class Results:
         return (1e3 if unit == "ms" else 1.0) * self.one(column, method="bbl", threads=1.0, **key)
 
     def speedup(self, case: str, tolerance: float) -> float:
-        """Return the CPU time of the fastest node-wise library over the package's, whole problem, same tolerance."""
+        """Return the CPU time of the fastest node-wise library over the package's, whole problem,
+        same tolerance.
+        """
         key = {"suite": "fit", "case": case, "tolerance": tolerance}
         times = [self.one("total_cpu_s", method=name, threads=1.0, **key) for name in LIBRARIES]
-        return min((t for t in times if np.isfinite(t)), default=np.nan) / self.own(column="total_cpu_s", **key)
+        return min((t for t in times if np.isfinite(t)), default=np.nan) / self.own(
+            column="total_cpu_s", **key
+        )
 
     def r_speedup(self, cases: list[str]) -> float:
         """Return the least ratio to R's bbl over these cases."""
-        ratios = [self.quote(case, "R bbl") / self.own(suite="latency", case=case) for case in cases]
+        ratios = [
+            self.quote(case, "R bbl") / self.own(suite="latency", case=case) for case in cases
+        ]
         return float(np.min(ratios))
 
     def over_floor(self, case: str, method: str = "bbl") -> float:
         """Return the time of one gradient over the quoted floor."""
         case = f"gradient, {case}"
-        return self.one("cpu_s", suite="scaling", case=case, method=method) / self.quote(case, "floor, float64")
+        return self.one("cpu_s", suite="scaling", case=case, method=method) / self.quote(
+            case, "floor, float64"
+        )
 
     def two_threads(self, case: str) -> float:
         """Return elapsed time with one thread over that with two."""
@@ -87,11 +101,19 @@ class Results:
 def targets() -> Iterator[tuple[str, Callable[[Results], float], str, float, str]]:
     """Yield what is aimed at: text, figure, ">=" or "<=", limit, unit."""
     for entry in config()["targets"]:
-        text, figure, unit = entry.pop("text"), getattr(Results, entry.pop("figure")), entry.pop("unit")
+        text, figure, unit = (
+            entry.pop("text"),
+            getattr(Results, entry.pop("figure")),
+            entry.pop("unit"),
+        )
         sign, bound = (">=", "at_least") if "at_least" in entry else ("<=", "at_most")
         limit = entry.pop(bound)
         given = {"unit": unit} if unit == "ms" else {}
-        lists = {k: v if isinstance(v, list) else [v] for k, v in entry.items() if k in ("case", "tolerance")}
+        lists = {
+            k: v if isinstance(v, list) else [v]
+            for k, v in entry.items()
+            if k in ("case", "tolerance")
+        }
         for values in itertools.product(*lists.values()):
             key = entry | dict(zip(lists, values, strict=True))
             yield text.format(**key), partial(figure, **given, **key), sign, limit, unit
@@ -104,7 +126,14 @@ def target_table(results: Results) -> list[str]:
         value = figure(results)
         if np.isfinite(value):
             met = value >= limit if sign == ">=" else value <= limit
-            rows.append([text, f"{sign} {number(limit)} {unit}", f"{number(value)} {unit}", "yes" if met else "**no**"])
+            rows.append(
+                [
+                    text,
+                    f"{sign} {number(limit)} {unit}",
+                    f"{number(value)} {unit}",
+                    "yes" if met else "**no**",
+                ]
+            )
     return ["## Targets", "", *table(["", "target", "measured", "met"], rows)] if rows else []
 
 
@@ -127,29 +156,61 @@ def _measured(row: dict[str, Any], results: Results) -> list[str]:
     if rate:
         cpu, ratio = f"{rate:.2e}/s", results.one("updates_per_s", method=own, **same) / rate
     else:
-        cpu, ratio = number(row["total_cpu_s"]), row["total_cpu_s"] / results.one("total_cpu_s", method=own, **same)
+        cpu, ratio = (
+            number(row["total_cpu_s"]),
+            row["total_cpu_s"] / results.one("total_cpu_s", method=own, **same),
+        )
     objective = f"{row['objective']:.8f}" if np.isfinite(row["objective"]) else ""
     figures = [number(row["total_wall_s"]), number(row["peak_mb"]), number(ratio)]
     return [_name(row), _setting(row), objective, number(row["grad_norm"]), cpu, *figures]
 
 
 def case_tables(results: Results, suite: str) -> list[str]:
-    """Return one table for each case of a suite; ratios are CPU time over that of bbl at the same tolerance."""
+    """Return one table for each case of a suite; ratios are CPU time over that of bbl at the same
+    tolerance.
+    """
     out: list[str] = []
     for case in dict.fromkeys(r["case"] for r in results.rows if r["suite"] == suite):
         rows = [r for r in results.rows if r["suite"] == suite and r["case"] == case]
         body = [_measured(row, results) for row in rows]
         for q in results.quoted:
             if q["suite"] == suite and q["case"] == case:
-                own = [b["cpu_s"] for b in results.of(suite=suite, case=case, threads=1.0, method="bbl")]
+                own = [
+                    b["cpu_s"]
+                    for b in results.of(suite=suite, case=case, threads=1.0, method="bbl")
+                ]
                 ratio = number(q["cpu_s"] / own[-1]) if own else ""
-                body.append([f"{q['tool']} (quoted: {q['remark']})", "", "", "", number(q["cpu_s"]), "", "", ratio])
-        head = ["method", "tolerance", "objective", "gradient", "CPU s", "wall s", "peak MB", "ratio"]
+                body.append(
+                    [
+                        f"{q['tool']} (quoted: {q['remark']})",
+                        "",
+                        "",
+                        "",
+                        number(q["cpu_s"]),
+                        "",
+                        "",
+                        ratio,
+                    ]
+                )
+        head = [
+            "method",
+            "tolerance",
+            "objective",
+            "gradient",
+            "CPU s",
+            "wall s",
+            "peak MB",
+            "ratio",
+        ]
         if suite == "gibbs":
             head[4] = "updates"
         if suite == "scaling":
             head[1] = case.split(", ")[-1] if not case.startswith("gradient, W") else ""
-        names = {"gibbs": "mean energy", "latency": "objective or score", "predict": "mean certainty"}
+        names = {
+            "gibbs": "mean energy",
+            "latency": "objective or score",
+            "predict": "mean certainty",
+        }
         head[2] = names.get(suite, head[2])
         generated = {r["source"] for r in rows if r["source"]} == {"generated"}
         out += [f"### {case}" + (" (generated data)" if generated else ""), "", *table(head, body)]
@@ -162,7 +223,9 @@ def _setting(row: dict[str, Any]) -> str:
 
 
 def exponent(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the slope of ln y against ln x over the upper half of x, where fixed costs have faded."""
+    """Return the slope of ln y against ln x over the upper half of x, where fixed costs have
+    faded.
+    """
     upper = x >= np.sqrt(x.min() * x.max())
     return float(np.polyfit(np.log(x[upper]), np.log(y[upper]), 1)[0])
 
@@ -183,8 +246,18 @@ def write_summary(folder: Path) -> Path:
     """Write summary.md into `folder` and return its path."""
     results = Results(folder)
     machine = ", ".join(f"{k} {v}" for k, v in results.environment.items())
-    lines = ["# Benchmark results", "", machine + ".", "", (HERE / "notes.md").read_text(encoding="utf-8")]
-    lines += ["Tiny problems: only a check that everything runs.", ""] if results.quick else target_table(results)
+    lines = [
+        "# Benchmark results",
+        "",
+        machine + ".",
+        "",
+        (HERE / "notes.md").read_text(encoding="utf-8"),
+    ]
+    lines += (
+        ["Tiny problems: only a check that everything runs.", ""]
+        if results.quick
+        else target_table(results)
+    )
     for plot in sorted(folder.glob("*.png")):
         lines += [f"![{plot.stem}]({plot.name})", ""]
     for suite in ("fit", "predict", "gibbs", "latency"):

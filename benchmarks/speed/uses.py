@@ -1,4 +1,6 @@
-"""Methods that use a model or measure the package alone: prediction, sampling, whole calls, gradients, import."""
+"""Methods that use a model or measure the package alone: prediction, sampling, whole calls,
+gradients, import.
+"""
 
 import itertools
 import math
@@ -27,7 +29,7 @@ from benchmarks.speed.problems import Model, Part, Problem, Table
 
 NAN = float("nan")
 
-# -- prediction: the problem is a Table of 50 predictors; objective: mean of the larger class probability -------------
+# -- prediction: the problem is a Table of 50 predictors; objective: mean of the larger class probab
 
 
 def _two_groups(m: int = 50, L: int = 4) -> tuple[Layout, np.ndarray]:
@@ -36,7 +38,9 @@ def _two_groups(m: int = 50, L: int = 4) -> tuple[Layout, np.ndarray]:
 
 
 def _codes(table: Table) -> np.ndarray:
-    return np.column_stack([table.frame[name].cat.codes.to_numpy() for name in table.frame]).astype(np.uint8)
+    return np.column_stack([table.frame[name].cat.codes.to_numpy() for name in table.frame]).astype(
+        np.uint8
+    )
 
 
 def _nothing(found: Any) -> tuple[float, float, dict]:
@@ -52,7 +56,9 @@ def bbl_predict(table: Table, options: Options) -> Measurement:
     """Class scores from codes, with couplings."""
     layout, theta = _two_groups()
     codes, zeros = _codes(table), np.zeros(2)
-    return measured(lambda: class_scores(Energy(layout, theta)(codes), zeros, zeros + 0.5), _certainty, options)
+    return measured(
+        lambda: class_scores(Energy(layout, theta)(codes), zeros, zeros + 0.5), _certainty, options
+    )
 
 
 @method("predict", "numpy")
@@ -75,7 +81,9 @@ def numpy_predict(table: Table, options: Options) -> Measurement:
 
 @method("predict", "sklearn-categoricalnb")
 def sklearn_predict(table: Table, options: Options) -> Measurement:
-    """CategoricalNB's joint log-likelihood: naive Bayes, without couplings, so a much smaller sum per row."""
+    """CategoricalNB's joint log-likelihood: naive Bayes, without couplings, so a much smaller sum
+    per row.
+    """
     from sklearn.naive_bayes import CategoricalNB
 
     codes = _codes(table)
@@ -86,23 +94,31 @@ def sklearn_predict(table: Table, options: Options) -> Measurement:
 @method("predict", "bbl-frame")
 def bbl_predict_frame(table: Table, options: Options) -> Measurement:
     """Class labels from a data frame of categorical columns by ``predict(type="class")``."""
-    train = table.frame.iloc[:2000].assign(y=np.resize(["case", "ctrl"], min(2000, len(table.frame))))
+    train = table.frame.iloc[:2000].assign(
+        y=np.resize(["case", "ctrl"], min(2000, len(table.frame)))
+    )
     fit = bbl.bbl("y ~ .^2", train, method="mf", eps=0.5)
     return measured(lambda: fit.predict(table.frame, type="class"), _nothing, options)
 
 
-# -- Gibbs sampling: the problem is a Model; objective: mean energy over chains ---------------------------------------
+# -- Gibbs sampling: the problem is a Model; objective: mean energy over chains --------------------
 
 
 def _gibbs(model: Model, options: Options, set_up: Callable, prefix: str = "") -> Measurement:
-    """Measure what `set_up(model, chains, sweeps, threads)` returns, which advances and returns states (chains, m)."""
+    """Measure what `set_up(model, chains, sweeps, threads)` returns, which advances and returns
+    states (chains, m).
+    """
     chains, sweeps = (options.more[prefix + key] for key in ("chains", "sweeps"))
     layout = Layout(model.n_levels)
     energy_of = Energy(layout, from_matrix(layout, model.h, model.J)[None])
 
     def check(states):
         energy = energy_of(np.ascontiguousarray(states, dtype=np.uint8))[:, 0]
-        return float(energy.mean()), NAN, {"objective_se": float(energy.std(ddof=1) / math.sqrt(len(energy)))}
+        return (
+            float(energy.mean()),
+            NAN,
+            {"objective_se": float(energy.std(ddof=1) / math.sqrt(len(energy)))},
+        )
 
     result = measured(set_up(model, chains, sweeps, options.threads), check, options)
     for rate, seconds in (("updates_per_s", result.cpu_s), ("updates_per_wall_s", result.wall_s)):
@@ -122,7 +138,9 @@ def bbl_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
 
 
 def numpy_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
-    """Gibbs chains side by side in numpy: a matrix product with the states of all chains for every predictor."""
+    """Gibbs chains side by side in numpy: a matrix product with the states of all chains for every
+    predictor.
+    """
     rng = np.random.default_rng(1)
     start = starts(Part(np.empty((0, 0)), model.n_levels))
     X = np.zeros((len(model.h), chains))
@@ -141,7 +159,9 @@ def numpy_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callabl
 
 
 def dwave_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callable:
-    """D-Wave's simulated annealing held at one temperature, with Gibbs acceptance (binary models only)."""
+    """D-Wave's simulated annealing held at one temperature, with Gibbs acceptance (binary models
+    only).
+    """
     import dimod
     from dwave.samplers import SimulatedAnnealingSampler
 
@@ -149,7 +169,11 @@ def dwave_gibbs(model: Model, chains: int, sweeps: int, threads: int) -> Callabl
         raise ValueError("dwave-samplers takes binary models only")
     bqm = dimod.BinaryQuadraticModel(-np.triu(model.J), "BINARY")
     bqm.add_linear_from_array(-model.h)
-    settings = {"beta_schedule_type": "custom", "beta_schedule": [1.0], "num_sweeps_per_beta": sweeps}
+    settings = {
+        "beta_schedule_type": "custom",
+        "beta_schedule": [1.0],
+        "num_sweeps_per_beta": sweeps,
+    }
     settings |= {"num_reads": chains, "proposal_acceptance_criteria": "Gibbs", "seed": 1}
 
     def work():
@@ -163,22 +187,32 @@ method("gibbs", "bbl")(partial(_gibbs, set_up=bbl_gibbs))
 method("gibbs", "numpy")(partial(_gibbs, set_up=numpy_gibbs, prefix="numpy_"))
 method("gibbs", "dwave-samplers")(partial(_gibbs, set_up=dwave_gibbs, prefix="dwave_"))
 
-# -- whole calls: the problem is a Table ------------------------------------------------------------------------------
+# -- whole calls: the problem is a Table -----------------------------------------------------------
 
 
 @method("call", "bbl")
 def bbl_call(table: Table, options: Options) -> Measurement:
     """One call of the public API, named by ``op``, from the data frame to the result."""
     more = dict(options.more)
-    op, formula, arguments = more.pop("op"), more.pop("formula", "y ~ .^2"), dict(more.pop("arguments", {}))
-    given = {"n_jobs": options.threads} | ({"weights": more["weights"]} if "weights" in more else {})
+    op, formula, arguments = (
+        more.pop("op"),
+        more.pop("formula", "y ~ .^2"),
+        dict(more.pop("arguments", {})),
+    )
+    given = {"n_jobs": options.threads} | (
+        {"weights": more["weights"]} if "weights" in more else {}
+    )
     if op == "bbl":
         return measured(lambda: bbl.bbl(formula, table.frame, **given, **arguments), _fit, options)
     if op == "crossVal":
         given = {"verbose": 0, **given, **arguments}
         return measured(lambda: bbl.crossVal(formula, table.frame, **given), _score, options)
     fit = bbl.bbl(formula, table.frame, **given, **more.pop("fit", {}))
-    frame = table.frame if "rows" not in more else table.frame.iloc[np.arange(more["rows"]) % len(table.frame)]
+    frame = (
+        table.frame
+        if "rows" not in more
+        else table.frame.iloc[np.arange(more["rows"]) % len(table.frame)]
+    )
     works: dict[str, Callable] = {
         "predict": lambda: fit.predict(frame, **arguments),
         "mcSample": lambda: bbl.mcSample(fit, verbose=0, seed=1, **arguments),
@@ -197,8 +231,12 @@ def _score(found: Any) -> tuple[float, float, dict]:
     return float(found.maxscore), NAN, {}
 
 
-def _cross_validate(table: Table, options: Options, cut: Callable[[list], list[list]]) -> Measurement:
-    """crossVal over the whole grid at once, or for each setting by itself: what it would cost without warm starts."""
+def _cross_validate(
+    table: Table, options: Options, cut: Callable[[list], list[list]]
+) -> Measurement:
+    """crossVal over the whole grid at once, or for each setting by itself: what it would cost
+    without warm starts.
+    """
     grids = cut(options.more["grid"])
     settings = {"verbose": 0, "n_jobs": options.threads, "shuffle": True, "seed": 1, "refit": False}
 
@@ -210,35 +248,42 @@ def _cross_validate(table: Table, options: Options, cut: Callable[[list], list[l
 
 
 method("crossval", "bbl-grid")(partial(_cross_validate, cut=lambda grid: [grid]))
-method("crossval", "bbl-one-by-one")(partial(_cross_validate, cut=lambda grid: [[value] for value in grid]))
+method("crossval", "bbl-one-by-one")(
+    partial(_cross_validate, cut=lambda grid: [[value] for value in grid])
+)
 
 
 @method("import", "bbl")
 def bbl_import(table: Table, options: Options) -> Measurement:
-    """Import the package in a fresh interpreter; seconds of the import statement alone, median of several."""
+    """Import the package in a fresh interpreter; seconds of the import statement alone, median of
+    several.
+    """
     code = (
         "import time; w, c = time.perf_counter(), time.process_time(); import bbl; "
         "print(time.perf_counter() - w, time.process_time() - c)"
     )
     runs = []
     for _ in range(options.more.get("runs", 7)):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+        )
         runs.append([float(v) for v in done.stdout.split()])
     wall, cpu = np.median(runs[1:], axis=0)  # the first may have read the files from disk
     return Measurement(NAN, NAN, cpu, cpu, wall, NAN, {"first_wall_s": runs[0][0]})
 
 
-# -- gradients: the problem is a Problem of one part ------------------------------------------------------------------
+# -- gradients: the problem is a Problem of one part -----------------------------------------------
 
 LOADS_PER_NS, EXPS_PER_NS, LANES, STATES = 7.75, 1.55, 8, 64
 
 
 def floor_ms(part: Part) -> float:
-    """Return the least milliseconds of one gradient of all sites, float64, on the processor of the quoted trials.
+    """Return the least milliseconds of one gradient of all sites, float64, on the processor of the
+    quoted trials.
 
-    Two passes (forward, backward) of one 64-byte load-add from L1 for each row, logit, block of 8 sites and composite
-    predictor (neighbours merged up to 64 joint states), at 7.75 per ns, and one exponential per row and logit at
-    1.55 per ns.
+    Two passes (forward, backward) of one 64-byte load-add from L1 for each row, logit, block of 8
+    sites and composite predictor (neighbours merged up to 64 joint states), at 7.75 per ns, and one
+    exponential per row and logit at 1.55 per ns.
     """
     n_levels = [int(L) for L in part.n_levels]
     composites, states = 0, STATES + 1
@@ -251,7 +296,9 @@ def floor_ms(part: Part) -> float:
 
 
 def _gradient(problem: Problem, options: Options, set_up: Callable) -> Measurement:
-    """Measure what `set_up(part, theta, penalty)` returns, at a point of low accuracy, as the optimiser meets it."""
+    """Measure what `set_up(part, theta, penalty)` returns, at a point of low accuracy, as the
+    optimiser meets it.
+    """
     part, penalty = problem.parts[0], options.more["penalty"]
     rough = PseudoLikelihood(lambda_=penalty, tolerance=1e-3)
 
@@ -287,7 +334,9 @@ def numpy_gradient(part: Part, theta: np.ndarray, penalty: float) -> Callable:
         gradient[:, 1:] += penalty * theta[:, 1:]
         gradient[:, 1:][own] = 0.0
         value = (total.sum(axis=0) - np.add.reduceat(inner, first)) / len(X)
-        return value + 0.5 * penalty * np.add.reduceat((theta[:, 1:] ** 2).sum(axis=1), first), gradient
+        return value + 0.5 * penalty * np.add.reduceat(
+            (theta[:, 1:] ** 2).sum(axis=1), first
+        ), gradient
 
     return work
 

@@ -18,14 +18,36 @@ ROWS = 1000
 STRENGTHS = {"weak": 0.2, "medium": 0.6, "strong": 1.5, "very strong": 3.0}
 DEFAULT = (500, 512, 0.5)
 SETTINGS = (
-    DEFAULT, (500, 512, 1.0), (500, 512, 0.0), (100, 512, 0.5), (500, 128, 0.5), (2000, 512, 0.5), (500, 2048, 0.5),
-    (2000, 512, 1.0), (500, 2048, 1.0),
-)  # fmt: skip
-COLUMNS = ("model", "strength", "graph", "m", "steps", "chains", "scale", "exact", "estimate", "se", "ess", "seconds")
+    DEFAULT,
+    (500, 512, 1.0),
+    (500, 512, 0.0),
+    (100, 512, 0.5),
+    (500, 128, 0.5),
+    (2000, 512, 0.5),
+    (500, 2048, 0.5),
+    (2000, 512, 1.0),
+    (500, 2048, 1.0),
+)
+COLUMNS = (
+    "model",
+    "strength",
+    "graph",
+    "m",
+    "steps",
+    "chains",
+    "scale",
+    "exact",
+    "estimate",
+    "se",
+    "ess",
+    "seconds",
+)
 
 
 def random_layout(graph: str, rng: np.random.Generator) -> Layout:
-    """Return a layout whose ln Z is cheap to compute: all pairs of few predictors, or a narrow lattice of many."""
+    """Return a layout whose ln Z is cheap to compute: all pairs of few predictors, or a narrow
+    lattice of many.
+    """
     if graph == "complete":
         levels = rng.integers(2, 6, int(rng.integers(5, 17)))
         keep = np.cumsum(np.log(levels)) < np.log(2e5)
@@ -70,34 +92,54 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     frame = frame.assign(z=(frame["estimate"] - frame["exact"]) / frame["se"])
     by = frame.groupby(["steps", "chains", "scale"], sort=False)
     default = by.get_group(DEFAULT)
-    head = ["", "models", "within 1 se", "2 se", "3 se", "largest abs z", "mean z", "largest abs error", "mean se"]
+    head = [
+        "",
+        "models",
+        "within 1 se",
+        "2 se",
+        "3 se",
+        "largest abs z",
+        "mean z",
+        "largest abs error",
+        "mean se",
+    ]
     head += ["mean ESS share", "CPU s per model"]
 
     def line(name: str, part: pd.DataFrame) -> list[str]:
         z, error = part["z"].abs(), (part["estimate"] - part["exact"]).abs().max()
         shares = [f"{100 * (z < k).mean():.1f}%" for k in (1, 2, 3)]
-        mean = part.assign(ess=100 * part["ess"] / part["chains"])[["z", "se", "ess", "seconds"]].mean()
-        return [name, str(len(part)), *shares, f"{z.max():.2f}", f"{mean['z']:+.2f}", f"{error:.3f}"] + [
-            f"{mean['se']:.4f}", f"{mean['ess']:.0f}%", f"{mean['seconds']:.2f}"
-        ]  # fmt: skip
+        mean = part.assign(ess=100 * part["ess"] / part["chains"])[
+            ["z", "se", "ess", "seconds"]
+        ].mean()
+        return [
+            name,
+            str(len(part)),
+            *shares,
+            f"{z.max():.2f}",
+            f"{mean['z']:+.2f}",
+            f"{error:.3f}",
+        ] + [f"{mean['se']:.4f}", f"{mean['ess']:.0f}%", f"{mean['seconds']:.2f}"]
 
     by_strength = [line("all", default)]
     by_strength += [line(s, default[default["strength"] == s]) for s in STRENGTHS]
-    by_strength += [line(f"{g} graph", default[default["graph"] == g]) for g in ("complete", "lattice")]
+    by_strength += [
+        line(f"{g} graph", default[default["graph"] == g]) for g in ("complete", "lattice")
+    ]
     by_setting = [line(f"{s[0]} steps, {s[1]} chains, start x {s[2]:g}", part) for s, part in by]
     n = len(default)
     return [
         "# Annealed importance sampling against exact ln Z",
         "",
-        f"{n} random models (`python -m benchmarks.annealing`): all pairs of 5 to 16 predictors with 2 to 5 levels, or "
-        "4 x 8 to 4 x 15 lattices; couplings normal with standard deviation "
+        f"{n} random models (`python -m benchmarks.annealing`): all pairs of 5 to 16 predictors "
+        "with 2 to 5 levels, or 4 x 8 to 4 x 15 lattices; couplings normal with standard "
+        "deviation "
         + ", ".join(f"{v:g} ({k})" for k, v in STRENGTHS.items())
-        + ", half of the models with a positive mean of half that. The path starts from naive Bayes fields of a sample "
-        "of 1,000 rows times a factor, one half in `bbl(log_z='ais')`: from the full fields some chains miss side "
-        "modes, which the standard error does not see.",
+        + ", half of the models with a positive mean of half that. The path starts from naive "
+        "Bayes fields of a sample of 1,000 rows times a factor, one half in `bbl(log_z='ais')`: "
+        "from the full fields some chains miss side modes, which the standard error does not see.",
         "",
-        f"Of {n} standard normal z-values 68.3%, 95.4% and 99.7% lie within 1, 2 and 3; the largest is 2.4 to 3.8 with "
-        "probability 0.95 and 2.9 in the median (for 200).",
+        f"Of {n} standard normal z-values 68.3%, 95.4% and 99.7% lie within 1, 2 and 3; the "
+        "largest is 2.4 to 3.8 with probability 0.95 and 2.9 in the median (for 200).",
         "",
         f"## Default setting ({DEFAULT[0]} steps, {DEFAULT[1]} chains, start x {DEFAULT[2]:g})",
         "",
@@ -110,8 +152,12 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 
 def main() -> None:
     """Run and write ``results/annealing.csv`` and ``annealing.md``."""
-    args = command(__doc__, models=(200, "how many models"), settings=(len(SETTINGS), "how many to compare"))
-    frame = rows_of(compare, [(i, SETTINGS[: args.settings]) for i in range(args.models)], args.jobs, COLUMNS)
+    args = command(
+        __doc__, models=(200, "how many models"), settings=(len(SETTINGS), "how many to compare")
+    )
+    frame = rows_of(
+        compare, [(i, SETTINGS[: args.settings]) for i in range(args.models)], args.jobs, COLUMNS
+    )
     frame.to_csv(args.out / "annealing.csv", index=False, float_format="%.10g")
     print(write_page(args.out / "annealing.md", summarise(frame)).read_text())
 

@@ -1,4 +1,6 @@
-"""Two-way clustering: time of a start, error, blocks found again: ``python -m benchmarks.studies.blocks``."""
+"""Two-way clustering: time of a start, error, blocks found again: ``python -m
+benchmarks.studies.blocks``.
+"""
 
 import json
 import time
@@ -29,14 +31,20 @@ def expression() -> tuple[str, np.ndarray]:
             return "NCI60, 6,830 x 64, (100, 10) groups", data["x"].astype(float)
     rng = np.random.default_rng(0)
     means = rng.normal(0, 0.6, (150, 12))
-    X = means[rng.integers(150, size=6830)][:, rng.integers(12, size=64)] + rng.normal(0, 0.7, (6830, 64))
+    X = means[rng.integers(150, size=6830)][:, rng.integers(12, size=64)] + rng.normal(
+        0, 0.7, (6830, 64)
+    )
     return "made up, 6,830 x 64, (100, 10) groups", X
 
 
 def movies(rows: int = 943, columns: int = 1682, share: float = 0.063) -> np.ndarray:
-    """Return ratings of 20 x 20 blocks at the size and the sparsity of MovieLens 100K: few films have most ratings."""
+    """Return ratings of 20 x 20 blocks at the size and the sparsity of MovieLens 100K: few films
+    have most ratings.
+    """
     rng = np.random.default_rng(0)
-    means = rng.uniform(1.5, 4.8, (20, 20))[rng.integers(20, size=rows)][:, rng.integers(20, size=columns)]
+    means = rng.uniform(1.5, 4.8, (20, 20))[rng.integers(20, size=rows)][
+        :, rng.integers(20, size=columns)
+    ]
     rate = np.outer(rng.gamma(1.2, size=rows), rng.gamma(0.5, size=columns))
     seen = rng.random((rows, columns)) < np.clip(rate * share * 1.25 / rate.mean(), 0, 0.9)
     seen[np.arange(rows), rng.integers(columns, size=rows)] = True
@@ -76,17 +84,28 @@ def spectral(name: str, X: np.ndarray, groups: tuple[int, int]) -> Iterator[tupl
 
 
 def genetic(runs: int) -> Iterator[tuple]:
-    """Yield time of a population, and whether it finds the best known partitions, on ratings of 15 x 10."""
+    """Yield time of a population, and whether it finds the best known partitions, on ratings of 15
+    x 10.
+    """
     path = shared_file(*FOLDER, "ga_table12.json")
     for one in json.loads(path.read_text())["sets"] if path else ():
         X = np.array(one["ratings"], dtype=float)
         for penalty, key in (("bic", "pen1"), ("thesis", "pen0.5")):
             for run in range(runs):
                 began = time.process_time()
-                found = Genetic(penalty=penalty).fit(cells_of(X), None, 1, np.random.default_rng(run))
+                found = Genetic(penalty=penalty).fit(
+                    cells_of(X), None, 1, np.random.default_rng(run)
+                )
                 used = time.process_time() - began
                 hit = found.criterion <= one[key]["best_found"] + 1e-6
-                yield "ratings of table 1.2, 15 x 10", f"genetic, penalty={penalty!r}", run, used, np.nan, hit
+                yield (
+                    "ratings of table 1.2, 15 x 10",
+                    f"genetic, penalty={penalty!r}",
+                    run,
+                    used,
+                    np.nan,
+                    hit,
+                )
 
 
 def reconstructions(sets: int) -> Iterator[tuple]:
@@ -102,7 +121,9 @@ def reconstructions(sets: int) -> Iterator[tuple]:
                         X = data["X"][level, k].astype(float)
                         X[X == 0] = np.nan
                         began = time.process_time()
-                        found = Prototype().fit(cells_of(X), (5, 5), starts, np.random.default_rng(0))
+                        found = Prototype().fit(
+                            cells_of(X), (5, 5), starts, np.random.default_rng(0)
+                        )
                         used = time.process_time() - began
                         pairs = ((found.rows, data["rows"][k]), (found.columns, data["cols"][k]))
                         hit = all(rand_index(one, other)[0] == 1.0 for one, other in pairs)
@@ -114,20 +135,37 @@ def run(runs: int, sets: int) -> pd.DataFrame:
     """Return all measurements."""
     name, X = expression()
     found = [*prototypes(name, X, (100, 10), runs), *spectral(name, X, (100, 10))]
-    found += prototypes("ratings, 943 x 1,682 at 6% observed, (20, 20) groups", movies(), (20, 20), runs)
+    found += prototypes(
+        "ratings, 943 x 1,682 at 6% observed, (20, 20) groups", movies(), (20, 20), runs
+    )
     found += [*genetic(runs), *reconstructions(sets)]
     return pd.DataFrame(found, columns=COLUMNS)
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
     """Return the Markdown page."""
-    lines = ["# Two-way clustering", "", "CPU seconds, one thread; the table of cells is made before.", ""]
+    lines = [
+        "# Two-way clustering",
+        "",
+        "CPU seconds, one thread; the table of cells is made before.",
+        "",
+    ]
     for problem, part in frame.groupby("problem", sort=False):
         rows = []
         for method, own in part.groupby("method", sort=False):
-            error = f"{own['mse'].min():.4f} to {own['mse'].max():.4f}" if own["mse"].notna().any() else ""
-            hits = f"{100 * own['hits'].astype(float).mean():.0f}%" if own["hits"].notna().any() else ""
-            rows.append([str(method), str(len(own)), number(float(own["seconds"].median())), error, hits])
+            error = (
+                f"{own['mse'].min():.4f} to {own['mse'].max():.4f}"
+                if own["mse"].notna().any()
+                else ""
+            )
+            hits = (
+                f"{100 * own['hits'].astype(float).mean():.0f}%"
+                if own["hits"].notna().any()
+                else ""
+            )
+            rows.append(
+                [str(method), str(len(own)), number(float(own["seconds"].median())), error, hits]
+            )
         head = ["", "runs", "seconds, median", "mean squared error", "found exactly"]
         lines += [f"## {str(problem)[0].upper()}{str(problem)[1:]}", "", *table(head, rows)]
     return lines

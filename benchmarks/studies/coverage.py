@@ -1,4 +1,6 @@
-"""Coverage of intervals, level and power of tests on simulated data: ``python -m benchmarks.coverage``."""
+"""Coverage of intervals, level and power of tests on simulated data: ``python -m
+benchmarks.coverage``.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,24 @@ from benchmarks.studies import effects, level, pooled, surveys
 
 LEVELS = (0.05, 0.01)
 FEW, MORE = 1000, 5  # data of so few rows are drawn so many times as often
-COLUMNS = ("setting", "replicate", "kind", "parameters", "covered", "tests", "p05", "p01", "seconds")
+COLUMNS = (
+    "setting",
+    "replicate",
+    "kind",
+    "parameters",
+    "covered",
+    "tests",
+    "p05",
+    "p01",
+    "seconds",
+)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A kind of data: levels of the predictors, rows of all groups together, groups, and spread of the couplings."""
+    """A kind of data: levels of the predictors, rows of all groups together, groups, and spread of
+    the couplings.
+    """
 
     levels: tuple[int, ...]
     n: int
@@ -36,7 +50,9 @@ class Setting:
         """How the tables call it."""
         m, kinds = len(self.levels), sorted(set(self.levels))
         levels = f"L = {kinds[0]}" if len(kinds) == 1 else f"L = {kinds[0]} to {kinds[-1]}"
-        return f"m = {m}, {levels}, n = {self.n:,}, K = {self.groups}, J ~ N(0, {self.coupling:g}^2)"
+        return (
+            f"m = {m}, {levels}, n = {self.n:,}, K = {self.groups}, J ~ N(0, {self.coupling:g}^2)"
+        )
 
 
 SETTINGS = (
@@ -57,10 +73,14 @@ SETTINGS = (
 
 
 def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
-    """Simulate a model and a sample, fit, and count what the intervals cover and the tests reject."""
+    """Simulate a model and a sample, fit, and count what the intervals cover and the tests
+    reject.
+    """
     rng = np.random.default_rng([at, number, 7])
     layout = Layout(setting.levels)
-    theta = random_parameters(layout, "norm", dh=0.5, dJ=setting.coupling, rng=rng, n_groups=setting.groups)
+    theta = random_parameters(
+        layout, "norm", dh=0.5, dJ=setting.coupling, rng=rng, n_groups=setting.groups
+    )
     zero = rng.random(len(layout.pairs)) < setting.share_zero
     for (i, j), none in zip(layout.pairs, zero, strict=True):
         if none:
@@ -69,24 +89,52 @@ def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
     frame = pd.DataFrame(codes, columns=[f"x{i + 1}" for i in range(layout.m)]).assign(y=y)
     levels = {f"x{i + 1}": list(range(L)) for i, L in enumerate(setting.levels)}
     begin = time.process_time()
-    fit = bbl.bbl("y ~ .^2", frame, lambda_=0.0, lambdah=0.0, xlevels=levels, n_jobs=1, verbose=0, novarOk=True)
+    fit = bbl.bbl(
+        "y ~ .^2",
+        frame,
+        lambda_=0.0,
+        lambdah=0.0,
+        xlevels=levels,
+        n_jobs=1,
+        verbose=0,
+        novarOk=True,
+    )
     inference = fit.inference()
     out = []
-    for kind, of, truth in (("group", "group", theta), ("difference of groups", (0, 1), (theta[0] - theta[1])[None])):
+    for kind, of, truth in (
+        ("group", "group", theta),
+        ("difference of groups", (0, 1), (theta[0] - theta[1])[None]),
+    ):
         intervals, tests = inference.table(of), inference.tests(of)
         covered = (intervals["lower"] <= truth.ravel()) & (truth.ravel() <= intervals["upper"])
         p = tests.loc[tests["predictor2"].notna(), "p"].to_numpy()[np.tile(zero, len(truth))]
         rejected = [int((p < level).sum()) for level in LEVELS]
         used = time.process_time() - begin
         made = int(intervals["lower"].notna().sum())
-        out.append((setting.name, number, kind, made, int(covered.sum()), int((~np.isnan(p)).sum()), *rejected, used))
+        out.append(
+            (
+                setting.name,
+                number,
+                kind,
+                made,
+                int(covered.sum()),
+                int((~np.isnan(p)).sum()),
+                *rejected,
+                used,
+            )
+        )
     return out
 
 
 def run(replicates: int, jobs: int) -> pd.DataFrame:
     """Return what the intervals cover and the tests reject in samples of all settings."""
     times = [replicates * (MORE if s.n <= FEW else 1) for s in SETTINGS]
-    return rows_of(_attempt, [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(times[at])], jobs, COLUMNS)
+    return rows_of(
+        _attempt,
+        [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(times[at])],
+        jobs,
+        COLUMNS,
+    )
 
 
 def _attempt(setting: Setting, at: int, number: int) -> list[tuple]:
@@ -101,7 +149,9 @@ def _attempt(setting: Setting, at: int, number: int) -> list[tuple]:
 
 
 def share(count: pd.Series, of: pd.Series) -> str:
-    """Return a pooled percentage with its Monte-Carlo standard error, which counts samples, not parameters."""
+    """Return a pooled percentage with its Monte-Carlo standard error, which counts samples, not
+    parameters.
+    """
     if not of.sum():
         return ""
     rate = count.sum() / of.sum()
@@ -114,22 +164,39 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     rows = []
     fitted = frame[frame["kind"] != "undetermined"]
     names = list(dict.fromkeys(frame["setting"]))
-    parts = [(name, kind) for name in names for kind in dict.fromkeys(fitted.loc[fitted["setting"] == name, "kind"])]
-    views = [(f"{n}: {k}", fitted[(fitted["setting"] == n) & (fitted["kind"] == k)]) for n, k in parts]
-    views = [(f"**all: {k}**", fitted[fitted["kind"] == k]) for k in dict.fromkeys(fitted["kind"])] + views
+    parts = [
+        (name, kind)
+        for name in names
+        for kind in dict.fromkeys(fitted.loc[fitted["setting"] == name, "kind"])
+    ]
+    views = [
+        (f"{n}: {k}", fitted[(fitted["setting"] == n) & (fitted["kind"] == k)]) for n, k in parts
+    ]
+    views = [
+        (f"**all: {k}**", fitted[fitted["kind"] == k]) for k in dict.fromkeys(fitted["kind"])
+    ] + views
     for name, part in views:
         row = [name, str(len(part)), f"{part['parameters'].sum():,}"]
         row += [share(part["covered"], part["parameters"]), f"{part['tests'].sum():,}"]
         rows.append([*row, share(part["p05"], part["tests"]), share(part["p01"], part["tests"])])
     lost = int((frame["kind"] == "undetermined").sum())
-    head = ["", "samples", "parameters", "coverage of 95%", "true nulls", "rejected at 0.05", "rejected at 0.01"]
+    head = [
+        "",
+        "samples",
+        "parameters",
+        "coverage of 95%",
+        "true nulls",
+        "rejected at 0.05",
+        "rejected at 0.01",
+    ]
     return [
         "# Coverage of intervals and level of tests",
         "",
-        "Random models with fields N(0, 0.5^2), half of the pairs without interaction, a new model for every sample; "
-        "fitted with lambda 0 (`python -m benchmarks.coverage`). Coverage is that of the 95% intervals of "
-        "`fit.inference().table()`, rejection that of `tests()` over pairs whose couplings are truly zero; ± is the "
-        "Monte-Carlo standard error over samples. Parameters and pairs without an interval or a test are not counted."
+        "Random models with fields N(0, 0.5^2), half of the pairs without interaction, a new model "
+        "for every sample; fitted with lambda 0 (`python -m benchmarks.coverage`). Coverage is "
+        "that of the 95% intervals of `fit.inference().table()`, rejection that of `tests()` over "
+        "pairs whose couplings are truly zero; ± is the Monte-Carlo standard error over samples. "
+        "Parameters and pairs without an interval or a test are not counted."
         + (f" {lost} samples could not be fitted." if lost else ""),
         "",
         *table(head, rows),

@@ -33,12 +33,16 @@ def pipelines(trees: int) -> dict[tuple[str, str], Callable]:
         return ScoreFeatures("conjugate", **options)
 
     def mean_field(eps: float, **options):
-        return make_pipeline(FunctionTransformer(black), ScoreFeatures("mf", options={"eps": eps}, **options))
+        return make_pipeline(
+            FunctionTransformer(black), ScoreFeatures("mf", options={"eps": eps}, **options)
+        )
 
     made = {
         ("256 grey values", "random forest"): lambda: forest(trees),
         ("10 conjugate scores", "random forest"): lambda: make_pipeline(conjugate(), forest(trees)),
-        ("10 conjugate scores, in-sample", "random forest"): lambda: make_pipeline(conjugate(cv=None), forest(trees)),
+        ("10 conjugate scores, in-sample", "random forest"): lambda: make_pipeline(
+            conjugate(cv=None), forest(trees)
+        ),
         ("10 conjugate scores, signed log", "random forest"): lambda: make_pipeline(
             conjugate(signed_log=True), forest(trees)
         ),
@@ -54,14 +58,18 @@ def pipelines(trees: int) -> dict[tuple[str, str], Callable]:
 
 
 def largest(data: dict[str, np.ndarray]) -> list[tuple]:
-    """Return how often the largest score is that of the right class, which scores without ln Z are not made for."""
+    """Return how often the largest score is that of the right class, which scores without ln Z are
+    not made for.
+    """
     out = []
     for c, name in ((None, "c = n/2"), (1000.0, "one c for all")):
         began = time.process_time()
         model = ScoreFeatures("conjugate", options=None if c is None else {"c": c})
         scores = model.fit(data["train_x"], data["train_y"]).transform(data["test_x"])
         right = float((model.classes_[scores.argmax(axis=1)] == data["test_y"]).mean())
-        out.append((f"10 conjugate scores, {name}", "the largest", right, time.process_time() - began))
+        out.append(
+            (f"10 conjugate scores, {name}", "the largest", right, time.process_time() - began)
+        )
     return out
 
 
@@ -90,21 +98,32 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Class scores as features of digits",
         "",
-        "USPS digits, 7,291 rows of 256 grey values between -1 and 1 to train, 2,007 to test. Scores of training rows",
+        (
+            "USPS digits, 7,291 rows of 256 grey values between -1 and 1 to train, 2,007 to test. "
+            "Scores of training rows"
+        ),
         "are out-of-fold (5 folds) unless it says in-sample. The thesis has "
         f"{100 * THESIS['scores']:.1f} % for a random forest on 10",
         "un-normalised scores of a full machine with 10 hidden units, and "
         f"{100 * THESIS['pixels']:.1f} % for one on the grey values.",
-        "Mean field sees pixels as black or white, and its scores are normalised by ln Z unless it says not.",
+        (
+            "Mean field sees pixels as black or white, and its scores are normalised by ln Z "
+            "unless it says not."
+        ),
         "",
     ]
-    rows = [[str(f), str(m), f"{100 * a:.2f} %", f"{s:.1f}"] for f, m, a, s in frame.itertuples(index=False)]
+    rows = [
+        [str(f), str(m), f"{100 * a:.2f} %", f"{s:.1f}"]
+        for f, m, a, s in frame.itertuples(index=False)
+    ]
     return lines + table(["features", "classifier", "test accuracy", "CPU seconds"], rows)
 
 
 def main() -> None:
     """Run and write ``results/digits.csv`` and ``digits.md``."""
-    args = command(__doc__, trees=(500, "trees of a forest"), only=([], "words of the features to run"))
+    args = command(
+        __doc__, trees=(500, "trees of a forest"), only=([], "words of the features to run")
+    )
     frame = run(args.trees, args.only)
     frame.to_csv(args.out / "digits.csv", index=False, float_format="%.6g")
     print(write_page(args.out / "digits.md", summarise(frame)).read_text())

@@ -1,4 +1,6 @@
-"""What pseudo-likelihood loses against exact likelihood: ``python -m benchmarks.studies.efficiency``."""
+"""What pseudo-likelihood loses against exact likelihood: ``python -m
+benchmarks.studies.efficiency``.
+"""
 
 import warnings
 from itertools import combinations
@@ -13,7 +15,18 @@ from benchmarks.report import command, rows_of, table, write_page
 
 STRENGTHS = {"weak": 0.5, "medium": 1.0, "strong": 2.0, "very strong": 3.0}
 SIZES = (200, 1000, 5000)
-COLUMNS = ("graph", "strength", "n", "replicates", "fitted", "ml", "pseudo", "efficiency", "se", "least")
+COLUMNS = (
+    "graph",
+    "strength",
+    "n",
+    "replicates",
+    "fitted",
+    "ml",
+    "pseudo",
+    "efficiency",
+    "se",
+    "least",
+)
 
 
 def graphs() -> dict[str, tuple[int, list[tuple[int, int]]]]:
@@ -30,29 +43,38 @@ def graphs() -> dict[str, tuple[int, list[tuple[int, int]]]]:
 
 
 class Truth:
-    """A model of binary predictors with couplings of one size and random signs, centred, and all of its states."""
+    """A model of binary predictors with couplings of one size and random signs, centred, and all of
+    its states.
+    """
 
     def __init__(self, graph: str, strength: float):
         m, pairs = graphs()[graph]
         self.layout = Layout(np.full(m, 2), pairs)
         rng = np.random.default_rng([len(pairs), m])
         couplings = strength * rng.choice([-1.0, 1.0], len(pairs))
-        if graph == "all pairs of 6":  # as many couplings meet at each predictor as on the lattice, in the mean
+        # as many couplings meet at each predictor as on the lattice, in the mean
+        if graph == "all pairs of 6":
             couplings *= 0.5
         # with these fields both levels of each predictor are equally probable
         fields = np.zeros(m)
         for (i, j), J in zip(self.layout.pairs, couplings, strict=True):
             fields[[i, j]] -= J / 2
-        self.states = np.ascontiguousarray(np.indices(np.full(m, 2)).reshape(m, -1).T.astype(np.uint8))
+        self.states = np.ascontiguousarray(
+            np.indices(np.full(m, 2)).reshape(m, -1).T.astype(np.uint8)
+        )
         i, j = self.layout.pairs.T
-        self.statistics = np.hstack([self.states, self.states[:, i] * self.states[:, j]]).astype(float)
+        self.statistics = np.hstack([self.states, self.states[:, i] * self.states[:, j]]).astype(
+            float
+        )
         energies = self.statistics @ np.concatenate([fields, couplings])
         self.p = np.exp(energies - energies.max())
         self.p /= self.p.sum()
         self.couplings = couplings
 
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the variances of the couplings, times n, for many rows: of the exact maximum, of pseudo-likelihood."""
+        """Return the variances of the couplings, times n, for many rows: of the exact maximum, of
+        pseudo-likelihood.
+        """
         m, pairs = self.layout.m, self.layout.pairs
         centred = self.statistics - self.p @ self.statistics
         exact = np.diag(np.linalg.inv(centred.T @ (centred * self.p[:, None])))[m:]
@@ -70,7 +92,9 @@ class Truth:
 
 
 def simulate(graph: str, strength: str, n: int, replicates: int) -> list[tuple]:
-    """Return one row: mean variances of the couplings over samples of n rows that both methods can fit."""
+    """Return one row: mean variances of the couplings over samples of n rows that both methods can
+    fit.
+    """
     truth = Truth(graph, STRENGTHS[strength])
     rng = np.random.default_rng([list(graphs()).index(graph), list(STRENGTHS).index(strength), n])
     engines, errors = (MaximumLikelihood(), PseudoLikelihood(lambda_=0.0)), []
@@ -89,26 +113,55 @@ def simulate(graph: str, strength: str, n: int, replicates: int) -> list[tuple]:
     ratios = totals[draws, 0].sum(axis=1) / totals[draws, 1].sum(axis=1)
     single = squares.mean(axis=0)
     return [
-        (graph, strength, n, replicates, len(squares), ml * n, pseudo * n, ml / pseudo, ratios.std(),
-         (single[0] / single[1]).min())
-    ]  # fmt: skip
+        (
+            graph,
+            strength,
+            n,
+            replicates,
+            len(squares),
+            ml * n,
+            pseudo * n,
+            ml / pseudo,
+            ratios.std(),
+            (single[0] / single[1]).min(),
+        )
+    ]
 
 
 def limit(graph: str, strength: str) -> tuple:
     """Return the row of the limit of many rows, which is computed from all states."""
     ml, pseudo = Truth(graph, STRENGTHS[strength]).limits()
-    return (graph, strength, 0, 0, 0, ml.mean(), pseudo.mean(), ml.sum() / pseudo.sum(), 0.0, (ml / pseudo).min())
+    return (
+        graph,
+        strength,
+        0,
+        0,
+        0,
+        ml.mean(),
+        pseudo.mean(),
+        ml.sum() / pseudo.sum(),
+        0.0,
+        (ml / pseudo).min(),
+    )
 
 
 def study(graph: str, strength: str, replicates: int) -> list[tuple]:
     """Return the rows of one model: the limit, and each number of rows."""
     warnings.simplefilter("ignore")
-    return [limit(graph, strength)] + [row for n in SIZES for row in simulate(graph, strength, n, replicates)]
+    return [limit(graph, strength)] + [
+        row for n in SIZES for row in simulate(graph, strength, n, replicates)
+    ]
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
     """Return the page."""
-    head = ["graph", "couplings", *[f"{n:,} rows" for n in SIZES], "infinitely many", "worst coupling"]
+    head = [
+        "graph",
+        "couplings",
+        *[f"{n:,} rows" for n in SIZES],
+        "infinitely many",
+        "worst coupling",
+    ]
     lines = []
     for (graph, strength), part in frame.groupby(["graph", "strength"], sort=False):
         by_n = part.set_index("n")
@@ -116,8 +169,12 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         for n in SIZES:
             row = by_n.loc[n]
             share = f" ({row.fitted:.0f} samples)" if row.fitted < row.replicates else ""
-            cells.append("" if np.isnan(row.efficiency) else f"{row.efficiency:.3f} ± {row.se:.3f}{share}")
-        lines.append([graph, strength, *cells, f"{by_n.loc[0].efficiency:.3f}", f"{by_n.loc[0].least:.3f}"])
+            cells.append(
+                "" if np.isnan(row.efficiency) else f"{row.efficiency:.3f} ± {row.se:.3f}{share}"
+            )
+        lines.append(
+            [graph, strength, *cells, f"{by_n.loc[0].efficiency:.3f}", f"{by_n.loc[0].least:.3f}"]
+        )
     limits = frame[frame["n"] == 0]
     usual = limits[limits["strength"].isin(["weak", "medium"])]["efficiency"].min()
     worst = limits.loc[limits["efficiency"].idxmin()]
@@ -125,19 +182,24 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     return [
         "# What pseudo-likelihood loses against the exact maximum",
         "",
-        f"With many rows and weak or medium couplings pseudo-likelihood loses at most {1 - usual:.0%} of the rows: its "
-        f'couplings vary as those of the exact maximum (`method="ml"`) would with {usual:.0%} of them. The loss grows '
-        f"with the strength of couplings and is largest for {worst.strength} ones on the {worst.graph}, where "
+        "With many rows and weak or medium couplings pseudo-likelihood loses at most "
+        f"{1 - usual:.0%} of the rows: its "
+        f'couplings vary as those of the exact maximum (`method="ml"`) would with {usual:.0%} of '
+        "them. The loss grows "
+        f"with the strength of couplings and is largest for {worst.strength} ones on the "
+        f"{worst.graph}, where "
         f"{worst.efficiency:.0%} of the rows would do.",
         "",
-        "Mean squared error of the couplings of the exact maximum over that of pseudo-likelihood, "
-        f"{int(frame['replicates'].max())} samples each, ± a bootstrap standard error. Binary predictors, both levels "
-        f"of each equally probable; couplings of one size ({sizes}; half of that for all pairs of 6) and random signs, "
-        "in the reference gauge, where a coupling is the logarithm of an odds ratio. No penalty. Samples in which "
-        "either method has no finite optimum are left out; the number that is kept is in brackets, and the cell is "
-        "empty where fewer than half are. The last two columns are computed from all states, by the Fisher information "
-        "and the sandwich formula: for all couplings together, and for the one that loses most. "
-        "`python -m benchmarks.studies.efficiency`",
+        "Mean squared error of the couplings of the exact maximum over that of "
+        f"pseudo-likelihood, {int(frame['replicates'].max())} samples each, ± a bootstrap "
+        "standard error. Binary predictors, both levels of each equally probable; couplings of "
+        f"one size ({sizes}; half of that for all pairs of 6) and random signs, in the reference "
+        "gauge, where a coupling is the logarithm of an odds ratio. No penalty. Samples in which "
+        "either method has no finite optimum are left out; the number that is kept is in "
+        "brackets, and the cell is empty where fewer than half are. The last two columns are "
+        "computed from all states, by the Fisher information and the sandwich formula: for all "
+        "couplings together, and for the one that loses most. `python -m "
+        "benchmarks.studies.efficiency`",
         "",
         *table(head, lines),
     ]

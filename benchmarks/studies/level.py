@@ -1,4 +1,6 @@
-"""Level and power of the tests on sparse and dense tables, beside Fisher's test and a log-linear model."""
+"""Level and power of the tests on sparse and dense tables, beside Fisher's test and a log-linear
+model.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ COLUMNS = ("what", "m", "n", "margin", "lambda", "test", "made", "rejected", "of
 
 
 def draw(rng: np.random.Generator, n: int, m: int, margin: float, coupling: float) -> np.ndarray:
-    """Return binary predictors (n, m), independent but for a coupling of the first two that keeps their margins."""
+    """Return binary predictors (n, m), independent but for a coupling of the first two that keeps
+    their margins.
+    """
     x = rng.random((n, m)) < margin
     if coupling:
         odds = np.exp(coupling)
@@ -41,7 +45,9 @@ def draw(rng: np.random.Generator, n: int, m: int, margin: float, coupling: floa
 
 
 def fitted(counts: np.ndarray, m: int, lambda_: float) -> tuple[Evidence, float]:
-    """Fit one group, given how often each state occurs; return what its rows say, and z of a penalised coupling."""
+    """Fit one group, given how often each state occurs; return what its rows say, and z of a
+    penalised coupling.
+    """
     layout, seen = Layout([2] * m), np.flatnonzero(counts)
     codes = np.column_stack(np.unravel_index(seen, (2,) * m)).astype(np.uint8)
     sample = Sample(codes, counts[seen].astype(float), np.zeros(len(seen), dtype=np.intp))
@@ -60,13 +66,20 @@ def fisher(n: tuple[tuple[int, int], tuple[int, int]]) -> float:
     (n00, n01), (n10, n11) = n
     row, column, total = n10 + n11, n01 + n11, n00 + n01 + n10 + n11
     t = np.arange(max(0, row + column - total), min(row, column) + 1)
-    log_p = -(gammaln(t + 1) + gammaln(row - t + 1) + gammaln(column - t + 1) + gammaln(total - row - column + t + 1))
+    log_p = -(
+        gammaln(t + 1)
+        + gammaln(row - t + 1)
+        + gammaln(column - t + 1)
+        + gammaln(total - row - column + t + 1)
+    )
     p = np.exp(log_p - log_p.max())
     return float(p[p <= p[n11 - t[0]] * (1.0 + 1e-7)].sum() / p.sum())
 
 
 def others(x: np.ndarray) -> tuple[list[float], list[float]]:
-    """Return the p-values of Fisher's test and of the log-linear likelihood-ratio test of each pair."""
+    """Return the p-values of Fisher's test and of the log-linear likelihood-ratio test of each
+    pair.
+    """
     exact, linear = [], []
     for i, j in Layout([2] * x.shape[1]).pairs:
         n = np.bincount(2 * x[:, i] + x[:, j], minlength=4).reshape(2, 2)
@@ -83,7 +96,9 @@ def _count(p: np.ndarray) -> tuple[int, int, int]:
 
 def _any(p: np.ndarray) -> np.ndarray:
     """The smallest adjusted p-value: below 0.05 where the family has a rejection."""
-    return np.array([np.nan if np.isnan(p).all() else np.nanmin(adjust(np.asarray(p, dtype=float), "holm"))])
+    return np.array(
+        [np.nan if np.isnan(p).all() else np.nanmin(adjust(np.asarray(p, dtype=float), "holm"))]
+    )
 
 
 def cell(m: int, n: int, margin: float, power: bool, replicates: int) -> list[tuple]:
@@ -100,7 +115,9 @@ def cell(m: int, n: int, margin: float, power: bool, replicates: int) -> list[tu
     known: dict[tuple, tuple[Evidence, float]] = {}  # small tables come again and again
     for _ in range(replicates):
         halves = [draw(rng, n, m, margin, coupling) for _ in range(2)]
-        states = [np.bincount(np.ravel_multi_index(tuple(x.T), (2,) * m), minlength=2**m) for x in halves]
+        states = [
+            np.bincount(np.ravel_multi_index(tuple(x.T), (2,) * m), minlength=2**m) for x in halves
+        ]
         for lambda_ in PENALTIES if m == 2 and not power else PENALTIES[-1:]:
             for counts in states:
                 if (lambda_, counts.tobytes()) not in known:
@@ -119,7 +136,9 @@ def cell(m: int, n: int, margin: float, power: bool, replicates: int) -> list[tu
                     if m > 2:
                         add("family" + of, lambda_, "bbl", _any(p))
             if m == 2 and lambda_:
-                add("power" if power else "pairs", lambda_, "penalised Wald", 2.0 * ndtr(-np.abs(z)))
+                add(
+                    "power" if power else "pairs", lambda_, "penalised Wald", 2.0 * ndtr(-np.abs(z))
+                )
         for x in halves:
             for name, p in zip(("Fisher", "log-linear"), others(x), strict=True):
                 add("power" if power else "pairs", "", name, p)
@@ -132,7 +151,9 @@ def run(replicates: int, jobs: int) -> pd.DataFrame:
     """Return counts of tests made and rejected over the grid."""
     grid = [(m, n, margin, False) for m, n, margin in product((2, 4), ROWS, MARGINS)]
     grid += [(2, n, margin, True) for n, margin in product(ROWS, MARGINS)]
-    runs = Parallel(n_jobs=jobs)(delayed(cell)(*at, min(replicates, FEWER) if at[3] else replicates) for at in grid)
+    runs = Parallel(n_jobs=jobs)(
+        delayed(cell)(*at, min(replicates, FEWER) if at[3] else replicates) for at in grid
+    )
     return pd.DataFrame([row for found in runs for row in found], columns=COLUMNS)
 
 
@@ -147,10 +168,11 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "## Level",
         "",
-        "Independent binary predictors, all with the same margin, n rows in each of two groups, nominal 5 %. A test "
-        "that is withheld counts as no rejection; 'of those made' leaves it out. Two predictors are fitted at "
-        "penalties 0, 1e-5 and 1e-3, four at 1e-3. 'family' is the chance that Holm's adjustment over the six pairs of "
-        "four predictors rejects any. The worst cell over n, margins and penalties, with its Monte-Carlo error:",
+        "Independent binary predictors, all with the same margin, n rows in each of two groups, "
+        "nominal 5 %. A test that is withheld counts as no rejection; 'of those made' leaves it "
+        "out. Two predictors are fitted at penalties 0, 1e-5 and 1e-3, four at 1e-3. 'family' is "
+        "the chance that Holm's adjustment over the six pairs of four predictors rejects any. The "
+        "worst cell over n, margins and penalties, with its Monte-Carlo error:",
         "",
         *table(
             ["", "m", "n", "margin", "penalty", "rejected %", "of those made %"],
@@ -161,26 +183,54 @@ def summarise(frame: pd.DataFrame) -> list[str]:
             ],
         ),
         "",
-        "Every cell, largest over penalties (rejected %), and Fisher's test, the log-linear likelihood-ratio test and "
-        "the Wald test of the penalised estimate on the same data:",
+        "Every cell, largest over penalties (rejected %), and Fisher's test, the log-linear "
+        "likelihood-ratio test and the Wald test of the penalised estimate on the same data:",
         "",
-    ]  # fmt: skip
+    ]
     rows = []
-    for (m, n, margin), part in frame[frame["what"] != "power"].groupby(["m", "n", "margin"], sort=False):
+    for (m, n, margin), part in frame[frame["what"] != "power"].groupby(
+        ["m", "n", "margin"], sort=False
+    ):
 
         def largest(what: str, test: str = "bbl", part: pd.DataFrame = part) -> str:
             found = part.loc[(part["what"] == what) & (part["test"] == test), "share"]
             return f"{found.max():.2f}" if len(found) else ""
 
-        names = [w + of for w in ("pairs", "parameters J", "parameters h", "family") for of in ("", " (difference)")]
+        names = [
+            w + of
+            for w in ("pairs", "parameters J", "parameters h", "family")
+            for of in ("", " (difference)")
+        ]
         rest = [largest("pairs", t) for t in ("penalised Wald", "Fisher", "log-linear")]
-        rows.append([str(m), f"{n:,}", f"{margin:g}", *map(largest, names), *rest, largest("family", "Fisher")])
-    head = ["m", "n", "margin", "pair", "pair, diff.", "J", "J, diff.", "h", "h, diff.", "family", "family, diff."]
+        rows.append(
+            [
+                str(m),
+                f"{n:,}",
+                f"{margin:g}",
+                *map(largest, names),
+                *rest,
+                largest("family", "Fisher"),
+            ]
+        )
+    head = [
+        "m",
+        "n",
+        "margin",
+        "pair",
+        "pair, diff.",
+        "J",
+        "J, diff.",
+        "h",
+        "h, diff.",
+        "family",
+        "family, diff.",
+    ]
     lines += table([*head, "penalised Wald", "Fisher", "log-linear", "family, Fisher"], rows)
     power = frame[frame["what"] == "power"]
     tests = ["bbl", "penalised Wald", "Fisher", "log-linear"]
     text = (
-        "Two predictors with a coupling of min(3, 3 / (sqrt(n) q (1 - q))), q the margin, at penalty 1e-3; rejected %."
+        "Two predictors with a coupling of min(3, 3 / (sqrt(n) q (1 - q))), q the margin, at "
+        "penalty 1e-3; rejected %."
     )
     found = []
     for (n, q), part in power.groupby(["n", "margin"], sort=False):

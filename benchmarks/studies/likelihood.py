@@ -1,4 +1,6 @@
-"""Exact likelihood: coverage of intervals, level of tests: ``python -m benchmarks.studies.likelihood``."""
+"""Exact likelihood: coverage of intervals, level of tests: ``python -m
+benchmarks.studies.likelihood``.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,22 @@ from benchmarks.report import command, rows_of, table, write_page
 from benchmarks.studies.coverage import share
 
 COLUMNS = (
-    *("setting", "replicate", "least", "parameters", "wald", "wald_covered", "exact", "exact_covered"),
+    *(
+        "setting",
+        "replicate",
+        "least",
+        "parameters",
+        "wald",
+        "wald_covered",
+        "exact",
+        "exact_covered",
+    ),
     *("test", "rejected", "chi2_rejected"),
 )
 LEVEL_COLUMNS = ("setting", "tables", "tested", "rejected")
 LEVEL = 0.05
-LEVEL_SETTING = 1  # its level is measured again, by more tables: 2,000 of them do not tell whether it is near 5 %
+# its level is measured again, by more tables: 2,000 of them do not tell whether it is near 5 %
+LEVEL_SETTING = 1
 TABLES_AT_ONCE = 500
 TESTS = {"likelihood ratio": "likelihood ratio", "least p": "terms, one by one", "no test": "none"}
 
@@ -56,7 +68,9 @@ SETTINGS = (
 )
 
 
-def draw(setting: Setting, at: int, number: int) -> tuple[StateTable, np.ndarray, np.ndarray, np.ndarray]:
+def draw(
+    setting: Setting, at: int, number: int
+) -> tuple[StateTable, np.ndarray, np.ndarray, np.ndarray]:
     """Draw a model without an interaction of the first two predictors, and a table of it.
 
     Returns
@@ -83,19 +97,36 @@ def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
     frame = pd.DataFrame(states.codes(np.arange(states.n)), columns=names).assign(count=counts)
     levels = {name: list(range(L)) for name, L in zip(names, setting.levels, strict=True)}
     small, large = (
-        bbl.bbl(formula, frame, weights="count", method="ml", xlevels=levels, verbose=0, novarOk=True)
+        bbl.bbl(
+            formula, frame, weights="count", method="ml", xlevels=levels, verbose=0, novarOk=True
+        )
         for formula in ("~ .^2 - x1:x2", "~ .^2")
     )
     rows = large.inference().table()
     covered = (rows["lower"] <= theta) & (theta <= rows["upper"])
     has_limits = rows["lower"].notna() & rows["upper"].notna()
-    by_kind = [value for kind in ("Wald", "exact") for value in _counts(covered, has_limits & (rows["test"] == kind))]
+    by_kind = [
+        value
+        for kind in ("Wald", "exact")
+        for value in _counts(covered, has_limits & (rows["test"] == kind))
+    ]
     test = bbl.anova(small, large).iloc[1]
     kind = next(words for start, words in TESTS.items() if test["test"].startswith(start))
     df = large.n_parameters - small.n_parameters
     plain = chi2.sf(2.0 * (float(large.logLik()) - float(small.logLik())), df) if df > 0 else np.nan
     least = setting.n * p.min()
-    return [(setting.name, number, least, len(rows), *by_kind, kind, int(test["p"] < LEVEL), int(plain < LEVEL))]
+    return [
+        (
+            setting.name,
+            number,
+            least,
+            len(rows),
+            *by_kind,
+            kind,
+            int(test["p"] < LEVEL),
+            int(plain < LEVEL),
+        )
+    ]
 
 
 def _counts(covered: pd.Series, chosen: pd.Series) -> tuple[int, int]:
@@ -112,28 +143,41 @@ def _quiet(setting: Setting, at: int, number: int) -> list[tuple]:
 
 def run(replicates: int, jobs: int) -> pd.DataFrame:
     """Return what the intervals cover and the tests reject in tables of all settings."""
-    return rows_of(_quiet, [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(replicates)], jobs, COLUMNS)
+    return rows_of(
+        _quiet,
+        [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(replicates)],
+        jobs,
+        COLUMNS,
+    )
 
 
 def level_of(setting: Setting, at: int, first: int, n_tables: int) -> list[tuple]:
-    """Count the drawn tables whose likelihood ratio `bbl.anova` would show, and those that it rejects at 5 %."""
+    """Count the drawn tables whose likelihood ratio `bbl.anova` would show, and those that it
+    rejects at 5 %.
+    """
     tested = rejected = 0
     for number in range(first, first + n_tables):
         states, _, _, counts = draw(setting, at, number)
         occurs = np.flatnonzero(counts)
         codes = np.ascontiguousarray(states.codes(occurs), dtype=np.uint8)
         kept = np.arange(states.layout.n_terms) > 0
-        test = exact_ratio_test([Sample(codes, counts[occurs].astype(float))], states.layout, kept, EXACT)
+        test = exact_ratio_test(
+            [Sample(codes, counts[occurs].astype(float))], states.layout, kept, EXACT
+        )
         if isinstance(test, ExactRatio):
             tested, rejected = tested + 1, rejected + int(test.p < LEVEL)
     return [(setting.name, n_tables, tested, rejected)]
 
 
 def run_level(tables: int, jobs: int) -> pd.DataFrame:
-    """Return the level of the likelihood ratio in one setting, from more tables than `run` draws."""
+    """Return the level of the likelihood ratio in one setting, from more tables than `run`
+    draws.
+    """
     setting = SETTINGS[LEVEL_SETTING]
     firsts = range(0, tables, TABLES_AT_ONCE)
-    tasks = [(setting, LEVEL_SETTING, first, min(TABLES_AT_ONCE, tables - first)) for first in firsts]
+    tasks = [
+        (setting, LEVEL_SETTING, first, min(TABLES_AT_ONCE, tables - first)) for first in firsts
+    ]
     counts = rows_of(level_of, tasks, jobs, LEVEL_COLUMNS)
     return counts.groupby("setting", as_index=False).sum()
 
@@ -150,23 +194,41 @@ def summarise(frame: pd.DataFrame, level: pd.DataFrame) -> list[str]:
         by_test = [part["test"] == kind for kind in TESTS.values()]
         rejected = [share(part["rejected"][chosen], one[chosen]) for chosen in by_test[:2]]
         rejected.append(share(part["chi2_rejected"][~by_test[0]], one[~by_test[0]]))
-        tests.append([name, f"{part['least'].mean():.1f}", *(str(chosen.sum()) for chosen in by_test), *rejected])
+        tests.append(
+            [
+                name,
+                f"{part['least'].mean():.1f}",
+                *(str(chosen.sum()) for chosen in by_test),
+                *rejected,
+            ]
+        )
     return [
         "# Exact likelihood: intervals and tests",
         "",
-        "Tables of random models of all pairs, of which the first two predictors do not interact; a new model for "
-        "every table (`python -m benchmarks.studies.likelihood`). ± is the Monte-Carlo standard error.",
+        "Tables of random models of all pairs, of which the first two predictors do not interact; "
+        "a new model for every table (`python -m benchmarks.studies.likelihood`). ± is the "
+        "Monte-Carlo standard error.",
         "",
-        "Coverage of the 95% intervals of `fit.inference().table()`, by kind of interval; the last column is the share "
-        "of parameters that have none, for want of rows.",
+        "Coverage of the 95% intervals of `fit.inference().table()`, by kind of interval; the "
+        "last column is the share of parameters that have none, for want of rows.",
         "",
         *table(["", "parameters", "Wald", "exact", "none"], intervals),
-        "Level of `bbl.anova` with and without the interaction at 0.05: the rows that the smallest cell is expected "
-        "to hold, on average; how many tables had which test; and what the tests rejected. The last column is what a "
-        "chi-square distribution of the likelihood ratio would have rejected of the tables in which `anova` does not "
-        "trust it.",
+        "Level of `bbl.anova` with and without the interaction at 0.05: the rows that the "
+        "smallest cell is expected to hold, on average; how many tables had which test; and what "
+        "the tests rejected. The last column is what a chi-square distribution of the likelihood "
+        "ratio would have rejected of the tables in which `anova` does not trust it.",
         "",
-        *table(["", "least cell", *TESTS.values(), "likelihood ratio", "one by one", "chi-square elsewhere"], tests),
+        *table(
+            [
+                "",
+                "least cell",
+                *TESTS.values(),
+                "likelihood ratio",
+                "one by one",
+                "chi-square elsewhere",
+            ],
+            tests,
+        ),
         *(_level_text(row) for row in level.itertuples()),
     ]
 
@@ -175,8 +237,8 @@ def _level_text(row) -> str:
     rate = row.rejected / row.tested
     spread = np.sqrt(rate * (1.0 - rate) / row.tested)
     return (
-        f"The likelihood ratio of {row.setting}, again with {row.tables:,} tables: {row.tested:,} have it, and "
-        f"{100 * rate:.2f} ± {100 * spread:.2f}% of them are rejected."
+        f"The likelihood ratio of {row.setting}, again with {row.tables:,} tables: {row.tested:,} "
+        f"have it, and {100 * rate:.2f} ± {100 * spread:.2f}% of them are rejected."
     )
 
 
@@ -185,10 +247,15 @@ def main() -> None:
     args = command(
         __doc__,
         replicates=(2000, "tables of each setting; 0 for those that were stored"),
-        tables=(20_000, "tables of the setting whose level is measured again; 0 for those that were stored"),
+        tables=(
+            20_000,
+            "tables of the setting whose level is measured again; 0 for those that were stored",
+        ),
     )
     paths = [args.out / f"{name}.csv" for name in ("likelihood", "likelihood_level")]
-    for path, n, function in zip(paths, (args.replicates, args.tables), (run, run_level), strict=True):
+    for path, n, function in zip(
+        paths, (args.replicates, args.tables), (run, run_level), strict=True
+    ):
         if n:
             function(n, args.jobs).to_csv(path, index=False, float_format="%.4g")
     page = write_page(args.out / "likelihood.md", summarise(*map(pd.read_csv, paths)))

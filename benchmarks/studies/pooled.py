@@ -1,4 +1,6 @@
-"""Level, coverage and power of differences from the pooled fit, for groups of very different sizes."""
+"""Level, coverage and power of differences from the pooled fit, for groups of very different
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,19 @@ SHORT = 6  # coupled cells that are simulated with differences too: the others t
 LARGE = 1e7  # rows whose fit is that of the distribution itself
 KINDS = ("fields", "couplings", "predictors")
 COLUMNS = (
-    *("cell", "what", "kind", "group", "size", "replicates", "made", "rejected_5", "rejected_01", "limits", "held"),
+    *(
+        "cell",
+        "what",
+        "kind",
+        "group",
+        "size",
+        "replicates",
+        "made",
+        "rejected_5",
+        "rejected_01",
+        "limits",
+        "held",
+    ),
     *("disagree", "wald_of_shift"),
 )
 
@@ -33,10 +47,11 @@ COLUMNS = (
 class Cell:
     """Groups of these sizes, in which levels have these shares.
 
-    With `second`, shares of the levels of a second predictor, the two interact by this `coupling` of all levels; the
-    shares are then those of rows in which the other predictor has its reference level. `spread` is the standard
-    deviation of the parameters between groups; 0 for groups without differences. With `ratio` the first group's odds of
-    each level are so many times those of the others, for power.
+    With `second`, shares of the levels of a second predictor, the two interact by this `coupling`
+    of all levels; the shares are then those of rows in which the other predictor has its reference
+    level. `spread` is the standard deviation of the parameters between groups; 0 for groups without
+    differences. With `ratio` the first group's odds of each level are so many times those of the
+    others, for power.
     """
 
     sizes: tuple[int, ...]
@@ -50,7 +65,9 @@ class Cell:
     def name(self) -> str:
         """What the tables call it."""
         sizes = "/".join(f"{n:,}" for n in self.sizes)
-        shares = ["/".join(f"{q:.2g}" for q in shares) for shares in (self.shares, self.second) if shares]
+        shares = [
+            "/".join(f"{q:.2g}" for q in shares) for shares in (self.shares, self.second) if shares
+        ]
         coupling = f", {self.coupling:g}" if self.coupling != COUPLING else ""
         return f"{sizes}; {' * '.join(shares)}{coupling}"
 
@@ -105,13 +122,20 @@ CELLS = (
     *(Cell(sizes, first, 0.0, second) for sizes, first, second in COUPLED),
     *(Cell(sizes, first, 0.5, second) for sizes, first, second in COUPLED[:SHORT]),
     *(Cell(sizes, first, 0.0, second, NEGATIVE) for sizes, first, second in FEW_TOGETHER),
-    *(Cell((n,) * K, (0.5, 0.3, 0.2), ratio=ratio) for n, K, ratio in ((100, 2, 2.2), (300, 2, 1.6), (300, 4, 1.5))),
+    *(
+        Cell((n,) * K, (0.5, 0.3, 0.2), ratio=ratio)
+        for n, K, ratio in ((100, 2, 2.2), (300, 2, 1.6), (300, 4, 1.5))
+    ),
     *(Cell((n, n), (0.5, 0.5), ratio=ratio) for n, ratio in ((100, 2.2), (400, 1.5), (3000, 1.16))),
 )
 
 
-def _distributions(cell: Cell, rng: np.random.Generator) -> tuple[Layout, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the layout, its states, their probabilities (K, S) in each group, and the true shifts (K, layout.size)."""
+def _distributions(
+    cell: Cell, rng: np.random.Generator
+) -> tuple[Layout, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the layout, its states, their probabilities (K, S) in each group, and the true shifts
+    (K, layout.size).
+    """
     K = len(cell.sizes)
     shares = [np.array(shares) for shares in (cell.shares, cell.second) if shares]
     layout = Layout([len(q) for q in shares])
@@ -129,16 +153,22 @@ def _distributions(cell: Cell, rng: np.random.Generator) -> tuple[Layout, np.nda
 
 
 def _evidence(layout: Layout, states: np.ndarray, counts: np.ndarray) -> Evidence:
-    """Return what the rows say; without interactions only their counts matter, and nothing has to be fitted."""
+    """Return what the rows say; without interactions only their counts matter, and nothing has to
+    be fitted.
+    """
     seen = counts > 0
     rows = Sample(states[seen], counts[seen].astype(float))
     if layout.size > layout.D:
         return evidence(rows, layout, np.zeros(layout.size))
-    return Evidence(layout, rows, np.zeros(layout.size), None, [], np.zeros(layout.size, dtype=np.int8))
+    return Evidence(
+        layout, rows, np.zeros(layout.size), None, [], np.zeros(layout.size, dtype=np.int8)
+    )
 
 
 def _wald_of_shift(counts: np.ndarray, g: int) -> np.ndarray:
-    """Return p-values of the shifts themselves over their standard errors, of one predictor's counts (K, L)."""
+    """Return p-values of the shifts themselves over their standard errors, of one predictor's
+    counts (K, L).
+    """
     total = counts.sum(axis=0)
     rest = total - counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -148,7 +178,9 @@ def _wald_of_shift(counts: np.ndarray, g: int) -> np.ndarray:
 
 
 def run_cell(cell: Cell, at: int, replicates: int) -> list[tuple]:
-    """Simulate a cell, and count for each group what is tested, rejected, and held by limits of 95 %."""
+    """Simulate a cell, and count for each group what is tested, rejected, and held by limits of 95
+    %.
+    """
     warnings.simplefilter("ignore")
     rng = np.random.default_rng([at, 11])
     layout, states, p, truth = _distributions(cell, rng)
@@ -157,7 +189,9 @@ def run_cell(cell: Cell, at: int, replicates: int) -> list[tuple]:
     for _ in range(replicates):
         counts = np.array([rng.multinomial(n, own) for n, own in zip(cell.sizes, p, strict=True)])
         groups = [_evidence(layout, states, n) for n in counts]
-        for g, found in enumerate(compare_pooled(groups, _evidence(layout, states, counts.sum(axis=0)))):
+        for g, found in enumerate(
+            compare_pooled(groups, _evidence(layout, states, counts.sum(axis=0)))
+        ):
             lower, upper = found.limits(0.95)
             held = (lower <= truth[g]) & (truth[g] <= upper)
             apart = ~np.isnan(lower) & ((found.p < 0.05) != ((lower > 0) | (upper < 0)))
@@ -179,7 +213,9 @@ def run_cell(cell: Cell, at: int, replicates: int) -> list[tuple]:
 
 def run(replicates: int, jobs: int) -> pd.DataFrame:
     """Return the counts of all cells."""
-    return rows_of(run_cell, [(cell, at, replicates) for at, cell in enumerate(CELLS)], jobs, COLUMNS)
+    return rows_of(
+        run_cell, [(cell, at, replicates) for at, cell in enumerate(CELLS)], jobs, COLUMNS
+    )
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
@@ -187,31 +223,45 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "## Differences from the pooled fit",
         "",
-        "Groups of fixed sizes, and `compare_pooled`, which `of=\"pooled\"` shows. 'alike': all groups have one "
-        "distribution; 'differences': every parameter of every group is off by N(0, 0.5^2). The truth of a difference "
-        "is that of groups in these proportions. Rejected are shares of the p-values that are given, over all groups "
-        "and levels of a cell; coverage is that of the limits that are given. Exact tests of few rows hold more than "
-        f"they say. p below .05 and 0 inside the limits, or the reverse: {int(frame['disagree'].sum())} samples.",
+        "Groups of fixed sizes, and `compare_pooled`, which `of=\"pooled\"` shows. 'alike': all "
+        "groups have one distribution; 'differences': every parameter of every group is off by "
+        "N(0, 0.5^2). The truth of a difference is that of groups in these proportions. Rejected "
+        "are shares of the p-values that are given, over all groups and levels of a cell; "
+        "coverage is that of the limits that are given. Exact tests of few rows hold more than "
+        "they say. p below .05 and 0 inside the limits, or the reverse: "
+        f"{int(frame['disagree'].sum())} samples.",
         "",
-    ]  # fmt: skip
+    ]
     shares = frame[frame["what"] != "power"].groupby(["what", "cell", "kind"], sort=False)
     sums = shares[["made", "rejected_5", "rejected_01", "limits", "held"]].sum().reset_index()
     sums["replicates"] = shares["replicates"].first().to_numpy()
     rows = []
-    for what, kind in (("alike", "fields"), ("alike", "couplings"), ("alike", "predictors"), ("differences", "fields"),
-                       ("differences", "couplings")):  # fmt: skip
+    for what, kind in (
+        ("alike", "fields"),
+        ("alike", "couplings"),
+        ("alike", "predictors"),
+        ("differences", "fields"),
+        ("differences", "couplings"),
+    ):
         part = sums[(sums["what"] == what) & (sums["kind"] == kind)]
         if len(part):
-            rows.append([f"**{what}: {kind}**, {len(part)} cells, the worst", *_worst(part, what == "alike")])
+            rows.append(
+                [
+                    f"**{what}: {kind}**, {len(part)} cells, the worst",
+                    *_worst(part, what == "alike"),
+                ]
+            )
     for entry in sums[(sums["what"] == "alike") | (sums["kind"] != "predictors")].itertuples():
-        rows.append([f"{entry.what}, {entry.kind}: {entry.cell}", *_row(entry, entry.what == "alike")])
+        rows.append(
+            [f"{entry.what}, {entry.kind}: {entry.cell}", *_row(entry, entry.what == "alike")]
+        )
     head = ["", "samples", "p-values", "rejected at .05 (%)", "at .001 (%)", "coverage of 95 % (%)"]
     lines += table(head, rows)
     power = frame[(frame["what"] == "power") & (frame["kind"] == "fields")]
     sums = power.groupby("cell", sort=False)[["made", "rejected_5", "wald_of_shift"]].sum()
     lines += [
-        "Power in dense groups of equal size, of which the first has other odds: rejected at .05 (%), and by the shift "
-        "over its standard error, which looks at no other group:",
+        "Power in dense groups of equal size, of which the first has other odds: rejected at .05 "
+        "(%), and by the shift over its standard error, which looks at no other group:",
         "",
     ]
     found = [
@@ -222,14 +272,17 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 
 
 def _row(entry, null: bool) -> list[str]:
-    rejected = [f"{100 * n / entry.made:.2f}" if null else "" for n in (entry.rejected_5, entry.rejected_01)]
+    rejected = [
+        f"{100 * n / entry.made:.2f}" if null else "" for n in (entry.rejected_5, entry.rejected_01)
+    ]
     held = f"{100 * entry.held / entry.limits:.2f}" if entry.limits else ""
     return [f"{entry.replicates:,}", f"{entry.made:,}", *rejected, held]
 
 
 def _worst(part: pd.DataFrame, null: bool) -> list[str]:
     rejected = [
-        f"{(100 * part[column] / part['made']).max():.2f}" if null else "" for column in ("rejected_5", "rejected_01")
+        f"{(100 * part[column] / part['made']).max():.2f}" if null else ""
+        for column in ("rejected_5", "rejected_01")
     ]
     coverage = (100 * part["held"] / part["limits"]).where(part["limits"] > 0).dropna()
     held = f"{coverage.min():.2f} to {coverage.max():.2f}" if len(coverage) else ""

@@ -1,4 +1,6 @@
-"""Whether posteriors hold what they say, on models drawn from the prior: ``python -m benchmarks.studies.posterior``."""
+"""Whether posteriors hold what they say, on models drawn from the prior: ``python -m
+benchmarks.studies.posterior``.
+"""
 
 import time
 
@@ -22,7 +24,9 @@ METHODS: dict[str, Engine] = {
     "pseudo": Posterior(sampler="pseudo", **DRAWN),
     "pseudo, not adjusted": Posterior(sampler="pseudo", adjust=False, **DRAWN),
     "pvi, the normal prior": PersistentVI("gaussian", scale=TAU, n_iter=2000, average=0.3),
-    "pvi, the normal prior, sd='lrvb'": PersistentVI("gaussian", scale=TAU, n_iter=2000, average=0.3, sd="lrvb"),
+    "pvi, the normal prior, sd='lrvb'": PersistentVI(
+        "gaussian", scale=TAU, n_iter=2000, average=0.3, sd="lrvb"
+    ),
     "pvi, horseshoe": PersistentVI(n_iter=2000, average=0.3),
 }
 COLUMNS = ("method", "n", "fit", "parameter", "coupling", "rank", "inside", "narrow", "seconds")
@@ -30,9 +34,11 @@ SHARES = ("fields_inside", "fields_narrow", "couplings_inside", "couplings_narro
 
 
 def fits(method: str, n: int, first: int, last: int) -> list[tuple]:
-    """Draw models from the prior and rows from each, fit them, and return where the truth lies in the posterior.
+    """Draw models from the prior and rows from each, fit them, and return where the truth lies in
+    the posterior.
 
-    The rank of the truth among the draws is nan where there are none; then intervals are those of a normal posterior.
+    The rank of the truth among the draws is nan where there are none; then intervals are those of a
+    normal posterior.
     """
     layout, out, engine = Layout(LEVELS), [], METHODS[method]
     states = np.array(np.unravel_index(np.arange(np.prod(LEVELS)), LEVELS)).T.astype(np.uint8)
@@ -50,7 +56,9 @@ def fits(method: str, n: int, first: int, last: int) -> list[tuple]:
         else:
             found = engine.fit(rows, layout, rng=rng)
             rank = np.full(layout.size, np.nan)
-            low, low80, high80, high = found.theta + norm.ppf([0.025, 0.1, 0.9, 0.975])[:, None] * found.sd
+            low, low80, high80, high = (
+                found.theta + norm.ppf([0.025, 0.1, 0.9, 0.975])[:, None] * found.sd
+            )
         seconds = time.process_time() - began
         for k in range(layout.size):
             inside, narrow = low[k] <= truth[k] <= high[k], low80[k] <= truth[k] <= high80[k]
@@ -59,7 +67,8 @@ def fits(method: str, n: int, first: int, last: int) -> list[tuple]:
 
 
 def shares(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the shares of intervals with the truth in them, and their standard errors, of one method and n.
+    """Return the shares of intervals with the truth in them, and their standard errors, of one
+    method and n.
 
     Parameters of one model are not independent, so errors are those of means over models.
     """
@@ -76,7 +85,10 @@ def shares(frame: pd.DataFrame) -> pd.DataFrame:
     row["p"] = np.nan
     if frame["rank"].notna().all():
         ranks = [part["rank"].astype(int) * BINS // KEPT for _, part in frame.groupby("parameter")]
-        row["p"] = min(1.0, min(chisquare(np.bincount(own, minlength=BINS)).pvalue for own in ranks) * len(ranks))
+        row["p"] = min(
+            1.0,
+            min(chisquare(np.bincount(own, minlength=BINS)).pvalue for own in ranks) * len(ranks),
+        )
     return pd.DataFrame([row | {"seconds": frame["seconds"].mean()}])
 
 
@@ -91,21 +103,51 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     lines = [
         "# Coverage of posteriors",
         "",
-        f"Models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs, drawn from the normal prior",
-        f"of tau {TAU}; n rows drawn from each. Shares of parameters (reference gauge) in central 95 % and 80 %",
-        "intervals, in %, with their standard errors over models, and the test of uniform ranks of the truth among the",
-        f"draws (simulation-based calibration: the smallest of {size} chi-squared p-values, times their number).",
-        '*exact* to *pseudo, not adjusted* are samplers of `method="bayes"`; `method="pvi"` takes parameters for',
-        "independent, with the prior that models are drawn from, or with its own, whose intervals are about values",
+        (
+            f"Models of predictors with {', '.join(map(str, LEVELS))} levels and all pairs, drawn "
+            "from the normal prior"
+        ),
+        (
+            f"of tau {TAU}; n rows drawn from each. Shares of parameters (reference gauge) in "
+            "central 95 % and 80 %"
+        ),
+        (
+            "intervals, in %, with their standard errors over models, and the test of uniform "
+            "ranks of the truth among the"
+        ),
+        (
+            f"draws (simulation-based calibration: the smallest of {size} chi-squared p-values, "
+            "times their number)."
+        ),
+        (
+            '*exact* to *pseudo, not adjusted* are samplers of `method="bayes"`; `method="pvi"` '
+            "takes "
+            "parameters for"
+        ),
+        (
+            "independent, with the prior that models are drawn from, or with its own, whose "
+            "intervals are about values"
+        ),
         "that it draws to zero.",
         "",
     ]
-    head = ["method", "rows", "models", "fields 95 %", "fields 80 %", "couplings 95 %", "couplings 80 %", "ranks, p"]
+    head = [
+        "method",
+        "rows",
+        "models",
+        "fields 95 %",
+        "fields 80 %",
+        "couplings 95 %",
+        "couplings 80 %",
+        "ranks, p",
+    ]
     return lines + table([*head, "CPU ms"], rows)
 
 
 def main() -> None:
-    """Run and write ``results/posterior.csv`` and ``posterior.md``, one method and number of rows after the other."""
+    """Run and write ``results/posterior.csv`` and ``posterior.md``, one method and number of rows
+    after the other.
+    """
     args = command(
         __doc__,
         fits=(2000, "models for each method and number of rows"),
@@ -118,7 +160,9 @@ def main() -> None:
         for n in sizes if args.only in method else ():
             tasks = [(method, n, lo, min(lo + each, args.fits)) for lo in range(0, args.fits, each)]
             found = shares(rows_of(fits, tasks, args.jobs, COLUMNS))
-            frame = update(args.out / "posterior.csv", found, ["method", "n"], [(name,) for name in METHODS])
+            frame = update(
+                args.out / "posterior.csv", found, ["method", "n"], [(name,) for name in METHODS]
+            )
             page = write_page(args.out / "posterior.md", summarise(frame))
     print(page.read_text())
 

@@ -1,4 +1,6 @@
-"""Couplings found again by persistent variational inference: ``python -m benchmarks.studies.recovery``."""
+"""Couplings found again by persistent variational inference: ``python -m
+benchmarks.studies.recovery``.
+"""
 
 import json
 import time
@@ -17,21 +19,32 @@ from benchmarks.report import command, number, table, update, write_page
 FOLDER = ("data", "posterior")  # of the data that are not shipped
 PVI = "pvi"
 COLUMNS = (
-    "problem", "n", "method", "iterations", "rms", "precision", "cover_all", "cover_edges", "nlpl", "scale", "seconds",
+    "problem",
+    "n",
+    "method",
+    "iterations",
+    "rms",
+    "precision",
+    "cover_all",
+    "cover_edges",
+    "nlpl",
+    "scale",
+    "seconds",
     "ratio",
-)  # fmt: skip
+)
 ISING = ("ising_ferro_s0", "ising_ferro_s1", "ising_glass_s0", "ising_glass_s1")
 SIZES = (300, 500, 1000, 2000)
 OTHERS = ("ising_glass_sep_s1", "potts_mixed_s0", "protein_authors", "protein_own_s0")
 
 
 NOTE = """\
-`PersistentVI()` with its defaults (protein: 5,000 iterations of 10 sweeps, 40 chains, one draw) on data with known
-couplings; CPU seconds of one thread on a shared machine. *Error* is the root mean square over all pairs, in spin coding
-(Potts: over all cells in the zero-sum gauge). *Ratio* is to node-wise L1 logistic regression with 5-fold
-cross-validation on the same rows (Potts: group L1; protein: -log pseudo-likelihood of the test rows to that of group
-L1). *Precision* is that of as many pairs as there are. *Covered* is the share of 95 % intervals with the truth in them:
-of all pairs, and of those that are there."""
+`PersistentVI()` with its defaults (protein: 5,000 iterations of 10 sweeps, 40 chains, one draw) on
+data with known couplings; CPU seconds of one thread on a shared machine. *Error* is the root mean
+square over all pairs, in spin coding (Potts: over all cells in the zero-sum gauge). *Ratio* is to
+node-wise L1 logistic regression with 5-fold cross-validation on the same rows (Potts: group L1;
+protein: -log pseudo-likelihood of the test rows to that of group L1). *Precision* is that of as
+many pairs as there are. *Covered* is the share of 95 % intervals with the truth in them: of all
+pairs, and of those that are there."""
 
 
 def stored(name: str):
@@ -72,8 +85,12 @@ def ising(name: str, n: int, method, J_true: np.ndarray, codes: np.ndarray) -> d
     return row
 
 
-def potts(codes: np.ndarray, L: np.ndarray, pairs: np.ndarray, truth: dict, test: np.ndarray, method) -> dict:
-    """Return error of zero-sum couplings, precision, and the test rows' negative log pseudo-likelihood."""
+def potts(
+    codes: np.ndarray, L: np.ndarray, pairs: np.ndarray, truth: dict, test: np.ndarray, method
+) -> dict:
+    """Return error of zero-sum couplings, precision, and the test rows' negative log
+    pseudo-likelihood.
+    """
     fit, seconds = fitted(codes, method, L)
     m, error, cells = len(L), 0.0, 0
     strength = np.zeros((m, m))
@@ -86,7 +103,12 @@ def potts(codes: np.ndarray, L: np.ndarray, pairs: np.ndarray, truth: dict, test
     top = np.argsort(-strength[at], kind="stable")[: len(pairs)]
     known = {tuple(sorted(pair)) for pair in pairs.tolist()}
     hits = [(int(at[0][k]), int(at[1][k])) in known for k in top]
-    row = {"rms": np.sqrt(error / cells), "precision": np.mean(hits), "seconds": seconds, "nlpl": nlpl(fit, L, test)}
+    row = {
+        "rms": np.sqrt(error / cells),
+        "precision": np.mean(hits),
+        "seconds": seconds,
+        "nlpl": nlpl(fit, L, test),
+    }
     return row | ({} if fit.sd_J is None else {"scale": fit.history["scale_couplings"].iloc[-1]})
 
 
@@ -99,18 +121,28 @@ def nlpl(fit, L: np.ndarray, codes: np.ndarray) -> float:
             if j != i:
                 field += np.pad(fit.J[i, j], ((1, 0), (1, 0))).T[codes[:, j]]
         top = field.max(axis=1)
-        total += np.log(np.exp(field - top[:, None]).sum(axis=1)) + top - field[np.arange(len(codes)), codes[:, i]]
+        total += (
+            np.log(np.exp(field - top[:, None]).sum(axis=1))
+            + top
+            - field[np.arange(len(codes)), codes[:, i]]
+        )
     return float(total.mean())
 
 
 def baseline(name: str, n: int) -> float:
-    """Return the error of node-wise L1 with cross-validation (or what takes its place) on the same rows."""
+    """Return the error of node-wise L1 with cross-validation (or what takes its place) on the same
+    rows.
+    """
     known = json.loads(Path(shared_file(*FOLDER, "baselines.json")).read_text())[name]
     if name == "ising_glass_sep_s1":
         return next(own["plm_l1"] for own in known if "plm_l1" in own)
     if name == "potts_mixed_s0":
         return known["plm_group_cv"]["rms_zs"]
-    return known["plm_group_10_.1"]["nlpl"] if name.startswith("protein") else known[str(n)]["plm_l1"]["rms"]
+    return (
+        known["plm_group_10_.1"]["nlpl"]
+        if name.startswith("protein")
+        else known[str(n)]["plm_l1"]["rms"]
+    )
 
 
 def problems(only: str) -> Iterator[tuple[str, int]]:
@@ -126,13 +158,17 @@ def run(name: str, n: int, iterations: int) -> Iterator[dict]:
     for slab in slabs:
         label = PVI if slab == 1.0 else f"{PVI}, slab=inf"
         if name.startswith("protein"):
-            method = bbl.PersistentVI(n_iter=min(iterations, 5000), sweeps=10, chains=40, draws=1, slab=slab)
+            method = bbl.PersistentVI(
+                n_iter=min(iterations, 5000), sweeps=10, chains=40, draws=1, slab=slab
+            )
             truth = {
                 tuple(pair): zero_sum(J.astype(float))
                 for pair, J in zip(data["contacts"].tolist(), data["J"], strict=True)
             }
             L = np.full(50, 20)
-            row = potts(data["codes"][:400], L, data["contacts"], truth, data["codes"][400:], method)
+            row = potts(
+                data["codes"][:400], L, data["contacts"], truth, data["codes"][400:], method
+            )
         else:
             method = bbl.PersistentVI(n_iter=iterations, slab=slab)
             if name.startswith("ising"):
@@ -175,12 +211,16 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 def main() -> None:
     """Run and write ``results/recovery.csv`` and ``recovery.md``, one data set after the other."""
     args = command(
-        __doc__, only=("", "data sets with this in their label (name:rows)"), iterations=(20000, "iterations")
+        __doc__,
+        only=("", "data sets with this in their label (name:rows)"),
+        iterations=(20000, "iterations"),
     )
     order = [(name, str(n)) for name, n in problems("")]
     for name, n in problems(args.only):
         found = pd.DataFrame(list(run(name, n, args.iterations)), columns=list(COLUMNS))
-        frame = update(args.out / "recovery.csv", found, ["problem", "n", "method", "iterations"], order)
+        frame = update(
+            args.out / "recovery.csv", found, ["problem", "n", "method", "iterations"], order
+        )
         write_page(args.out / "recovery.md", summarise(frame))
         print(found.to_string(index=False), flush=True)
 

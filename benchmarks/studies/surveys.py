@@ -1,4 +1,6 @@
-"""Coverage of intervals in samples of clusters from a finite population, with the sampling design and without."""
+"""Coverage of intervals in samples of clusters from a finite population, with the sampling design
+and without.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,14 @@ import bbl
 from bbl.errors import ConvergenceWarning, DataWarning
 from benchmarks.report import rows_of, table
 
-METHODS = {"naive": {"prior_count": 0.0}, "pseudo": {"lambda_": 0.0}, "ml": {}, "conditional": {"ridge": 0.0}}
-STRATA, CLUSTERS, PEOPLE = 6, 400, 50  # of the population: strata, clusters of each, and people of a cluster
+METHODS = {
+    "naive": {"prior_count": 0.0},
+    "pseudo": {"lambda_": 0.0},
+    "ml": {},
+    "conditional": {"ridge": 0.0},
+}
+# of the population: strata, clusters of each, and people of a cluster
+STRATA, CLUSTERS, PEOPLE = 6, 400, 50
 DRAWN, ASKED = (8, 16, 8, 16, 8, 16), 30  # clusters of each stratum, and people of each
 FORMULA = "y ~ a*b + c"
 COLUMNS = ("method", "errors", "sample", "parameters", "with limits", "covered", "log width")
@@ -32,7 +40,14 @@ def population() -> pd.DataFrame:
     a = answer(1.2 * shared[:, 0] - 0.4 + 0.1 * stratum)
     b = answer(1.2 * shared[:, 1] + 0.5 * a)
     c = answer(1.2 * shared[:, 2] - 0.5 * shared[:, 0] + 0.3)
-    y = answer(1.2 * shared[:, 3] + (0.6 + 1.0 * shared[:, 4]) * a - 0.5 * b + 0.4 * a * b - 0.4 + 0.15 * stratum)
+    y = answer(
+        1.2 * shared[:, 3]
+        + (0.6 + 1.0 * shared[:, 4]) * a
+        - 0.5 * b
+        + 0.4 * a * b
+        - 0.4
+        + 0.15 * stratum
+    )
     return pd.DataFrame({"y": y, "a": a, "b": b, "c": c, "stratum": stratum, "cluster": cluster})
 
 
@@ -43,16 +58,22 @@ def truth(method: str) -> np.ndarray:
 
 
 def draw(rng: np.random.Generator) -> pd.DataFrame:
-    """Return a sample: some clusters of each stratum, more of some strata, and as many people of each cluster."""
+    """Return a sample: some clusters of each stratum, more of some strata, and as many people of
+    each cluster.
+    """
     people, rows, weights = population(), [], []
     for stratum, n_drawn in enumerate(DRAWN):
         for cluster in rng.choice(CLUSTERS, n_drawn, replace=False) + CLUSTERS * stratum:
             rows.append(cluster * PEOPLE + rng.choice(PEOPLE, ASKED, replace=False))
             weights.append(np.full(ASKED, CLUSTERS / n_drawn * PEOPLE / ASKED))
-    return people.iloc[np.concatenate(rows)].assign(w=np.concatenate(weights)).reset_index(drop=True)
+    return (
+        people.iloc[np.concatenate(rows)].assign(w=np.concatenate(weights)).reset_index(drop=True)
+    )
 
 
-def _limits(method: str, data: pd.DataFrame, design: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _limits(
+    method: str, data: pd.DataFrame, design: object
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return estimates and limits of all parameters (conditional fits: of the second group)."""
     levels = {name: [0, 1] for name in "abc"}
     with warnings.catch_warnings():
@@ -67,7 +88,9 @@ def _limits(method: str, data: pd.DataFrame, design: object) -> tuple[np.ndarray
 
 
 def replicate(number: int) -> list[tuple]:
-    """Draw a sample, fit it by all methods, and count the parameters whose intervals cover those of the population."""
+    """Draw a sample, fit it by all methods, and count the parameters whose intervals cover those of
+    the population.
+    """
     data, out = draw(np.random.default_rng([number, 5])), []
     design = bbl.survey("w", strata="stratum", cluster="cluster")
     for method in METHODS:
@@ -79,7 +102,17 @@ def replicate(number: int) -> list[tuple]:
             known = ~np.isnan(lower) & np.isfinite(upper - lower)
             covered = (lower <= truth(method)) & (truth(method) <= upper)
             width = float(np.log(upper[known] - lower[known]).sum())
-            out.append((method, errors, number, len(lower), int(known.sum()), int(covered[known].sum()), width))
+            out.append(
+                (
+                    method,
+                    errors,
+                    number,
+                    len(lower),
+                    int(known.sum()),
+                    int(covered[known].sum()),
+                    width,
+                )
+            )
     return out
 
 
@@ -93,7 +126,10 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     rows = []
     for (method, errors), part in frame.groupby(["method", "errors"], sort=False):
         rate = part["covered"].sum() / part["with limits"].sum()
-        spread = np.sqrt(((part["covered"] - rate * part["with limits"]) ** 2).sum()) / part["with limits"].sum()
+        spread = (
+            np.sqrt(((part["covered"] - rate * part["with limits"]) ** 2).sum())
+            / part["with limits"].sum()
+        )
         shown = 100.0 * part["with limits"].sum() / part["parameters"].sum()
         width = np.exp(part["log width"].sum() / part["with limits"].sum())
         rows.append(
@@ -110,10 +146,13 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     return [
         "## Samples of clusters",
         "",
-        f"A population of {STRATA} strata, {CLUSTERS} clusters in each, and {PEOPLE} people in a cluster, alike; "
-        f"{' or '.join(map(str, sorted(set(DRAWN))))} clusters of a stratum are drawn, and {ASKED} people of each. "
+        f"A population of {STRATA} strata, {CLUSTERS} clusters in each, and {PEOPLE} people in a "
+        "cluster, alike; "
+        f"{' or '.join(map(str, sorted(set(DRAWN))))} clusters of a stratum are drawn, and {ASKED} "
+        "people of each. "
         f"Intervals of the parameters of `{FORMULA}` that a fit to the whole population has, with "
-        '`design=bbl.survey("w", strata="stratum", cluster="cluster")` and as if rows had been drawn one by one.',
+        '`design=bbl.survey("w", strata="stratum", cluster="cluster")` and as if rows had been '
+        "drawn one by one.",
         "",
         *table(head, rows),
     ]

@@ -1,7 +1,8 @@
-"""Draws the shipped sequence sites (data/crp_sites.csv, data/splice_sites.csv.gz) from the wheel of logomaker 0.8.7.
+"""Draws the shipped sequence sites (data/crp_sites.csv, data/splice_sites.csv.gz) from the wheel of
+logomaker 0.8.7.
 
-Get the wheel with ``pip download --no-deps logomaker==0.8.7``, then run ``python data/drawing/sites.py WHEEL``. Not
-installed.
+Get the wheel with ``pip download --no-deps logomaker==0.8.7``, then run ``python
+data/drawing/sites.py WHEEL``. Not installed.
 """
 
 import argparse
@@ -31,7 +32,9 @@ def crp_sites(wheel: zipfile.ZipFile) -> str:
 def splice_sites(wheel: zipfile.ZipFile) -> str:
     """Return the distinct 5' splice sites with their counts, in the letters of DNA."""
     rows = [line.split("\t") for line in source_lines(wheel, "ss_sequences.txt")[1:]]
-    return "sequence,count\n" + "".join(f"{site.replace('U', 'T')},{count}\n" for site, count in sorted(rows))
+    return "sequence,count\n" + "".join(
+        f"{site.replace('U', 'T')},{count}\n" for site, count in sorted(rows)
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ class CardsNode(nodes.General, nodes.Element):
 class Cards(SphinxDirective):
     """Cards of pages, and the same pages in a hidden table of contents.
 
-    Each line of the content names a page and, after a colon, which of its pictures to show, counted from 1.
+    Each line of the content names a page and, after a colon, which of its pictures to show, counted
+    from 1.
     """
 
     has_content = True
@@ -33,11 +34,16 @@ class Cards(SphinxDirective):
             caption=None,
         )
         pictures = [int(number) - 1 for _, number in entries]
-        return [nodes.compound("", toctree, classes=["toctree-wrapper"]), CardsNode(pages=pages, pictures=pictures)]
+        return [
+            nodes.compound("", toctree, classes=["toctree-wrapper"]),
+            CardsNode(pages=pages, pictures=pictures),
+        ]
 
 
 def fill(app, doctree, docname) -> None:
-    """Replace the place of the cards by the cards; a page that was not run has no picture, and its card none either."""
+    """Replace the place of the cards by the cards; a page that was not run has no picture, and its
+    card none either.
+    """
     for place in list(doctree.findall(CardsNode)):
         cards = nodes.bullet_list(classes=["cards"])
         for page, number in zip(place["pages"], place["pictures"], strict=True):
@@ -49,11 +55,17 @@ def fill(app, doctree, docname) -> None:
             if found:
                 picture = found[min(number, len(found) - 1)]
                 alt = f"Figure of {title}"
-                image = nodes.image(uri=picture["uri"], candidates=dict(picture["candidates"]), alt=alt)
-                card += nodes.paragraph("", "", nodes.reference("", "", image, refuri=uri, internal=True))
+                image = nodes.image(
+                    uri=picture["uri"], candidates=dict(picture["candidates"]), alt=alt
+                )
+                card += nodes.paragraph(
+                    "", "", nodes.reference("", "", image, refuri=uri, internal=True)
+                )
             link = nodes.reference("", title, refuri=uri, internal=True)
             card += nodes.paragraph("", "", link, classes=["title"])
-            card += nodes.paragraph("", next(tree.findall(nodes.paragraph)).astext().replace("\n", " "))
+            card += nodes.paragraph(
+                "", next(tree.findall(nodes.paragraph)).astext().replace("\n", " ")
+            )
             cards += card
         place.replace_self(cards)
 

@@ -1,7 +1,9 @@
-"""Kernels of pages: forks of one process that has imported what pages need, so that this is not done for each page.
+"""Kernels of pages: forks of one process that has imported what pages need, so that this is not
+done for each page.
 
-Sphinx starts the process (`serve`), and Jupyter, for each page, a client in place of a kernel (`ask`): it hands its
-arguments, folder and environment over, and lives as long as the fork that runs the kernel.
+Sphinx starts the process (`serve`), and Jupyter, for each page, a client in place of a kernel
+(`ask`): it hands its arguments, folder and environment over, and lives as long as the fork that
+runs the kernel.
 """
 
 import contextlib
@@ -16,7 +18,9 @@ from pathlib import Path
 
 
 def serve(address: str) -> None:
-    """Fork for each client that connects, until the standard input ends; kernels that still run end then, too."""
+    """Fork for each client that connects, until the standard input ends; kernels that still run end
+    then, too.
+    """
     import select
 
     os.environ["JPY_PARENT_PID"] = str(os.getpid())  # kernels ask whether it lives
@@ -68,9 +72,12 @@ def run(request: dict) -> None:
 def ask(address: str, imports: str, module: str, *arguments: str) -> None:
     """Have a module run in a fork, and wait for its end."""
     request = {
-        "imports": imports.split(","), "module": module, "arguments": arguments, "folder": os.getcwd(),
+        "imports": imports.split(","),
+        "module": module,
+        "arguments": arguments,
+        "folder": os.getcwd(),
         "environment": dict(os.environ),
-    }  # fmt: skip
+    }
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Jupyter sends one before it asks a kernel to end
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
@@ -82,7 +89,10 @@ def start(folder: str) -> tuple[subprocess.Popen, str]:
     """Start the process that forks; return it and its address, below a folder."""
     address = str(Path(folder) / "socket")
     server = subprocess.Popen(  # noqa: S603
-        [sys.executable, __file__, "serve", address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "serve", address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert server.stdout is not None and server.stdout.readline() == "ready\n"  # noqa: S101
     return server, address
@@ -98,11 +108,17 @@ def serve_pages(app) -> None:
     folder = tempfile.TemporaryDirectory(prefix="bbl")
     server, address = start(folder.name)
     command = [sys.executable, "-S", "-E", __file__, "ask", address, IMPORTS, "ipykernel_launcher"]
-    spec = {"argv": [*command, "-f", "{connection_file}"], "display_name": "Python 3", "language": "python"}
+    spec = {
+        "argv": [*command, "-f", "{connection_file}"],
+        "display_name": "Python 3",
+        "language": "python",
+    }
     kernel = Path(folder.name) / "kernels" / "python3"
     kernel.mkdir(parents=True)
     (kernel / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
-    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [folder.name, os.environ.get("JUPYTER_PATH")]))
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(
+        filter(None, [folder.name, os.environ.get("JUPYTER_PATH")])
+    )
 
     def end(*_: object) -> None:
         server.communicate()

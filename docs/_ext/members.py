@@ -1,4 +1,6 @@
-"""What the reference lists of a class: every public method and property that the package defines, its mixins' too."""
+"""What the reference lists of a class: every public method and property that the package defines,
+its mixins' too.
+"""
 
 import inspect
 from dataclasses import dataclass
@@ -6,10 +8,12 @@ from functools import cached_property
 
 
 def own_members(cls: type) -> tuple[list[str], list[str]]:
-    """Return the names of the public methods and properties of a class, those of its bases inside `bbl` included.
+    """Return the names of the public methods and properties of a class, those of its bases inside
+    `bbl` included.
 
-    They come from ``dir(cls)``, so that nothing has to be listed by hand. What a base outside the package brings along
-    (float, Exception, scikit-learn's estimators) is described by its own reference.
+    They come from ``dir(cls)``, so that nothing has to be listed by hand. What a base outside the
+    package brings along (float, Exception, scikit-learn's estimators) is described by its own
+    reference.
     """
     methods, properties = [], []
     for name in dir(cls):
@@ -29,7 +33,9 @@ def own_members(cls: type) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class OwnMembers:
-    """`own_members` of a class by its full name: what the template of a class page calls (a function is no setting)."""
+    """`own_members` of a class by its full name: what the template of a class page calls (a
+    function is no setting).
+    """
 
     def __call__(self, fullname: str) -> tuple[list[str], list[str]]:
         from sphinx.ext.autosummary import import_by_name
@@ -47,7 +53,9 @@ def check(app, env) -> None:
             for name in sum(OwnMembers()(fullname), []):
                 if f"{fullname}.{name}" not in known:
                     message = "%s.%s is not in the reference"
-                    logging.getLogger(__name__).warning(message, fullname, name, location=entry.docname)
+                    logging.getLogger(__name__).warning(
+                        message, fullname, name, location=entry.docname
+                    )
 
 
 def setup(app) -> dict:

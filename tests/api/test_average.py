@@ -1,4 +1,6 @@
-"""Averages of classifiers: their weights, `method="auto"`, `average`, files, missing values, cross-validation."""
+"""Averages of classifiers: their weights, `method="auto"`, `average`, files, missing values,
+cross-validation.
+"""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,9 @@ from bbl.storage import read_model, write_model
 def make_frame(n=240, seed=0, K=2):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 3, (n, 4))
-    y = np.where(rng.random(n) < 0.8, (codes[:, 0] * codes[:, 1] + codes[:, 2]) % K, rng.integers(0, K, n))
+    y = np.where(
+        rng.random(n) < 0.8, (codes[:, 0] * codes[:, 1] + codes[:, 2]) % K, rng.integers(0, K, n)
+    )
     return pd.DataFrame(codes.astype(str), columns=list("abcd")).assign(y=y.astype(str))
 
 
@@ -46,43 +50,71 @@ def test_weights_are_the_maximum(a):
         return -(np.delete(v, 7) @ np.log(p)) - (a * np.log(w)).sum()
 
     x = minimize(loss, np.zeros(3), tol=1e-12).x
-    np.testing.assert_allclose(convex_weights(log_p, v, a), np.exp(x - np.logaddexp.reduce(x)), atol=1e-5)
-    np.testing.assert_allclose(convex_weights(np.repeat(log_p, v.astype(int), axis=1), np.ones(int(v.sum())), a),
-                               convex_weights(log_p, v, a), atol=1e-9)  # fmt: skip
-    np.testing.assert_allclose(convex_weights(log_p[:, 7:8], v[7:8], a), np.ones(3) * a / np.sum(np.ones(3) * a))
+    np.testing.assert_allclose(
+        convex_weights(log_p, v, a), np.exp(x - np.logaddexp.reduce(x)), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        convex_weights(np.repeat(log_p, v.astype(int), axis=1), np.ones(int(v.sum())), a),
+        convex_weights(log_p, v, a),
+        atol=1e-9,
+    )
+    np.testing.assert_allclose(
+        convex_weights(log_p[:, 7:8], v[7:8], a), np.ones(3) * a / np.sum(np.ones(3) * a)
+    )
 
 
 def test_the_average_is_of_probabilities_and_leaves_rows_to_members_that_can():
     p = np.array([[[0.2, 0.8], [0.5, 0.5]], [[0.6, 0.4], [0.9, 0.1]]])
-    found = np.exp(averaged_scores(np.log(p) + 3.0, np.array([0.25, 0.75]), [np.array([False, True]), None]))
+    found = np.exp(
+        averaged_scores(np.log(p) + 3.0, np.array([0.25, 0.75]), [np.array([False, True]), None])
+    )
     np.testing.assert_allclose(found, [[0.5, 0.5], [0.9, 0.1]], atol=1e-12)
 
 
 def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     table = auto.tuning
     assert list(table.index) == [
-        "mf", "pseudo 1", "conditional 1", "conditional 2", "naive", "pseudo 2", "conditional 3", "blanket",
+        "mf",
+        "pseudo 1",
+        "conditional 1",
+        "conditional 2",
+        "naive",
+        "pseudo 2",
+        "conditional 3",
+        "blanket",
         "boosting",
-    ]  # fmt: skip
+    ]
     assert (table["weight"] > 0).all() and table["weight"].sum() == pytest.approx(1.0)
     assert "prior_count=1" in table.loc["pseudo 1", "setting"]
     assert all(member.estimate.calibration is not None for member in auto.members)
-    p = [np.asarray(member.predict(data, type="prob").iloc[:, :2], dtype=float) for member in auto.members]
+    p = [
+        np.asarray(member.predict(data, type="prob").iloc[:, :2], dtype=float)
+        for member in auto.members
+    ]
     own = auto.predict(data, type="prob").iloc[:, :2].to_numpy(dtype=float)
     np.testing.assert_allclose(own, np.tensordot(table["weight"], p, 1), atol=1e-12)
     assert "conditional" in str(auto) and "Members" in str(auto.summary())
     assert set(auto.coef()) == set(table.index)
-    pd.testing.assert_frame_equal(auto.tuning, bbl.bbl("y ~ .^2", data, method="auto", verbose=0, n_jobs=2).tuning)
+    pd.testing.assert_frame_equal(
+        auto.tuning, bbl.bbl("y ~ .^2", data, method="auto", verbose=0, n_jobs=2).tuning
+    )
 
 
 @pytest.mark.parametrize(("sure", "taken"), [(0.9, 1.0), (0.99, 0.1)])
 def test_the_prior_count_of_less_loss_out_of_fold_is_taken(sure, taken, monkeypatch):
-    rng, y = np.random.default_rng(0), np.repeat(np.arange(8), 8)  # in groups so small one observation more is much
-    codes = np.where(rng.random((64, 6)) < sure, (y[:, None] >> np.arange(6) % 3) & 1, rng.integers(0, 3, (64, 6)))
+    # in groups so small one observation more is much
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(8), 8)
+    codes = np.where(
+        rng.random((64, 6)) < sure,
+        (y[:, None] >> np.arange(6) % 3) & 1,
+        rng.integers(0, 3, (64, 6)),
+    )
     rows = pd.DataFrame(codes.astype(str), columns=list("abcdef")).assign(y=y.astype(str))
     losses = {}
     for counts in ((1.0,), (0.1,), (1.0, 0.1)):
-        variants = tuple(bbl.PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in counts)
+        variants = tuple(
+            bbl.PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in counts
+        )
         candidate = averaging.Candidate(variants, bbl.PseudoLikelihood.tuned.grid)
         monkeypatch.setattr(averaging, "CANDIDATES", (candidate,))
         found = bbl.bbl("y ~ .", rows, method="auto", verbose=0).tuning.loc["pseudo"]
@@ -100,19 +132,24 @@ def test_few_rows_hold_calibrations_firmly_and_many_as_always(auto, data, monkey
         for member in fit.members:
             own = member.tuning.scored
             found = fit_calibration(own.scores[0], own.y, own.weights, kind)
-            assert member.estimate.calibration.temperature == pytest.approx(found.temperature, rel=1e-6)
+            assert member.estimate.calibration.temperature == pytest.approx(
+                found.temperature, rel=1e-6
+            )
 
 
 @pytest.mark.long
-def test_where_pairs_decide_conditional_likelihood_is_hardly_penalised_and_calibrated_as_it_is_fitted():
+def test_where_pairs_decide_conditional_likelihood_is_hardly_penalised_and_calibrated_as_it_is_fitted():  # noqa: E501
     frame = make_frame(400, seed=3)
     frame["y"] = np.where(frame["a"].eq("0") ^ frame["b"].eq("1"), "u", "v")
     fit = bbl.bbl("y ~ .^2", frame, method="auto", verbose=0)
     found = fit.members[2].tuning
     assert fit.members[2].engine.ridge == found.values[found.chosen] < 1e-6
     assert found.loss[found.chosen] == found.loss.min()
-    single = bbl.bbl("y ~ .^2", frame, method="conditional", ridge="cv", calibrate="temperature", verbose=0)
-    assert single.engine.ridge >= 1e-6 > fit.members[2].engine.ridge  # the grid of the method by itself
+    single = bbl.bbl(
+        "y ~ .^2", frame, method="conditional", ridge="cv", calibrate="temperature", verbose=0
+    )
+    # the grid of the method by itself
+    assert single.engine.ridge >= 1e-6 > fit.members[2].engine.ridge
 
 
 def test_the_average_is_at_least_nearly_as_good_as_each_member_on_new_rows(auto):
@@ -169,13 +206,20 @@ def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
     able = [k for k, predictors in enumerate(needed) if predictors is None or 0 not in predictors]
     assert 0 < len(able) < len(fit.members)
     w = fit.member_weights[able] / fit.member_weights[able].sum()
-    parts = [fit.members[k].predict(unknown.head(1), type="prob").iloc[0, :2].to_numpy(dtype=float) for k in able]
+    parts = [
+        fit.members[k].predict(unknown.head(1), type="prob").iloc[0, :2].to_numpy(dtype=float)
+        for k in able
+    ]
     np.testing.assert_allclose(found[0], w @ parts, atol=1e-12)
-    np.testing.assert_allclose(found[1:], fit.predict(data, type="prob").iloc[1:, :2].to_numpy(dtype=float))
+    np.testing.assert_allclose(
+        found[1:], fit.predict(data, type="prob").iloc[1:, :2].to_numpy(dtype=float)
+    )
     trained = bbl.bbl("y ~ .", unknown, method="auto", missing="marginal", verbose=0)
     assert list(trained.tuning.index) == ["mf", "pseudo 1", "naive", "pseudo 2"]
     dropped = bbl.bbl("y ~ .", unknown, method="auto", missing="drop", verbose=0)
-    assert dropped.nobs() == len(data) - 1 and dropped.predict(unknown)["yhat"].isna().tolist()[:2] == [True, False]
+    assert dropped.nobs() == len(data) - 1 and dropped.predict(unknown)["yhat"].isna().tolist()[
+        :2
+    ] == [True, False]
 
 
 def few_are_many(monkeypatch):
@@ -195,14 +239,23 @@ def test_many_rows_are_held_out_once_and_fitted_alone_or_on_a_start(data, monkey
     def worse(self, sample, layout, K, given, rng):
         """Spoil the fit that is not wanted: no calibration mends what is noise."""
         found = real(self, sample, layout, K, given, rng)
-        return found if self.start == wanted else found._replace(theta=50.0 * np.sin(1e3 * found.theta))
+        return (
+            found
+            if self.start == wanted
+            else found._replace(theta=50.0 * np.sin(1e3 * found.theta))
+        )
 
     monkeypatch.setattr(Conditional, "by_batches", worse)
     fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
     assert fit.members[2].engine.start == wanted
     assert np.isfinite(fit.losses).all()
-    assert fit.members[2].engine.lambda_ == fit.members[1].tuning.values[0] <= fit.members[1].engine.lambda_
-    for member in fit.members:  # each setting is that of least log-loss among those that all rows were fitted with
+    assert (
+        fit.members[2].engine.lambda_
+        == fit.members[1].tuning.values[0]
+        <= fit.members[1].engine.lambda_
+    )
+    # each setting is that of least log-loss among those that all rows were fitted with
+    for member in fit.members:
         own = member.tuning
         assert own.loss[own.chosen] == np.nanmin(own.loss)
 
@@ -214,18 +267,25 @@ def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, 
 
     def watched(task, engine, values, folds, run, **options):
         if task.relevance is None:
-            seen.append((engine.name, np.count_nonzero(folds.train[0]), list(np.atleast_1d(values))))
+            seen.append(
+                (engine.name, np.count_nonzero(folds.train[0]), list(np.atleast_1d(values)))
+            )
         return real(task, engine, values, folds, run, **options)
 
     monkeypatch.setattr(tuning, "validate", watched)
     fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
     for name, sign, member in zip(("mf", "pseudo"), (1, -1), fit.members, strict=False):
         own = [call[1:] for call in seen if call[0] == name]
-        some, whole = ([values for rows, values in own if (rows <= 80) == few] for few in (True, False))
+        some, whole = (
+            [values for rows, values in own if (rows <= 80) == few] for few in (True, False)
+        )
         assert some and whole and all(len(values) == 1 for values in whole)
         tried = sign * np.concatenate(whole)
         assert (np.diff(tried) > 0).all()  # from what some rows chose on, ever less simple
-        assert fit.tuning["setting"].notna().all() and sign * member.tuning.values[member.tuning.chosen] >= tried[0]
+        assert (
+            fit.tuning["setting"].notna().all()
+            and sign * member.tuning.values[member.tuning.chosen] >= tried[0]
+        )
 
 
 @pytest.mark.long
@@ -248,16 +308,30 @@ def test_rare_groups_and_few_rows_do_not_break_it():
     small = pd.concat([make_frame(24, K=3), make_frame(1).assign(y="rare")], ignore_index=True)
     fit = bbl.bbl("y ~ .^2", small, method="auto", verbose=0, novarOk=True)
     p = fit.predict(small, type="prob").drop(columns="yhat").to_numpy(dtype=float)
-    assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1.0) and np.isfinite(fit.losses).all()
+    assert (
+        np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1.0) and np.isfinite(fit.losses).all()
+    )
 
 
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that hardly differ
+# groups that hardly differ
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 @pytest.mark.long
 def test_it_is_cross_validated(data):
-    cv = bbl.crossVal("y ~ a * b + c", data, method="auto", nfold=2, shuffle=True, seed=1, score="logloss", verbose=0)
+    cv = bbl.crossVal(
+        "y ~ a * b + c",
+        data,
+        method="auto",
+        nfold=2,
+        shuffle=True,
+        seed=1,
+        score="logloss",
+        verbose=0,
+    )
     assert cv.maxscore < np.log(2) and isinstance(cv.model, bbl.AverageResults)
     assert len(cv.pooled) == len(data) and cv.evaluate().accuracy > 0.6
-    last = bbl.crossVal("y ~ a + b", data, method="auto", nfold=2, shuffle=True, seed=1, refit=False, verbose=0)
+    last = bbl.crossVal(
+        "y ~ a + b", data, method="auto", nfold=2, shuffle=True, seed=1, refit=False, verbose=0
+    )
     assert last.predict(data).shape[1] == 3
 
 
@@ -275,7 +349,9 @@ def test_what_it_cannot_do_is_said(auto, data):
 def test_fits_of_ones_own_are_averaged(data):
     fits = [
         bbl.bbl("y ~ .", data, method="naive"),
-        bbl.bbl("y ~ .^2", data, method="conditional", ridge="cv", calibrate="temperature", verbose=0),
+        bbl.bbl(
+            "y ~ .^2", data, method="conditional", ridge="cv", calibrate="temperature", verbose=0
+        ),
         networks.bnc("tan_cl", "y ~ .", data, smooth=1),
     ]
     both = bbl.average(fits)
@@ -323,7 +399,9 @@ def test_weights_are_repeated_rows_in_any_order(data):
     raw = bbl.bbl("y ~ .^2", data.sample(frac=1.0, random_state=1), method="auto", verbose=0)
     weighed = bbl.bbl("y ~ .^2", counted, "n", method="auto", verbose=0)
     pd.testing.assert_frame_equal(raw.tuning, weighed.tuning)
-    pd.testing.assert_frame_equal(raw.predict(data, type="prob"), weighed.predict(data, type="prob"))
+    pd.testing.assert_frame_equal(
+        raw.predict(data, type="prob"), weighed.predict(data, type="prob")
+    )
 
 
 @pytest.mark.parametrize("weights", ["equal", "cv"])
@@ -338,7 +416,9 @@ def test_priors_of_members_are_those_of_the_average(data, weights):
     pd.testing.assert_frame_equal(fit.predict(data, type="prob"), expected)
     with pytest.raises(OptionError, match="differ in their priors"):
         bbl.average([turned[0], plain[1]], weights)
-    assert bbl.average([each.with_priors(None) for each in turned], weights).with_priors("equal").priors.tolist() == [
+    assert bbl.average([each.with_priors(None) for each in turned], weights).with_priors(
+        "equal"
+    ).priors.tolist() == [
         0.5,
         0.5,
     ]
@@ -353,14 +433,19 @@ def test_any_classifier_may_be_a_member(data, tmp_path):
     ]
     fit = bbl.average(members, "equal")
     p = np.mean([m.predict(data, type="prob").iloc[:, :2].to_numpy(float) for m in members], axis=0)
-    np.testing.assert_allclose(fit.predict(data, type="prob").iloc[:, :2].to_numpy(float), p, atol=1e-12)
+    np.testing.assert_allclose(
+        fit.predict(data, type="prob").iloc[:, :2].to_numpy(float), p, atol=1e-12
+    )
     both = bbl.average([fit, members[0]], "equal")
     both.save(tmp_path / "fit.bbl")
     again = bbl.load(tmp_path / "fit.bbl")
     pd.testing.assert_frame_equal(again.predict(data), both.predict(data))
     assert again.tuning.index.tolist() == ["average", "pseudo"]
     for others in ([members[0], members[1]], [fit, members[0]]):
-        with pytest.raises(OptionError, match="every model again to other rows, which .* cannot; give weights='equal'"):
+        with pytest.raises(
+            OptionError,
+            match="every model again to other rows, which .* cannot; give weights='equal'",
+        ):
             bbl.average(others)
     with pytest.raises(BBLTypeError, match="fits must be fitted classifiers; got DensityResults"):
         bbl.average([members[0], bbl.bbl("~ .", data, verbose=0)])
@@ -369,10 +454,17 @@ def test_any_classifier_may_be_a_member(data, tmp_path):
 def test_the_strictest_policy_of_missing_values_is_that_of_the_average(data, tmp_path):
     given = {"xlevels": {name: ["0", "1", "2"] for name in "abcd"}}
     strict = bbl.bbl("y ~ .", data, verbose=0, **given)
-    drops, sums = (networks.bnc("nb", "y ~ .", data, 1, missing=missing, **given) for missing in ("drop", "marginal"))
+    drops, sums = (
+        networks.bnc("nb", "y ~ .", data, 1, missing=missing, **given)
+        for missing in ("drop", "marginal")
+    )
     lacking = data.head(3).astype(object)
     lacking.loc[0, "a"] = None
-    for members, found in (([strict, sums], "raise"), ([sums, strict], "raise"), ([sums, drops], "drop")):
+    for members, found in (
+        ([strict, sums], "raise"),
+        ([sums, strict], "raise"),
+        ([sums, drops], "drop"),
+    ):
         fit = bbl.average(members, "equal")
         fit.save(tmp_path / "fit.bbl")
         for each in (fit, bbl.load(tmp_path / "fit.bbl")):
@@ -390,9 +482,13 @@ def test_other_groups_of_the_same_rows_are_other_rows(data):
 
 
 def test_coefficients_are_those_of_the_members_that_have_some(data):
-    nets = [networks.bnc(learner, "y ~ .", data, smooth=1, verbose=0) for learner in ("nb", "tan_cl")]
+    nets = [
+        networks.bnc(learner, "y ~ .", data, smooth=1, verbose=0) for learner in ("nb", "tan_cl")
+    ]
     machine = bbl.bbl("y ~ .", data, method="naive", verbose=0)
     assert list(bbl.average([*nets, machine], "equal").coef()) == ["naive"]
-    with pytest.raises(OptionError, match=r"No member of this average has coefficients.*fit\.members\[0\]\.params"):
+    with pytest.raises(
+        OptionError, match=r"No member of this average has coefficients.*fit\.members\[0\]\.params"
+    ):
         bbl.average(nets, "equal").coef()
     assert bbl.average(nets, "equal").members[0].params

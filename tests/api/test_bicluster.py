@@ -1,4 +1,6 @@
-"""`bicluster`: tables of every kind, weights, seeds, threads, the choice of groups, and bad input."""
+"""`bicluster`: tables of every kind, weights, seeds, threads, the choice of groups, and bad
+input.
+"""
 
 import sys
 import warnings
@@ -10,7 +12,15 @@ import pytest
 from interrupts import unheard
 
 import bbl
-from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, DataWarning, FormulaError, LevelError, OptionError
+from bbl.errors import (
+    BBLTypeError,
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    FormulaError,
+    LevelError,
+    OptionError,
+)
 
 A = np.array([[1.0, 4.0, 2.0], [3.0, 1.0, 5.0]])
 ROWS, COLUMNS = np.repeat([0, 1], 6), np.repeat([0, 1, 2], 4)
@@ -27,7 +37,11 @@ def long_table(X, **more):
     """Return the observed cells of a matrix as a long table in random order."""
     row, column = np.nonzero(~np.isnan(X))
     order = np.random.default_rng(1).permutation(len(row))
-    data = {"user": [f"u{i:02}" for i in row], "movie": [f"m{j:02}" for j in column], "rating": X[row, column]}
+    data = {
+        "user": [f"u{i:02}" for i in row],
+        "movie": [f"m{j:02}" for j in column],
+        "rating": X[row, column],
+    }
     return pd.DataFrame(data | more).iloc[order].reset_index(drop=True)
 
 
@@ -45,11 +59,18 @@ def fit():
 
 
 def test_blocks_are_named_and_in_order_of_their_means(fit):
-    assert fit.row_groups.index.name == "user" and fit.row_groups["u00"] == 0 and fit.row_groups["u11"] == 1
     assert (
-        fit.column_groups.name == "movie group" and fit.column_groups.to_numpy().tolist() == [0] * 4 + [1] * 4 + [2] * 4
+        fit.row_groups.index.name == "user"
+        and fit.row_groups["u00"] == 0
+        and fit.row_groups["u11"] == 1
     )
-    assert fit.block_means.index.name == "user group" and fit.block_means.columns.name == "movie group"
+    assert (
+        fit.column_groups.name == "movie group"
+        and fit.column_groups.to_numpy().tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    )
+    assert (
+        fit.block_means.index.name == "user group" and fit.block_means.columns.name == "movie group"
+    )
     np.testing.assert_allclose(fit.block_means, A, atol=0.3)
     assert fit.block_counts.to_numpy().sum() == fit.nobs() == (~np.isnan(noisy())).sum()
 
@@ -72,7 +93,11 @@ def test_formulas_of_two_factors_mean_the_same(fit, formula):
 def test_polars_and_pyarrow_tables_are_read(fit):
     polars = pytest.importorskip("polars")
     data = long_table(noisy())
-    for table in (polars.from_pandas(data), polars.from_pandas(data).to_arrow(), data.to_dict("list")):
+    for table in (
+        polars.from_pandas(data),
+        polars.from_pandas(data).to_arrow(),
+        data.to_dict("list"),
+    ):
         same(bbl.bicluster("rating ~ user*movie", table, (2, 3)), fit)
 
 
@@ -87,7 +112,9 @@ def test_missing_responses_are_missing_cells(fit):
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"metric": "pearson"}, {"move": "one"}, {"metric": "levels"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"metric": "pearson"}, {"move": "one"}, {"metric": "levels"}]
+)
 def test_weights_equal_repeated_rows(options):
     data = long_table(noisy().round())
     data["n"] = np.random.default_rng(2).integers(0, 4, len(data))
@@ -96,15 +123,29 @@ def test_weights_equal_repeated_rows(options):
     repeated = data.loc[np.repeat(data.index, data["n"])].sample(frac=1, random_state=0)
     one = bbl.bicluster("rating ~ user*movie", data, (2, 3), weights="n", n_init=3, **options)
     same(one, bbl.bicluster("rating ~ user*movie", repeated, (2, 3), n_init=3, **options))
-    same(one, bbl.bicluster("rating ~ user*movie", data, (2, 3), weights=data["n"].to_numpy(), n_init=3, **options))
-    assert one.nobs() == data["n"].sum() and one.table.repeats == data["n"].sum() - (data["n"] > 0).sum()
+    same(
+        one,
+        bbl.bicluster(
+            "rating ~ user*movie", data, (2, 3), weights=data["n"].to_numpy(), n_init=3, **options
+        ),
+    )
+    assert (
+        one.nobs() == data["n"].sum()
+        and one.table.repeats == data["n"].sum() - (data["n"] > 0).sum()
+    )
 
 
 def test_repeated_pairs_are_averaged():
     data = long_table(noisy(missing=0))
-    twice = pd.concat([data.assign(rating=data["rating"] - 0.5), data.assign(rating=data["rating"] + 0.5)])
+    twice = pd.concat(
+        [data.assign(rating=data["rating"] - 0.5), data.assign(rating=data["rating"] + 0.5)]
+    )
     one, two = (bbl.bicluster("rating ~ user*movie", table, (2, 3)) for table in (data, twice))
-    assert two.wcss == pytest.approx(2 * one.wcss) and two.mse == pytest.approx(one.mse) and two.table.repeats == 144
+    assert (
+        two.wcss == pytest.approx(2 * one.wcss)
+        and two.mse == pytest.approx(one.mse)
+        and two.table.repeats == 144
+    )
     np.testing.assert_allclose(two.block_means, one.block_means)
 
 
@@ -138,7 +179,12 @@ def test_results_depend_on_the_seed_alone(method, options):
             warnings.simplefilter("ignore", DataWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             return bbl.bicluster(
-                None, data_for(method), method=method, n_init=3, **{"seed": 4, "verbose": 0} | more, **options
+                None,
+                data_for(method),
+                method=method,
+                n_init=3,
+                **{"seed": 4, "verbose": 0} | more,
+                **options,
             )
 
     one = run(n_jobs=1)
@@ -155,7 +201,8 @@ def test_groups_are_chosen_by_the_criterion():
     assert best == (2, 3)
     levels = bbl.bicluster(None, noisy(3, 0).round(), metric="levels", max_groups=4, n_init=3)
     assert levels.groups == (2, 3)
-    exact = bbl.bicluster(None, A[ROWS][:, COLUMNS], max_groups=4, n_init=3)  # no noise, so no variance
+    # no noise, so no variance
+    exact = bbl.bicluster(None, A[ROWS][:, COLUMNS], max_groups=4, n_init=3)
     assert exact.groups == (2, 3) and np.isfinite(exact.criterion)
 
 
@@ -190,19 +237,32 @@ def test_what_has_converged_is_what_the_method_can_know(tmp_path):
 @pytest.mark.parametrize("step", [1.0, 0.1])
 def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
     user, movie, sign = (index.ravel() for index in np.indices((6, 5, 2)))
-    data = pd.DataFrame({"u": user, "m": movie, "r": 2.0 + (2 * sign - 1) * step * (1 + (user + movie) % 3)})
-    with pytest.raises(DataError, match="averages of the repeated pairs are all equal.*Take metric='squared'"):
+    data = pd.DataFrame(
+        {"u": user, "m": movie, "r": 2.0 + (2 * sign - 1) * step * (1 + (user + movie) % 3)}
+    )
+    with pytest.raises(
+        DataError, match="averages of the repeated pairs are all equal.*Take metric='squared'"
+    ):
         bbl.bicluster("r ~ u*m", data, (2, 2), metric="pearson")
-    np.testing.assert_allclose(bbl.bicluster("r ~ u*m", data, (2, 2), metric="squared").block_means, 2.0)
+    np.testing.assert_allclose(
+        bbl.bicluster("r ~ u*m", data, (2, 2), metric="squared").block_means, 2.0
+    )
 
 
 @pytest.mark.parametrize("name", [3, 2.5, True, ("a", 1), "rating"])
 def test_a_saved_table_finds_the_column_of_its_values_whatever_the_type_of_its_name(tmp_path, name):
     data = long_table(noisy()).rename(columns={"rating": "value"})
-    data.columns = pd.Index([{"value": name}.get(c, c) for c in data], dtype=object, tupleize_cols=False)
-    fit, new_rows = bbl.bicluster(f"`{name}` ~ user*movie", data, (2, 3)), data.assign(user="new " + data["user"])
+    data.columns = pd.Index(
+        [{"value": name}.get(c, c) for c in data], dtype=object, tupleize_cols=False
+    )
+    fit, new_rows = (
+        bbl.bicluster(f"`{name}` ~ user*movie", data, (2, 3)),
+        data.assign(user="new " + data["user"]),
+    )
     fit.save(tmp_path / "fit.bbl")
-    pd.testing.assert_series_equal(bbl.load(tmp_path / "fit.bbl").assign(new_rows), fit.assign(new_rows))
+    pd.testing.assert_series_equal(
+        bbl.load(tmp_path / "fit.bbl").assign(new_rows), fit.assign(new_rows)
+    )
 
 
 def test_ordered_responses_count_from_one_unless_they_are_numbers(fit):
@@ -251,59 +311,111 @@ BAD = {
         "'column' 5 has no",
     ),
     "user without ratings": (
-        lambda: bbl.bicluster("y ~ a*b", {"a": ["p", "q", "q"], "b": [1, 1, 2], "y": [np.nan, 1, 2]}, (1, 1)),
+        lambda: bbl.bicluster(
+            "y ~ a*b", {"a": ["p", "q", "q"], "b": [1, 1, 2], "y": [np.nan, 1, 2]}, (1, 1)
+        ),
         DataError,
         "'a' 'p' has no observed cell",
     ),
-    "fewer rows than groups": (lambda: bbl.bicluster(None, noisy(), (13, 2)), OptionError, "12 rows, fewer than 13"),
-    "fewer columns than groups": (lambda: bbl.bicluster(None, noisy(), (2, 20)), OptionError, "12 columns"),
+    "fewer rows than groups": (
+        lambda: bbl.bicluster(None, noisy(), (13, 2)),
+        OptionError,
+        "12 rows, fewer than 13",
+    ),
+    "fewer columns than groups": (
+        lambda: bbl.bicluster(None, noisy(), (2, 20)),
+        OptionError,
+        "12 columns",
+    ),
     "infinite": (
         lambda: bbl.bicluster(None, np.where(np.isnan(noisy()), np.inf, 1.0), (2, 2)),
         DataError,
         "inf at row",
     ),
     "infinite in a column": (
-        lambda: bbl.bicluster("rating ~ user*movie", long_table(noisy()).assign(rating=np.inf), (2, 2)),
+        lambda: bbl.bicluster(
+            "rating ~ user*movie", long_table(noisy()).assign(rating=np.inf), (2, 2)
+        ),
         DataError,
         "'rating' has the value inf",
     ),
-    "one value": (lambda: bbl.bicluster(None, np.ones((4, 4)), (2, 2)), DataError, "single value 1"),
-    "one level": (lambda: bbl.bicluster(None, np.ones((4, 4)), (2, 2), metric="levels"), DataError, "single level"),
+    "one value": (
+        lambda: bbl.bicluster(None, np.ones((4, 4)), (2, 2)),
+        DataError,
+        "single value 1",
+    ),
+    "one level": (
+        lambda: bbl.bicluster(None, np.ones((4, 4)), (2, 2), metric="levels"),
+        DataError,
+        "single level",
+    ),
     "unknown option": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), metrik="levels"),
         BBLTypeError,
         "did you mean 'metric'",
     ),
-    "argument misspelt": (lambda: bbl.bicluster(None, noisy(), group=(2, 2)), BBLTypeError, "did you mean 'groups'"),
+    "argument misspelt": (
+        lambda: bbl.bicluster(None, noisy(), group=(2, 2)),
+        BBLTypeError,
+        "did you mean 'groups'",
+    ),
     "option of another method": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), sigma=1),
         BBLTypeError,
         "'sigma' is not an",
     ),
-    "unknown method": (lambda: bbl.bicluster(None, noisy(), (2, 2), "spectral"), OptionError, "method='spectral'"),
-    "unknown metric": (lambda: bbl.bicluster(None, noisy(), (2, 2), metric="cosine"), OptionError, "metric='cosine'"),
+    "unknown method": (
+        lambda: bbl.bicluster(None, noisy(), (2, 2), "spectral"),
+        OptionError,
+        "method='spectral'",
+    ),
+    "unknown metric": (
+        lambda: bbl.bicluster(None, noisy(), (2, 2), metric="cosine"),
+        OptionError,
+        "metric='cosine'",
+    ),
     "groups no pair": (lambda: bbl.bicluster(None, noisy(), 3), BBLTypeError, "groups must be"),
-    "no groups": (lambda: bbl.bicluster(None, noisy(), (0, 2)), OptionError, "groups must be at least 1"),
-    "groups for mcmc": (lambda: bbl.bicluster(None, noisy() > 2, (2, 2), "mcmc"), OptionError, "takes no groups"),
+    "no groups": (
+        lambda: bbl.bicluster(None, noisy(), (0, 2)),
+        OptionError,
+        "groups must be at least 1",
+    ),
+    "groups for mcmc": (
+        lambda: bbl.bicluster(None, noisy() > 2, (2, 2), "mcmc"),
+        OptionError,
+        "takes no groups",
+    ),
     "groups for genetic": (
         lambda: bbl.bicluster(None, data_for("genetic"), (2, 2), "genetic"),
         OptionError,
         "takes no groups",
     ),
-    "pearson without groups": (lambda: bbl.bicluster(None, noisy(), metric="pearson"), OptionError, "no likelihood"),
+    "pearson without groups": (
+        lambda: bbl.bicluster(None, noisy(), metric="pearson"),
+        OptionError,
+        "no likelihood",
+    ),
     "one by one of levels": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), metric="levels", move="one"),
         OptionError,
         "move=",
     ),
     "three factors": (
-        lambda: bbl.bicluster("y ~ a + b + c", {"y": [1, 2], "a": [1, 2], "b": [1, 2], "c": [1, 2]}, (1, 1)),
+        lambda: bbl.bicluster(
+            "y ~ a + b + c", {"y": [1, 2], "a": [1, 2], "b": [1, 2], "c": [1, 2]}, (1, 1)
+        ),
         FormulaError,
         "3 factors",
     ),
-    "no response": (lambda: bbl.bicluster("~ user*movie", long_table(noisy()), (2, 2)), FormulaError, "no response"),
+    "no response": (
+        lambda: bbl.bicluster("~ user*movie", long_table(noisy()), (2, 2)),
+        FormulaError,
+        "no response",
+    ),
     "missing user": (
-        lambda: bbl.bicluster("y ~ a*b", {"a": ["p", None, "q"], "b": [1, 1, 2], "y": [0, 1, 2]}, (1, 1)),
+        lambda: bbl.bicluster(
+            "y ~ a*b", {"a": ["p", None, "q"], "b": [1, 1, 2], "y": [0, 1, 2]}, (1, 1)
+        ),
         DataError,
         "'a' has 1 missing value",
     ),
@@ -315,28 +427,58 @@ BAD = {
     "one row": (lambda: bbl.bicluster(None, [[1.0, 2.0]], (1, 1)), DataError, "1 x 2"),
     "a vector": (lambda: bbl.bicluster(None, [1.0, 2.0], (1, 1)), DataError, "1 dimension"),
     "no table": (lambda: bbl.bicluster(None, 3, (1, 1)), BBLTypeError, "data must be"),
-    "weights by name": (lambda: bbl.bicluster(None, noisy(), (2, 2), weights="n"), DataError, "no column of weights"),
-    "negative weights": (lambda: bbl.bicluster(None, noisy(), (2, 2), weights=[-1] * 12), DataError, "not all counts"),
+    "weights by name": (
+        lambda: bbl.bicluster(None, noisy(), (2, 2), weights="n"),
+        DataError,
+        "no column of weights",
+    ),
+    "negative weights": (
+        lambda: bbl.bicluster(None, noisy(), (2, 2), weights=[-1] * 12),
+        DataError,
+        "not all counts",
+    ),
     "ratings off the scale": (
         lambda: bbl.bicluster(None, noisy(), method="genetic"),
         DataError,
         "whole ratings in 1..5",
     ),
     "rated twice otherwise": (
-        lambda: bbl.bicluster("y ~ a*b", {"a": [1, 1, 2], "b": [1, 1, 2], "y": [0, 1, 1]}, method="mcmc"),
+        lambda: bbl.bicluster(
+            "y ~ a*b", {"a": [1, 1, 2], "b": [1, 1, 2], "y": [0, 1, 1]}, method="mcmc"
+        ),
         DataError,
         "both 0 and 1",
     ),
-    "ratings for mcmc": (lambda: bbl.bicluster(None, data_for("genetic"), method="mcmc"), DataError, "for 0 and 1"),
-    "nothing rated": (lambda: bbl.bicluster(None, np.zeros((3, 3)), method="mcmc"), DataError, "no pair is rated"),
-    "all rated": (lambda: bbl.bicluster(None, np.ones((3, 3)), method="mcmc"), DataError, "all pairs are rated"),
+    "ratings for mcmc": (
+        lambda: bbl.bicluster(None, data_for("genetic"), method="mcmc"),
+        DataError,
+        "for 0 and 1",
+    ),
+    "nothing rated": (
+        lambda: bbl.bicluster(None, np.zeros((3, 3)), method="mcmc"),
+        DataError,
+        "no pair is rated",
+    ),
+    "all rated": (
+        lambda: bbl.bicluster(None, np.ones((3, 3)), method="mcmc"),
+        DataError,
+        "all pairs are rated",
+    ),
     "rater without items": (
         lambda: bbl.bicluster(None, np.eye(3)[[0, 1]] * [[1], [0]], method="mcmc"),
         DataError,
         "no rated",
     ),
-    "popularity": (lambda: bbl.bicluster(None, np.eye(3), method="mcmc", popularity=[1, 2]), OptionError, "popularity"),
-    "scale": (lambda: bbl.bicluster(None, noisy(), method="genetic", scale=5), BBLTypeError, "scale"),
+    "popularity": (
+        lambda: bbl.bicluster(None, np.eye(3), method="mcmc", popularity=[1, 2]),
+        OptionError,
+        "popularity",
+    ),
+    "scale": (
+        lambda: bbl.bicluster(None, noisy(), method="genetic", scale=5),
+        BBLTypeError,
+        "scale",
+    ),
 }
 
 
@@ -378,15 +520,21 @@ def test_an_interrupt_is_heard_by_all_methods():
         "bbl.bicluster(None, X, method='genetic', generations=10**8, n_jobs={}, verbose=0)",
         "bbl.bicluster(None, Y, method='mcmc', draws=10**5, n_init=2, n_jobs={}, verbose=0)",
     ]
-    assert not unheard(LONG, [call.format(n_jobs) for call in calls for n_jobs in (1, 2)], latest=3.0)
+    assert not unheard(
+        LONG, [call.format(n_jobs) for call in calls for n_jobs in (1, 2)], latest=3.0
+    )
 
 
 @pytest.mark.parametrize("metric", ["squared", "levels"])
-@pytest.mark.parametrize("kind", [lambda t: t, pa.Table.from_pandas, lambda t: {name: t[name] for name in t}])
+@pytest.mark.parametrize(
+    "kind", [lambda t: t, pa.Table.from_pandas, lambda t: {name: t[name] for name in t}]
+)
 def test_a_wide_table_of_categories_has_their_order_as_a_long_one(metric, kind):
     levels = ["poor", "fair", "good", "never"]
     codes = np.random.default_rng(0).integers(0, 3, (20, 6))
-    wide = pd.DataFrame({f"c{j}": pd.Categorical.from_codes(codes[:, j], levels, ordered=True) for j in range(6)})
+    wide = pd.DataFrame(
+        {f"c{j}": pd.Categorical.from_codes(codes[:, j], levels, ordered=True) for j in range(6)}
+    )
     long = pd.DataFrame({"i": np.repeat(range(20), 6), "j": [f"c{j}" for j in range(6)] * 20})
     long["r"] = pd.Categorical.from_codes(codes.ravel(), levels, ordered=True)
     one = bbl.bicluster(None, kind(wide), groups=(2, 2), metric=metric)
@@ -396,5 +544,7 @@ def test_a_wide_table_of_categories_has_their_order_as_a_long_one(metric, kind):
     plain = wide.astype(str)
     if metric == "squared":
         np.testing.assert_array_equal(one.block_means, other.block_means)
-        with pytest.raises(BBLTypeError, match="an ordered category \\(in a matrix the same one in all columns\\)"):
+        with pytest.raises(
+            BBLTypeError, match="an ordered category \\(in a matrix the same one in all columns\\)"
+        ):
             bbl.bicluster(None, kind(plain), groups=(2, 2))

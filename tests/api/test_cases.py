@@ -1,4 +1,6 @@
-"""Hard cases from end to end: odd shapes of data, extreme options, and what a wrong argument is told."""
+"""Hard cases from end to end: odd shapes of data, extreme options, and what a wrong argument is
+told.
+"""
 
 import random
 
@@ -11,7 +13,8 @@ from bbl.errors import LevelError
 
 METHODS = {"pseudo": {"lambda_": 0.1, "lambdah": 0.1}, "mf": {}, "naive": {}}
 each_method = pytest.mark.parametrize("method", METHODS)
-stiff = pytest.mark.filterwarnings("ignore:On the training rows the log-loss")  # that penalty is large for so few rows
+# that penalty is large for so few rows
+stiff = pytest.mark.filterwarnings("ignore:On the training rows the log-loss")
 
 
 def table(n, m, L=3, K=2, seed=0):
@@ -23,18 +26,23 @@ def table(n, m, L=3, K=2, seed=0):
 
 def check(fit, data):
     """A fit has to be finite, converged, and give probabilities."""
-    assert np.isfinite(fit.parameters.theta).all() and np.isfinite(fit.log_z).all() and np.isfinite(fit.logLik())
+    assert (
+        np.isfinite(fit.parameters.theta).all()
+        and np.isfinite(fit.log_z).all()
+        and np.isfinite(fit.logLik())
+    )
     assert fit.converged
     prob = fit.predict(data, type="prob").iloc[:, :-1].to_numpy()
     np.testing.assert_allclose(prob.sum(axis=1), 1, atol=1e-12)
     return prob
 
 
-# -- shapes of data ----------------------------------------------------------------------------------------------------
+# -- shapes of data --------------------------------------------------------------------------------
 @each_method
 def test_150_predictors_and_24_rows(method):
     data = table(24, 150)
-    options = METHODS[method] | ({"tolerance": 1e-6} if method == "pseudo" else {})  # as near as rounding lets L-BFGS
+    # as near as rounding lets L-BFGS
+    options = METHODS[method] | ({"tolerance": 1e-6} if method == "pseudo" else {})
     check(bbl.bbl("y ~ .^2", data, method=method, **options), data)
 
 
@@ -67,7 +75,9 @@ def test_many_groups(method, n, K):
 def test_300_levels_are_told_apart(method):
     """Level 256 + k must not be taken for level k, in the fit or in prediction."""
     levels = np.tile(np.arange(300), 6)
-    data = pd.DataFrame({"x": levels, "z": np.arange(1800) % 2, "y": np.where(levels < 256, "low", "high")})
+    data = pd.DataFrame(
+        {"x": levels, "z": np.arange(1800) % 2, "y": np.where(levels < 256, "low", "high")}
+    )
     options = {"lambdah": 1e-4} if method == "pseudo" else {}
     fit = bbl.bbl("y ~ x + z", data, method=method, **options)
     check(fit, data)
@@ -85,7 +95,9 @@ def test_perfect_separation_ends(method):
 
 
 @each_method
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "Int64", "float64", "Sparse[int64]", "int64[pyarrow]"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "Int64", "float64", "Sparse[int64]", "int64[pyarrow]"]
+)
 def test_numbers_of_any_type_give_the_same_codes(method, dtype):
     data = table(60, 3)
     other = data.astype({c: dtype for c in ("x0", "x1", "x2")})
@@ -94,11 +106,16 @@ def test_numbers_of_any_type_give_the_same_codes(method, dtype):
     np.testing.assert_array_equal(one.fitted(), two.predict(data, type="prob").iloc[:, :-1])
 
 
-@pytest.mark.parametrize("pair", [["1", 1], ["True", True], [True, 0], [False, 2], [1.5, "1.5"]], ids=str)
+@pytest.mark.parametrize(
+    "pair", [["1", 1], ["True", True], [True, 0], [False, 2], [1.5, "1.5"]], ids=str
+)
 @pytest.mark.parametrize("role", ["response", "predictor"])
 def test_levels_that_read_alike_stay_apart_everywhere(pair, role, tmp_path):
     rng = np.random.default_rng(1)
-    mixed, plain = pd.Series([pair[i] for i in rng.integers(0, 2, 60)], dtype=object), rng.integers(0, 3, 60)
+    mixed, plain = (
+        pd.Series([pair[i] for i in rng.integers(0, 2, 60)], dtype=object),
+        rng.integers(0, 3, 60),
+    )
     y, x = (mixed, plain) if role == "response" else (plain, mixed)
     data = pd.DataFrame({"y": y, "x": x, "z": rng.integers(0, 2, 60)})
     fit = bbl.bbl("y ~ .^2", data, lambda_=0.1, lambdah=0.1)
@@ -109,7 +126,9 @@ def test_levels_that_read_alike_stay_apart_everywhere(pair, role, tmp_path):
     for one in (fit, back):
         named = one.labels.groups, one.labels.levels[0]
         assert [type(v) for v in named[role == "predictor"]] == same
-        pd.testing.assert_frame_equal(one.model_frame.astype(object), data.astype(object), check_dtype=False)
+        pd.testing.assert_frame_equal(
+            one.model_frame.astype(object), data.astype(object), check_dtype=False
+        )
         pd.testing.assert_frame_equal(one.predict(data), one.predict())
         assert one.fitted().shape == (60, len(named[0])) and str(one.summary())
     draws = bbl.mcSample(fit, 40, draws=True, seed=1, verbose=0).draws
@@ -118,11 +137,15 @@ def test_levels_that_read_alike_stay_apart_everywhere(pair, role, tmp_path):
     assert list(map(repr, group.index)) == list(map(repr, named[1][1:]))
 
 
-@pytest.mark.parametrize("pair", [[1, True], [0, False], [1.0, True], [pd.Interval(0, 1), "(0, 1]"]], ids=str)
+@pytest.mark.parametrize(
+    "pair", [[1, True], [0, False], [1.0, True], [pd.Interval(0, 1), "(0, 1]"]], ids=str
+)
 def test_levels_that_labels_cannot_tell_apart_are_refused(pair):
     data = pd.DataFrame({"u": pd.Series(pair * 10, dtype=object), "v": [0, 1] * 10})
     for formula in ("u ~ v", "v ~ u"):
-        with pytest.raises(LevelError, match="column 'u' holds both .* cannot be told apart as labels") as caught:
+        with pytest.raises(
+            LevelError, match="column 'u' holds both .* cannot be told apart as labels"
+        ) as caught:
             bbl.bbl(formula, data)
         assert caught.value.column == "u" and caught.value.argument == "data"
     with pytest.raises(LevelError, match=r"xlevels\['v'\] holds both") as caught:
@@ -156,8 +179,10 @@ def test_a_long_formula_is_refused():
         bbl.bbl("y ~ " + " + ".join(["x0"] * 30_000), table(40, 2))
 
 
-# -- options -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("options", [{"lambda_": 1e300}, {"lambda_": 1e9, "lambdah": 1e9}, {"lambda_": 1e-300}])
+# -- options ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "options", [{"lambda_": 1e300}, {"lambda_": 1e9, "lambdah": 1e9}, {"lambda_": 1e-300}]
+)
 def test_extreme_penalties_end_finite(options):
     data = table(400, 3)
     fit = bbl.bbl("y ~ .^2", data, **options)
@@ -166,7 +191,8 @@ def test_extreme_penalties_end_finite(options):
 
 def test_an_objective_that_is_not_finite_is_told():
     with pytest.warns(
-        bbl.ConvergenceWarning, match="did not converge; raise .*group 0, predictor 'x0' .gradient norm inf"
+        bbl.ConvergenceWarning,
+        match="did not converge; raise .*group 0, predictor 'x0' .gradient norm inf",
     ):
         fit = bbl.bbl("y ~ .^2", table(400, 3), lambdah=1e300)
     assert not fit.converged and np.isfinite(fit.parameters.theta).all()
@@ -208,7 +234,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    ("verb", "options", "name"), WRONG, ids=[f"{v.__name__} {n} {i}" for i, (v, _, n) in enumerate(WRONG)]
+    ("verb", "options", "name"),
+    WRONG,
+    ids=[f"{v.__name__} {n} {i}" for i, (v, _, n) in enumerate(WRONG)],
 )
 def test_a_wrong_option_is_named(verb, options, name):
     with pytest.raises(bbl.BBLError) as caught:
@@ -231,8 +259,9 @@ def test_wrong_options_of_sampling_and_results():
         assert caught.value.argument == name
 
 
-# -- what is left alone ------------------------------------------------------------------------------------------------
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
+# -- what is left alone ----------------------------------------------------------------------------
+# groups that do not differ
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 @pytest.mark.usefixtures("short_annealing")
 def test_global_random_states_are_neither_read_nor_changed():
     data, found = table(60, 3), []

@@ -1,4 +1,6 @@
-"""The verbs as a user calls them: bbl, predict, mlestimate, save and load, and what bad input gets."""
+"""The verbs as a user calls them: bbl, predict, mlestimate, save and load, and what bad input
+gets.
+"""
 
 import itertools
 import sys
@@ -28,7 +30,9 @@ def fit(titanic):
 
 def random_frame(n=200, levels=(2, 3, 4), K=3, seed=0):
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({f"x{i}": [f"{'abcd'[v]}" for v in rng.integers(0, L, n)] for i, L in enumerate(levels)})
+    frame = pd.DataFrame(
+        {f"x{i}": [f"{'abcd'[v]}" for v in rng.integers(0, L, n)] for i, L in enumerate(levels)}
+    )
     frame.insert(0, "y", [f"g{v}" for v in rng.integers(0, K, n)])
     return frame
 
@@ -38,13 +42,19 @@ def test_probabilities_are_those_of_the_oracle(log_z):
     data, levels = random_frame(), [2, 3, 4]
     fit = bbl.bbl("y ~ .^2", data, lambda_=0.05, lambdah=0.05, log_z=log_z)
     groups = sorted(data["y"].unique())
-    codes = np.column_stack([data[f"x{i}"].map({c: k for k, c in enumerate("abcd")}) for i in range(3)])
+    codes = np.column_stack(
+        [data[f"x{i}"].map({c: k for k, c in enumerate("abcd")}) for i in range(3)]
+    )
     E, lz, share = [], [], []
     for g in groups:
         x = codes[data["y"] == g]
         exact = oracle.PseudoFit(x, np.ones(len(x)), levels, None, 0.05, 0.05)
         E.append(oracle.energy(exact.h, exact.J, codes))
-        lz.append(oracle.log_partition(exact.h, exact.J, levels) if log_z == "exact" else exact.log_z(log_z == "half"))
+        lz.append(
+            oracle.log_partition(exact.h, exact.J, levels)
+            if log_z == "exact"
+            else exact.log_z(log_z == "half")
+        )
         share.append(len(x) / len(data))
     links, prob = oracle.posterior(np.array(E).T, np.array(lz), np.array(share))
     np.testing.assert_allclose(fit.predict(type="prob").iloc[:, :3], prob, atol=1e-9)
@@ -61,7 +71,8 @@ def test_probabilities_are_those_of_the_oracle(log_z):
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "tolerance"), [("pseudo", {"lambda_": 1e-3}, 1e-8), ("mf", {}, 1e-10), ("naive", {}, 1e-10)]
+    ("method", "options", "tolerance"),
+    [("pseudo", {"lambda_": 1e-3}, 1e-8), ("mf", {}, 1e-10), ("naive", {}, 1e-10)],
 )
 def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tolerance):
     raw = bbl.freq2raw(titanic, "Freq")
@@ -76,7 +87,9 @@ def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tol
     assert one.nobs() == other.nobs() == 2201
     cells = titanic[["Class", "Sex", "Age"]]
     pd.testing.assert_frame_equal(one.predict(cells), other.predict(cells), rtol=1e-7)
-    pd.testing.assert_frame_equal(one.summary().tables["tests"], other.summary().tables["tests"], rtol=1e-9)
+    pd.testing.assert_frame_equal(
+        one.summary().tables["tests"], other.summary().tables["tests"], rtol=1e-9
+    )
     if method == "pseudo":
         np.testing.assert_allclose(one.bse, other.bse, rtol=1e-6)
 
@@ -127,7 +140,11 @@ def test_other_frames_give_the_same(titanic):
     pa = pytest.importorskip("pyarrow")
     plain = titanic.astype({c: str for c in ("Class", "Sex", "Age", "Survived")})
     expected = bbl.bbl(FORMULA, plain, "Freq")
-    for data in (plain.to_dict("list"), pl.DataFrame(plain.to_dict("list")), pa.Table.from_pandas(plain)):
+    for data in (
+        plain.to_dict("list"),
+        pl.DataFrame(plain.to_dict("list")),
+        pa.Table.from_pandas(plain),
+    ):
         got = bbl.bbl(FORMULA, data, "Freq")
         np.testing.assert_array_equal(got.parameters.theta, expected.parameters.theta)
         pd.testing.assert_frame_equal(got.predict(data), expected.predict(plain))
@@ -140,7 +157,9 @@ def test_unseen_levels(fit, titanic):
         fit.predict(new)
     assert caught.value.column == "Class"
     got = fit.predict(new, type="prob", unseen="ignore")
-    cells = pd.DataFrame([(c, new.loc[1, "Sex"], new.loc[1, "Age"]) for c in ("1st", "2nd", "3rd", "Crew")])
+    cells = pd.DataFrame(
+        [(c, new.loc[1, "Sex"], new.loc[1, "Age"]) for c in ("1st", "2nd", "3rd", "Crew")]
+    )
     cells.columns = ["Class", "Sex", "Age"]
     codes, _ = fit.design.encode(cells)
     joint = np.exp(fit._energy(codes) - fit.estimate.log_z).sum(axis=0) * fit.estimate.class_prior
@@ -156,7 +175,9 @@ def test_one_predictor_and_many_groups():
 def test_warning_names_group_predictor_and_level():
     data = random_frame()
     data.loc[(data["y"] == "g1") & (data["x2"] == "d"), "x2"] = "a"
-    with pytest.warns(bbl.ConvergenceWarning, match=r"group 'g1', predictor 'x2': level 'd' never occurs") as caught:
+    with pytest.warns(
+        bbl.ConvergenceWarning, match=r"group 'g1', predictor 'x2': level 'd' never occurs"
+    ) as caught:
         fit = bbl.bbl("y ~ .^2", data, lambda_=0.1)
     assert len(caught) == 1
     assert np.isfinite(fit.parameters.theta).all()
@@ -164,14 +185,18 @@ def test_warning_names_group_predictor_and_level():
         assert not bbl.bbl("y ~ .^2", random_frame(), lambda_=0.1, itmax=1).converged
 
 
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
+# groups that do not differ
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 def test_what_happens_in_many_places_is_one_line():
     rng = np.random.default_rng(1)
     data = pd.DataFrame(rng.integers(0, 4, (60, 20)), columns=[f"x{i}" for i in range(20)])
     data["y"] = list("abcdef") * 10
     xlevels = {f"x{i}": [0, 1, 2, 3] for i in range(20)}
     absent = sum(
-        (data.loc[data["y"] == g, f"x{i}"] == v).sum() == 0 for g in "abcdef" for i in range(20) for v in range(4)
+        (data.loc[data["y"] == g, f"x{i}"] == v).sum() == 0
+        for g in "abcdef"
+        for i in range(20)
+        for v in range(4)
     )
     with pytest.warns(bbl.ConvergenceWarning) as caught:
         bbl.bbl("y ~ .", data, xlevels=xlevels, lambda_=0.1, testNull=False, itmax=1)
@@ -180,19 +205,28 @@ def test_what_happens_in_many_places_is_one_line():
     assert levels.startswith(
         f"In {absent} places: a level never occurs, so its field has no finite value; give lambdah"
     )
-    assert levels.endswith(f"; and {absent - 5} more") and all(f"group {g!r}" in levels for g in "abcde")
-    assert steps.startswith("120 places: did not converge; raise itmax") and "gradient norm" in steps
-    with pytest.warns(bbl.ConvergenceWarning, match=r"places: .* fold 1, group 'a', predictor 'x") as caught:
+    assert levels.endswith(f"; and {absent - 5} more") and all(
+        f"group {g!r}" in levels for g in "abcde"
+    )
+    assert (
+        steps.startswith("120 places: did not converge; raise itmax") and "gradient norm" in steps
+    )
+    with pytest.warns(
+        bbl.ConvergenceWarning, match=r"places: .* fold 1, group 'a', predictor 'x"
+    ) as caught:
         bbl.crossVal("y ~ .", data, xlevels=xlevels, lambda_=0.1, nfold=2)
     assert len(str(caught[0].message).splitlines()) == 1
     with pytest.warns(
-        bbl.ConvergenceWarning, match="In 2 places: a level .*: predictor 0, level 2; predictor 1, level 2$"
+        bbl.ConvergenceWarning,
+        match="In 2 places: a level .*: predictor 0, level 2; predictor 1, level 2$",
     ):
         bbl.mlestimate([[0, 1], [1, 0], [1, 1], [0, 0]], L=3)
 
 
 def test_a_flat_optimum_that_is_nearly_reached_is_reached():
-    """Separated groups under weak penalties, where the quasi-Newton steps creep for more than 1,000 iterations."""
+    """Separated groups under weak penalties, where the quasi-Newton steps creep for more than 1,000
+    iterations.
+    """
     rng = np.random.default_rng(2)
     data = pd.DataFrame(rng.integers(0, 5, (40, 10)), columns=[f"x{i}" for i in range(10)])
     data["y"] = np.arange(40) % 2
@@ -204,13 +238,18 @@ def test_a_flat_optimum_that_is_nearly_reached_is_reached():
 
 def test_tuning_inside_the_fit(titanic):
     fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
-    again = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
-    assert fit.engine.lambda_ == fit.tuning.values[np.argmin(fit.tuning.loss)] == again.engine.lambda_
+    again = bbl.bbl(
+        "Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset"
+    )
+    assert (
+        fit.engine.lambda_ == fit.tuning.values[np.argmin(fit.tuning.loss)] == again.engine.lambda_
+    )
     assert "chosen by" in str(fit.summary())
     assert fit.estimate.calibration.offset.sum() == pytest.approx(0.0, abs=1e-12)
     simpler = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv-1se", lambdah=None)
     assert (
-        simpler.engine.lambda_ >= bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None).engine.lambda_
+        simpler.engine.lambda_
+        >= bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None).engine.lambda_
     )
     mean_field = bbl.bbl("Survived ~ .^2", titanic, "Freq", "mf", eps="cv")
     assert mean_field.engine.eps in mean_field.tuning.values
@@ -233,13 +272,18 @@ def test_save_and_load_give_the_same_bits(tmp_path, titanic, method, store_data)
     path = tmp_path / "model.bbl"
     fit.save(path, store_data=store_data)
     back = bbl.load(path)
-    for a, b in ((fit.parameters.theta, back.parameters.theta), (fit.parameters.pooled, back.parameters.pooled)):
+    for a, b in (
+        (fit.parameters.theta, back.parameters.theta),
+        (fit.parameters.pooled, back.parameters.pooled),
+    ):
         np.testing.assert_array_equal(a, b)
     pd.testing.assert_frame_equal(back.predict(titanic), fit.predict(titanic), check_exact=True)
     assert back.logLik() == fit.logLik() and back.nobs() == fit.nobs() and back.aic == fit.aic
     assert repr(back) == repr(fit)
     for name in ("fit", "tests", "h"):
-        pd.testing.assert_frame_equal(back.summary().tables[name], fit.summary().tables[name], check_exact=True)
+        pd.testing.assert_frame_equal(
+            back.summary().tables[name], fit.summary().tables[name], check_exact=True
+        )
     if store_data:
         assert str(back.summary()) == str(fit.summary())
         pd.testing.assert_frame_equal(back.fitted(), fit.fitted(), check_exact=True)
@@ -305,9 +349,18 @@ def test_mlestimate_against_the_oracle():
         ({"xi": [[0, 1], [1, 0]], "qJ": [["", "no"], ["no", ""]]}, "qJ"),
         ({"xi": [[0, 1], [1, 0]], "qJ": [[None, True], [True, None]]}, "qJ"),
         ({"xi": [[0, 1], [1, 0]], "qJ": [[0, 0.5], [0.5, 0]]}, "qJ"),
-        ({"xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "weights": pd.Series([1, 2], index=[1, 0])}, "weights"),
+        (
+            {
+                "xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}),
+                "weights": pd.Series([1, 2], index=[1, 0]),
+            },
+            "weights",
+        ),
         ({"xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "L": pd.Series({"b": 2, "a": 3})}, "L"),
-        ({"xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "qJ": pd.DataFrame(np.ones((2, 2)))}, "qJ"),
+        (
+            {"xi": pd.DataFrame({"a": [0, 1], "b": [1, 0]}), "qJ": pd.DataFrame(np.ones((2, 2)))},
+            "qJ",
+        ),
         ({"xi": [[0, 1], [1, 0]], "weights": [1, -1]}, "weights"),
         ({"xi": [[0, 1], [1, 0]], "weights": [1]}, "weights"),
         ({"xi": [[0, 1], [1, 0]], "naive": "yes"}, "naive"),
@@ -320,7 +373,9 @@ def test_mlestimate_names_what_is_wrong(args, name):
 
 
 def test_an_asymmetric_qj_is_called_so():
-    with pytest.raises(bbl.BBLError, match="qJ is not symmetric: predictor 0 interacts with 2, but not 2 with 0"):
+    with pytest.raises(
+        bbl.BBLError, match="qJ is not symmetric: predictor 0 interacts with 2, but not 2 with 0"
+    ):
         bbl.mlestimate([[0, 1, 0], [1, 0, 1]], qJ=[[0, 1, 1], [1, 0, 0], [0, 0, 0]])
 
 
@@ -333,13 +388,17 @@ def test_labels_that_agree_are_taken_by_mlestimate():
     }
     plain = {name: value.to_numpy() for name, value in labelled.items()}
     one = bbl.mlestimate(xi, **labelled, lambda_=0.1, lambdah=0.1)
-    np.testing.assert_array_equal(one.J[0, 1], bbl.mlestimate(xi, **plain, lambda_=0.1, lambdah=0.1).J[0, 1])
+    np.testing.assert_array_equal(
+        one.J[0, 1], bbl.mlestimate(xi, **plain, lambda_=0.1, lambdah=0.1).J[0, 1]
+    )
 
 
 @pytest.mark.parametrize("verb", [bbl.bbl, bbl.crossVal])
 def test_series_of_another_index_are_refused(verb):
     data = pd.DataFrame({"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
-    with pytest.raises(bbl.BBLError, match=r"weights is a Series whose index differs.*weights\.to_numpy") as caught:
+    with pytest.raises(
+        bbl.BBLError, match=r"weights is a Series whose index differs.*weights\.to_numpy"
+    ) as caught:
         verb("y ~ x", data, pd.Series(1, index=data.index + 1))
     assert caught.value.argument == "weights"
     with pytest.raises(
@@ -355,7 +414,11 @@ def test_series_of_another_index_are_refused(verb):
         ({"formula": "Survived ~ Clas"}, bbl.BBLError, "Class"),
         ({"formula": "Survivd ~ Class"}, bbl.BBLError, "Survived"),
         ({"formula": 3}, BBLTypeError, "formula"),
-        ({"formula": "Survived ~ Class * Sex * Age", "method": "mf"}, bbl.BBLError, "pairwise|three|order|pairs"),
+        (
+            {"formula": "Survived ~ Class * Sex * Age", "method": "mf"},
+            bbl.BBLError,
+            "pairwise|three|order|pairs",
+        ),
         ({"formula": "Survived ~ I(Class)"}, bbl.BBLError, "compute|column first"),
         ({"data": None}, BBLTypeError, "data"),
         ({"data": [1, 2]}, BBLTypeError, "data"),
@@ -420,7 +483,8 @@ def test_an_interrupt_is_heard_and_work_stops():
     assert not unheard(LONG, [call.format(n_jobs) for call in calls for n_jobs in (1, 2)])
 
 
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
+# groups that do not differ
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 def test_the_positive_class_does_not_change_with_the_encoding():
     pa = pytest.importorskip("pyarrow")
     pl = pytest.importorskip("polars")
@@ -435,7 +499,9 @@ def test_the_positive_class_does_not_change_with_the_encoding():
         pd.DataFrame({"y": pd.arrays.ArrowExtensionArray(dictionary), "x": x}),
         pl.DataFrame({"y": pl.Series(y, dtype=pl.Categorical), "x": x}),
     ]
-    runs = [bbl.crossVal("y ~ x", t, method="naive", shuffle=True, seed=1, verbose=0) for t in tables]
+    runs = [
+        bbl.crossVal("y ~ x", t, method="naive", shuffle=True, seed=1, verbose=0) for t in tables
+    ]
     assert {run.model.labels.groups for run in runs} == {("no", "yes")}
     assert len({run.maxscore for run in runs}) == 1
 
@@ -450,7 +516,8 @@ def test_too_many_pairs_are_refused_before_they_are_listed(monkeypatch):
         listing.setattr("bbl.design.formula.np.triu_indices", None)  # what lists pairs
         for verb in (bbl.bbl, bbl.crossVal):
             with pytest.raises(
-                MemoryLimitError, match=r"1,124,250 pairs of predictors and 10,118,250 couplings each needs about"
+                MemoryLimitError,
+                match=r"1,124,250 pairs of predictors and 10,118,250 couplings each needs about",
             ):
                 verb("y ~ .^2", frame)
     with pytest.raises(MemoryLimitError, match="pairs of predictors"):
@@ -464,7 +531,9 @@ def test_pairs_that_a_method_does_not_use_are_not_listed(monkeypatch):
 
     monkeypatch.setattr("bbl.design.interactions.Cube.list_terms", listed)
     monkeypatch.setattr("bbl.model.layout.np.argwhere", listed)
-    data = pd.DataFrame({"y": list("aabb"), "u": list("pqpq"), "v": list("rssr"), "w": list("ttuu")})
+    data = pd.DataFrame(
+        {"y": list("aabb"), "u": list("pqpq"), "v": list("rssr"), "w": list("ttuu")}
+    )
     fit = bbl.bbl("y ~ .^2", data, method="naive")
     assert fit.predict(data).shape[0] == 4
 
@@ -480,5 +549,7 @@ def test_a_file_with_training_rows_keeps_the_labels_of_a_part_of_a_table(tmp_pat
     data = pd.DataFrame({"y": list("ababab"), "u": [None, *"pqqpp"]})
     fit = bbl.bbl("y ~ .", data, missing="drop", verbose=0)
     fit.save(tmp_path / "fit.bbl", store_data=True)
-    pd.testing.assert_frame_equal(bbl.load(tmp_path / "fit.bbl").fitted(), fit.fitted(), check_exact=True)
+    pd.testing.assert_frame_equal(
+        bbl.load(tmp_path / "fit.bbl").fitted(), fit.fitted(), check_exact=True
+    )
     assert fit.fitted().index.tolist() == [1, 2, 3, 4, 5]

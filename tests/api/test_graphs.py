@@ -1,4 +1,6 @@
-"""graphs: tables of graphs and edges against fits of their formulas, the greedy search, and refusals."""
+"""graphs: tables of graphs and edges against fits of their formulas, the greedy search, and
+refusals.
+"""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +26,9 @@ def test_rows_of_the_table_are_fits_of_their_formulas(survey):
     assert found.table["BIC"].is_monotonic_increasing
     for row in found.table.itertuples():
         fit = bbl.bbl(row.formula, data, method="ml")
-        assert (fit.n_parameters, fit.logLik(), fit.bic) == pytest.approx((row.parameters, row.logLik, row.BIC))
+        assert (fit.n_parameters, fit.logLik(), fit.bic) == pytest.approx(
+            (row.parameters, row.logLik, row.BIC)
+        )
     shares = np.exp(-0.5 * (found.table["BIC"] - found.table["BIC"][0]))
     np.testing.assert_allclose(found.table["weight"] / found.table["weight"][0], shares, rtol=1e-10)
     every = bbl.graphs(data, top=2000).table
@@ -32,7 +36,10 @@ def test_rows_of_the_table_are_fits_of_their_formulas(survey):
     edge = found.edges.iloc[3]
     names = {edge["variable"], edge["variable2"]}
     has_edge = [
-        any(names <= {name.strip("`") for name in part.split("*")} for part in formula[2:].split(" + "))
+        any(
+            names <= {name.strip("`") for name in part.split("*")}
+            for part in formula[2:].split(" + ")
+        )
         for formula in every["formula"]
     ]
     assert every["weight"][has_edge].sum() == pytest.approx(edge["probability"])
@@ -49,7 +56,9 @@ def test_weights_are_repeated_rows_and_the_order_of_rows_is_nothing(survey):
 
 
 def test_the_best_graphs_are_the_first_of_all_graphs():
-    """Tables of 1,024 cells: graphs are fitted in several rounds, each of which drops those that are out of reach."""
+    """Tables of 1,024 cells: graphs are fitted in several rounds, each of which drops those that
+    are out of reach.
+    """
     rng = np.random.default_rng(0)
     x = rng.integers(0, 4, (300, 5))
     for i in range(1, 5):
@@ -85,7 +94,9 @@ def test_missing_values(survey):
     with pytest.raises(bbl.errors.DataError, match="missing='drop'"):
         bbl.graphs(data)
     pd.testing.assert_frame_equal(
-        bbl.graphs(data, missing="drop").table, bbl.graphs(survey.iloc[5:, :3]).table, check_exact=False
+        bbl.graphs(data, missing="drop").table,
+        bbl.graphs(survey.iloc[5:, :3]).table,
+        check_exact=False,
     )
     assert bbl.graphs(data, missing="level").table["parameters"].max() == 11
     with pytest.raises(bbl.errors.OptionError, match="missing"):

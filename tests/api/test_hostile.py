@@ -1,4 +1,6 @@
-"""What a hostile user does with fits: wrong names and values, copies, files, and weights too large to draw."""
+"""What a hostile user does with fits: wrong names and values, copies, files, and weights too large
+to draw.
+"""
 
 import pickle
 
@@ -10,7 +12,9 @@ import bbl
 from bbl.errors import BBLTypeError, ClassError, DataError, FormulaError, LevelError, OptionError
 
 RNG = np.random.default_rng(0)
-DATA = pd.DataFrame(RNG.integers(0, 2, (120, 3)), columns=list("abc")).assign(y=np.repeat(["u", "v"], 60))
+DATA = pd.DataFrame(RNG.integers(0, 2, (120, 3)), columns=list("abc")).assign(
+    y=np.repeat(["u", "v"], 60)
+)
 FIT = bbl.bbl("y ~ .^3", DATA, lambda_=(0.1, 0.2), verbose=0)
 IN_ORDER = bbl.bbl("y ~ a + b", DATA, method="naive", xlevels={"y": ["u", "v"]}, verbose=0)
 DENSITY = bbl.bbl("~ a + b + c + a:b", DATA, lambda_=0.1, verbose=0)
@@ -32,16 +36,21 @@ def test_a_fit_with_one_penalty_an_order_tells_them_and_is_saved_with_them(tmp_p
     loaded = bbl.load(tmp_path / "fit.bbl")
     assert loaded.engine == FIT.engine and loaded.engine.lambda_ == (0.1, 0.2)
     assert str(loaded.summary()) == str(FIT.summary())
-    pd.testing.assert_frame_equal(loaded.inference().table(), FIT.inference().table(), check_exact=True)
+    pd.testing.assert_frame_equal(
+        loaded.inference().table(), FIT.inference().table(), check_exact=True
+    )
 
 
 def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests_are_there():
     heavy = DATA.assign(w=10**9)
     fit = bbl.bbl("y ~ (a + b + c)^2", heavy, weights="w", verbose=0)
-    with pytest.raises(DataError, match=r"up to 3e\+09 observations, and a group has 6e\+10.*pvalues='auto'"):
+    with pytest.raises(
+        DataError, match=r"up to 3e\+09 observations, and a group has 6e\+10.*pvalues='auto'"
+    ):
         fit.interactions(pvalues="permutation", n=19, seed=0)
     assert fit.interactions()["p"].notna().all()
-    three = bbl.bbl("y ~ (a + b + c)^2", DATA.assign(w=2 * 10**7), weights="w", verbose=0)  # beyond numpy's draws
+    # beyond numpy's draws
+    three = bbl.bbl("y ~ (a + b + c)^2", DATA.assign(w=2 * 10**7), weights="w", verbose=0)
     assert (three.interactions(pvalues="permutation", n=9, seed=0)["p"] == 0.1).any()
 
 
@@ -49,17 +58,29 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
     ("call", "error", "text"),
     [
         (lambda: bbl.bbl("y ~ .", DATA, lambda_=()), OptionError, "lambda_ is empty"),
-        (lambda: bbl.bbl("y ~ .^0", DATA), FormulaError, r"the exponent '0' is not a whole number in 1\.\.99"),
+        (
+            lambda: bbl.bbl("y ~ .^0", DATA),
+            FormulaError,
+            r"the exponent '0' is not a whole number in 1\.\.99",
+        ),
         (lambda: bbl.bbl("y ~ (a + b)**0", DATA), FormulaError, "the exponent '0'"),
         (lambda: DENSITY.explain(DATA), ClassError, "explain.* is of models with classes"),
         (lambda: DENSITY.importance(), ClassError, "importance.* is of models with classes"),
-        (lambda: FIT.plot(ax=None), BBLTypeError, "plot.* has no argument 'ax'; did you mean 'axes'"),
+        (
+            lambda: FIT.plot(ax=None),
+            BBLTypeError,
+            "plot.* has no argument 'ax'; did you mean 'axes'",
+        ),
         (lambda: FIT.inference(level=0.9), BBLTypeError, "inference.* has no argument 'level'"),
         (lambda: FIT.inference().table(alpha=0.1), BBLTypeError, "table.* has no argument 'alpha'"),
         (lambda: FIT.conf_int(alphas=0.9), BBLTypeError, "did you mean 'alpha'"),
         (lambda: FIT.evaluate().plot(kinds="roc"), BBLTypeError, "did you mean 'kind'"),
         (lambda: DENSITY.sample(size=3), BBLTypeError, "sample.* has no argument 'size'"),
-        (lambda: DENSITY.reconstruct(DATA, mask=[[True], [True, False]]), DataError, "mask must hold True and False"),
+        (
+            lambda: DENSITY.reconstruct(DATA, mask=[[True], [True, False]]),
+            DataError,
+            "mask must hold True and False",
+        ),
         (lambda: FIT.sample(2, groups=[1, 1]), OptionError, "groups has numbers without names"),
         (lambda: IN_ORDER.sample(2, groups=[1]), OptionError, "groups must hold 2 numbers"),
         (lambda: IN_ORDER.sample(2, groups=[0, 0]), OptionError, "groups must not all be zero"),
@@ -69,8 +90,16 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
         (lambda: FIT.score(weights="w"), OptionError, "weights are those of newdata"),
         (lambda: FIT.importance(weights="w"), OptionError, "weights are those of newdata"),
         (lambda: FIT.plot(kind="roc", weights="w"), OptionError, "weights are those of newdata"),
-        (lambda: FIT.evaluate(level=1), OptionError, "level must lie strictly between 0 and 1; got 1"),
-        (lambda: FIT.inference().table(level=1.0), OptionError, "level must lie strictly between 0 and 1"),
+        (
+            lambda: FIT.evaluate(level=1),
+            OptionError,
+            "level must lie strictly between 0 and 1; got 1",
+        ),
+        (
+            lambda: FIT.inference().table(level=1.0),
+            OptionError,
+            "level must lie strictly between 0 and 1",
+        ),
         (lambda: FIT.conf_int(alpha=0), OptionError, r"alpha must lie in \(0, 0.5\]; got 0"),
         (
             lambda: FIT.evaluate(DATA.assign(y="x")),

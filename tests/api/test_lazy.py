@@ -1,4 +1,6 @@
-"""Fits to data that are read in batches: the numbers of the same rows in memory, and what is not there says so."""
+"""Fits to data that are read in batches: the numbers of the same rows in memory, and what is not
+there says so.
+"""
 
 from importlib.metadata import version
 
@@ -47,9 +49,13 @@ def test_naive_bayes_is_that_of_the_table_to_the_last_bit(kind, few, tmp_path):
 @pytest.mark.parametrize("formula", ["y ~ .^2", "~ .^2", "y ~ x0 * x1 + x2"])
 @pytest.mark.parametrize("log_z", ["auto", "pseudo", "half", "mf"])
 def test_mean_field_is_that_of_the_table(formula, log_z, table, source):
-    lazy, own = (bbl.bbl(formula, data, method="mf", eps=0.5, log_z=log_z) for data in (source, table))
+    lazy, own = (
+        bbl.bbl(formula, data, method="mf", eps=0.5, log_z=log_z) for data in (source, table)
+    )
     assert_same_fit(lazy, own, table.head(50))
-    assert str(lazy.summary()).replace("data = data", "") == str(own.summary()).replace("data = data", "")
+    assert str(lazy.summary()).replace("data = data", "") == str(own.summary()).replace(
+        "data = data", ""
+    )
 
 
 @pytest.mark.parametrize("method", ["naive", "mf"])
@@ -59,13 +65,18 @@ def test_weights_and_missing_values(method, missing, table, tmp_path):
     table.loc[table.index % 7 == 0, "x1"] = None
     table.loc[table.index % 11 == 0, "x2"] = None
     source = lazydata.lazy("folder", table, tmp_path)
-    lazy, own = (bbl.bbl("y ~ .^2", data, "n", method=method, missing=missing) for data in (source, table))
+    lazy, own = (
+        bbl.bbl("y ~ .^2", data, "n", method=method, missing=missing) for data in (source, table)
+    )
     assert_same_fit(lazy, own, table.head(50))
     assert lazy.design.incomplete == own.design.incomplete > 0
 
 
 def test_annealed_log_z_is_drawn_from_the_same_start(table, source):
-    lazy, own = (bbl.bbl("y ~ x0 * x1 * x2 - x0:x1:x2", d, method="mf", log_z="ais", eps=0.5) for d in (source, table))
+    lazy, own = (
+        bbl.bbl("y ~ x0 * x1 * x2 - x0:x1:x2", d, method="mf", log_z="ais", eps=0.5)
+        for d in (source, table)
+    )
     np.testing.assert_array_equal(lazy.estimate.log_z, own.estimate.log_z)
 
 
@@ -79,7 +90,8 @@ def test_cross_validation_is_that_of_the_table(formula, shuffle, table, source):
     np.testing.assert_allclose(lazy.evaluate().accuracy, own.evaluate().accuracy, rtol=1e-12)
     last = bbl.crossVal(formula, source, refit=False, **told).model
     np.testing.assert_allclose(
-        last.parameters.theta, bbl.crossVal(formula, table, refit=False, **told).model.parameters.theta
+        last.parameters.theta,
+        bbl.crossVal(formula, table, refit=False, **told).model.parameters.theta,
     )
 
 
@@ -94,10 +106,15 @@ def test_every_score_of_naive_bayes_and_its_calibration(score, table, source):
 
 
 def test_tuning_and_calibration_inside_a_fit(table, source):
-    lazy, own = (bbl.bbl("y ~ .^2", data, method="mf", eps="cv", calibrate="offset") for data in (source, table))
+    lazy, own = (
+        bbl.bbl("y ~ .^2", data, method="mf", eps="cv", calibrate="offset")
+        for data in (source, table)
+    )
     np.testing.assert_allclose(lazy.tuning.loss, own.tuning.loss, rtol=1e-9)
     assert lazy.engine.eps == own.engine.eps
-    np.testing.assert_allclose(lazy.estimate.calibration.offset, own.estimate.calibration.offset, rtol=1e-6)
+    np.testing.assert_allclose(
+        lazy.estimate.calibration.offset, own.estimate.calibration.offset, rtol=1e-6
+    )
 
 
 def test_left_out_rows_are_sampled_where_they_are_many(monkeypatch, table, source):
@@ -114,7 +131,9 @@ def test_ordered_rows_are_warned_of(table, tmp_path):
         bbl.crossVal("y ~ .", ordered, method="naive")
 
 
-@pytest.mark.filterwarnings("ignore:weights are not all whole:bbl.DataWarning", "error:Levels of:bbl.DataWarning")
+@pytest.mark.filterwarnings(
+    "ignore:weights are not all whole:bbl.DataWarning", "error:Levels of:bbl.DataWarning"
+)
 def test_rows_of_large_weights_that_are_not_whole_do_not_look_ordered(table, tmp_path):
     weighted = lazydata.lazy("folder", table.assign(w=1000.5), tmp_path)
     bbl.crossVal("y ~ .", weighted, weights="w", method="naive", calibrate="temperature")
@@ -122,13 +141,22 @@ def test_rows_of_large_weights_that_are_not_whole_do_not_look_ordered(table, tmp
 
 def test_a_fit_whose_probabilities_are_off_is_warned_of(table):
     copies = table[["y"]].assign(**{f"x{i}": table["x2"] for i in range(9)})
-    with pytest.warns(bbl.DataWarning, match="On the training rows the log-loss .* of the shares of the groups"):
+    with pytest.warns(
+        bbl.DataWarning, match="On the training rows the log-loss .* of the shares of the groups"
+    ):
         bbl.bbl("y ~ .", lambda: iter([copies]), method="naive")
 
 
 def test_the_model_has_no_training_rows_but_all_that_is_told_of_them(table, source, tmp_path):
     fit = bbl.bbl("y ~ .", source, method="naive")
-    for what in (fit.fitted, fit.residuals, lambda: fit.model_frame, lambda: fit.weights, fit.predict, fit.evaluate):
+    for what in (
+        fit.fitted,
+        fit.residuals,
+        lambda: fit.model_frame,
+        lambda: fit.weights,
+        fit.predict,
+        fit.evaluate,
+    ):
         with pytest.raises(DataError, match="no training rows.*read in batches.*newdata="):
             what()
     assert fit.evaluate(table).accuracy > 0.5
@@ -143,16 +171,22 @@ def test_what_needs_all_rows_says_so_before_any_is_read(source):
         raise AssertionError("read")
 
     for method in ("conditional", "pvi", "bayes", "shbm"):
-        with pytest.raises(OptionError, match=f"method='{method}' needs all rows in memory.*'mf'.*'naive'"):
+        with pytest.raises(
+            OptionError, match=f"method='{method}' needs all rows in memory.*'mf'.*'naive'"
+        ):
             bbl.bbl("y ~ x", never, method=method)
     with pytest.raises(OptionError, match="method='auto' needs all rows in memory"):
         bbl.bbl("y ~ x", never, method="auto")
-    with pytest.raises(OptionError, match="cv, which gives positions of rows, needs all rows in memory"):
+    with pytest.raises(
+        OptionError, match="cv, which gives positions of rows, needs all rows in memory"
+    ):
         bbl.crossVal("y ~ x", never, method="naive", cv=[([0], [1]), ([1], [0])])
 
 
 def test_more_folds_than_rows(source):
-    with pytest.raises(OptionError, match=r"nfold must be in 2..4000, the number of rows; got 5000"):
+    with pytest.raises(
+        OptionError, match=r"nfold must be in 2..4000, the number of rows; got 5000"
+    ):
         bbl.crossVal("y ~ .", source, method="naive", nfold=5000)
 
 
@@ -221,7 +255,9 @@ def test_predictions_are_written_to_parquet(table, source, tmp_path):
     for fit in (bbl.bbl("y ~ .", table, method="naive"), bbl.networks.bnc("nb", "y ~ .", table)):
         path = tmp_path / "predicted.parquet"
         assert fit.predict_batches(source, to=path) == len(table)
-        pd.testing.assert_frame_equal(pd.read_parquet(path), fit.predict(table, type="prob"), check_dtype=False)
+        pd.testing.assert_frame_equal(
+            pd.read_parquet(path), fit.predict(table, type="prob"), check_dtype=False
+        )
         assert fit.predict_batches(table, type="class", to=path) == len(table)
         assert pd.read_parquet(path)["y"].tolist() == fit.predict(table, type="class").tolist()
 
@@ -233,7 +269,9 @@ def test_predictions_that_fail_leave_no_file(table, tmp_path):
         yield table.head(10)
         yield table.head(10).assign(x1="new")
 
-    with pytest.raises(LevelError, match="column 'x1' has levels that the model does not know: 'new'"):
+    with pytest.raises(
+        LevelError, match="column 'x1' has levels that the model does not know: 'new'"
+    ):
         fit.predict_batches(rows, to=tmp_path / "predicted.parquet")
     assert not list(tmp_path.iterdir())
     assert fit.predict_batches(rows, unseen="ignore", to=tmp_path / "predicted.parquet") == 20

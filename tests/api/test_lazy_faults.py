@@ -1,4 +1,6 @@
-"""Faults of the machine, real ones, while data are read in batches: a full disk, Ctrl-C, memory that runs out."""
+"""Faults of the machine, real ones, while data are read in batches: a full disk, Ctrl-C, memory
+that runs out.
+"""
 
 import json
 import os
@@ -57,7 +59,7 @@ for call in (lambda: bbl.bbl("y ~ .^2", halves, method="pseudo", verbose=0),
     except bbl.errors.DataError as error:
         print(json.dumps([str(error), None]))
     print(json.dumps(["left", left()]))
-"""
+"""  # noqa: E501
 INTERRUPTED = """
 from bbl.engines.pseudo import blocks as pseudo_blocks
 reads = []
@@ -92,7 +94,9 @@ for call in (lambda: bbl.bbl("y ~ .^2", halves, method="mf", verbose=0), fits):
 
 @pytest.fixture(scope="module")
 def child(tmp_path_factory):
-    """What a process says that is interrupted twice, and then has a full disk; its folder of temporary files."""
+    """What a process says that is interrupted twice, and then has a full disk; its folder of
+    temporary files.
+    """
     folder = tmp_path_factory.mktemp("faults")
     environment = os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", COMMON + INTERRUPTED + FULL]
@@ -111,10 +115,14 @@ def test_a_disk_that_takes_no_more_is_told_in_words_and_nothing_is_left_on_it(ch
     assert [first for first, _ in said[1::2]] == ["left"] * 3
     assert all(found == [] for _, found in said[1::2])
     codes, reader, predictions = (first for first, _ in said[::2])
-    assert "the codes of the rows cannot be written to a temporary file" in codes and "TMPDIR" in codes
+    assert (
+        "the codes of the rows cannot be written to a temporary file" in codes and "TMPDIR" in codes
+    )
     assert "what a reader gave cannot be kept in a temporary file" in reader and "TMPDIR" in reader
     assert "predictions cannot be written to" in predictions and "out.parquet" in predictions
-    assert all("File too large" in text and str(folder) in text for text in (codes, reader, predictions))
+    assert all(
+        "File too large" in text and str(folder) in text for text in (codes, reader, predictions)
+    )
 
 
 def test_control_c_in_the_second_pass_and_in_a_round_stops_and_leaves_no_file(child):
@@ -131,18 +139,26 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
 
     with monkeypatch.context() as m:
         m.setattr(Design, "from_data", none)
-        with pytest.raises(MemoryLimitError, match=r"codes of the rows .*\(Unable to allocate 3 GiB\).*give a file"):
+        with pytest.raises(
+            MemoryLimitError, match=r"codes of the rows .*\(Unable to allocate 3 GiB\).*give a file"
+        ):
             bbl.bbl("y ~ .^2", table)
     with monkeypatch.context() as m:
         m.setattr("bbl.api.training_data.encode_source", none)
-        with pytest.raises(MemoryLimitError, match="Formula and levels of the data took more memory than there is"):
+        with pytest.raises(
+            MemoryLimitError, match="Formula and levels of the data took more memory than there is"
+        ):
             bbl.bbl("y ~ .^2", lambda: iter([table]), method="mf")
     with monkeypatch.context() as m:
         m.setattr("bbl.api.machine.call.Layout", none)
-        with pytest.raises(MemoryLimitError, match="A list of the pairs of the formula .* Use fewer predictors"):
+        with pytest.raises(
+            MemoryLimitError, match="A list of the pairs of the formula .* Use fewer predictors"
+        ):
             bbl.bbl("y ~ .^2", table)
     asked = []
-    monkeypatch.setattr(sample_module, "check_memory", lambda needed, what, _: asked.append((needed, what)))
+    monkeypatch.setattr(
+        sample_module, "check_memory", lambda needed, what, _: asked.append((needed, what))
+    )
     Sample(np.zeros((50, 9), dtype=np.uint8), np.ones(50)).collapsed([2] * 9)
     assert asked == [(50 * (27 + 40), "Looking for equal ones among 50 rows")]
 
@@ -154,7 +170,9 @@ def test_the_progress_bar_tells_the_passes_of_rounds(monkeypatch):
     fit = estimate_module.estimate
 
     def watched(task, engine, run):
-        return fit(task, engine, run.reporting(lambda share=1.0, note="": notes.append((share, note))))
+        return fit(
+            task, engine, run.reporting(lambda share=1.0, note="": notes.append((share, note)))
+        )
 
     monkeypatch.setattr("bbl.api.machine.call.estimate", watched)
     found = bbl.bbl("y ~ .^2", lambda: iter([table]), lambda_=0.01, lambdah=0.01, testNull=False)
@@ -185,9 +203,13 @@ def test_a_column_that_the_first_file_lacks_is_not_left_out_in_silence(tmp_path)
     table.iloc[:300].drop(columns=first).to_parquet(tmp_path / "a.parquet")
     table.iloc[300:].to_parquet(tmp_path / "b.parquet")
     for files in (tmp_path, [tmp_path / "b.parquet", tmp_path / "a.parquet"]):
-        with pytest.raises(bbl.errors.DataError, match=rf"a.parquet' has no column '{first}', which others have"):
+        with pytest.raises(
+            bbl.errors.DataError, match=rf"a.parquet' has no column '{first}', which others have"
+        ):
             bbl.bbl("y ~ .", files, method="naive")
-        assert bbl.bbl(f"y ~ {' + '.join(names)}", files, method="naive").labels.names == tuple(names)
+        assert bbl.bbl(f"y ~ {' + '.join(names)}", files, method="naive").labels.names == tuple(
+            names
+        )
 
 
 def test_a_column_of_a_later_file_may_be_declared_without_gaps(tmp_path):

@@ -1,4 +1,6 @@
-"""Missing values: the four policies in fits, predictions, files, and at the edges, against the enumeration."""
+"""Missing values: the four policies in fits, predictions, files, and at the edges, against the
+enumeration.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +61,19 @@ def frame(n=300, share=0.1, seed=0):
     """Return a data frame of strings with missing predictors, and weights."""
     x, w = coded(n, share, seed=seed)
     rng = np.random.default_rng(seed + 1)
-    data = pd.DataFrame({f"x{j}": [None if v < 0 else "abcd"[v] for v in x[:, j]] for j in range(4)})
+    data = pd.DataFrame(
+        {f"x{j}": [None if v < 0 else "abcd"[v] for v in x[:, j]] for j in range(4)}
+    )
     data["y"] = np.where((x[:, 0] + x[:, 1] + rng.normal(size=n)) > 1, "yes", "no")
     return data, w.astype(int)
 
 
 FORMULA = "y ~ x0*x1 + x1*x2 + x2*x3"
-METHODS = {"pseudo": {"lambda_": 0.05, "lambdah": 0.01}, "mf": {"eps": 0.7}, "naive": {"prior_count": 0.5}}
+METHODS = {
+    "pseudo": {"lambda_": 0.05, "lambdah": 0.01},
+    "mf": {"eps": 0.7},
+    "naive": {"prior_count": 0.5},
+}
 
 
 class TestEngines:
@@ -128,7 +136,12 @@ class TestEngines:
         fit = NaiveBayes(prior_count=0.5).fit(as_sample(x, w), Layout(LEVELS, []))
         np.testing.assert_allclose(fit.theta, np.concatenate(h), atol=1e-12)
         f, _ = oracle.frequencies(x, w, LEVELS, 0.5)
-        expected = sum(float(w[k] * np.log(f[i][x[k, i]])) for i in range(4) for k in range(len(x)) if x[k, i] >= 0)
+        expected = sum(
+            float(w[k] * np.log(f[i][x[k, i]]))
+            for i in range(4)
+            for k in range(len(x))
+            if x[k, i] >= 0
+        )
         assert fit.lkh * w.sum() == pytest.approx(expected)
 
     def test_extra_instance_where_the_usable_rows_are_constant(self):
@@ -141,18 +154,23 @@ class TestEngines:
         assert free.n == 5
 
     def test_indefinite_covariance(self):
-        # each pair is known in other rows: two alike, two alike, and two opposite cannot be together
+        # each pair is known in other rows: two alike, two alike, and two opposite cannot be
+        # together
         alike, opposite = [[0, 0], [1, 1]] * 10, [[0, 1], [1, 0]] * 10
         x = np.full((60, 3), -1)
         x[:20, :2], x[20:40, 1:], x[40:, ::2] = alike, alike, opposite
         sample, layout = as_sample(x, np.ones(60)), Layout([2, 2, 2])
         assert (
-            np.linalg.eigvalsh(covariance(pair_counts(sample, layout), sample, layout, np.full(3, 0.5), 1.0)).min()
+            np.linalg.eigvalsh(
+                covariance(pair_counts(sample, layout), sample, layout, np.full(3, 0.5), 1.0)
+            ).min()
             < -0.1
         )
         h, J, lz, _ = oracle.mean_field(x, np.ones(60), [2, 2, 2])
         fit = MeanField(eps=0.9).fit(sample, layout)
-        np.testing.assert_allclose(fit.theta, np.concatenate([*h, *(J[p].ravel() for p in sorted(J))]), atol=1e-9)
+        np.testing.assert_allclose(
+            fit.theta, np.concatenate([*h, *(J[p].ravel() for p in sorted(J))]), atol=1e-9
+        )
         assert fit.mf_log_z == pytest.approx(lz) and fit.converged.all()
         assert not MeanField(eps=1.0).fit(sample, layout).converged.all()
 
@@ -171,7 +189,9 @@ class TestSumming:
         layout = Layout(LEVELS, pairs)
         theta = np.random.default_rng(1).normal(size=(3, layout.size))
         x, _ = coded(200, 0.4)
-        got = MarginalEnergy(layout, theta)(np.where(x < 0, 3, x).astype(np.uint8) % np.array(LEVELS, np.uint8), x < 0)
+        got = MarginalEnergy(layout, theta)(
+            np.where(x < 0, 3, x).astype(np.uint8) % np.array(LEVELS, np.uint8), x < 0
+        )
         for k in range(3):
             np.testing.assert_allclose(
                 got[:, k], oracle.marginal_energy(*tables(layout, theta[k]), LEVELS, x), atol=1e-12
@@ -204,7 +224,8 @@ class TestSumming:
             inside = from_matrix(part, fields, J[:21, :21])
             exact = log_sum(part.factors(inside[None]), order)[0] + h[21] * codes[k, 21]
             assert got[k, 0] == pytest.approx(exact, abs=0.05)
-        assert np.array_equal(energy(codes[1:], unknown[1:]), got[1:])  # whatever the other rows are
+        # whatever the other rows are
+        assert np.array_equal(energy(codes[1:], unknown[1:]), got[1:])
 
 
 class TestFit:
@@ -213,15 +234,21 @@ class TestFit:
     @pytest.mark.parametrize("method", METHODS)
     def test_scores_and_likelihood(self, method):
         data, w = frame()
-        fit = bbl.bbl(FORMULA, data, w, method, missing="marginal", log_z="exact", **METHODS[method])
+        fit = bbl.bbl(
+            FORMULA, data, w, method, missing="marginal", log_z="exact", **METHODS[method]
+        )
         layout = fit.parameters.layout
         x = np.where(fit.training.missing, -1, fit.training.codes.astype(int))
-        E = np.column_stack([oracle.marginal_energy(*tables(layout, t), LEVELS, x) for t in fit.parameters.theta])
+        E = np.column_stack(
+            [oracle.marginal_energy(*tables(layout, t), LEVELS, x) for t in fit.parameters.theta]
+        )
         link, prob = oracle.posterior(E, fit.log_z, fit.estimate.class_prior)
         np.testing.assert_allclose(fit.fitted(), prob, atol=1e-10)
         np.testing.assert_allclose(fit.predict(data).iloc[:, :2].astype(float), link, atol=1e-9)
         y = fit.training.y
-        assert float(fit.logLik()) == pytest.approx(float(w @ (E[np.arange(len(y)), y] - fit.log_z.to_numpy()[y])))
+        assert float(fit.logLik()) == pytest.approx(
+            float(w @ (E[np.arange(len(y)), y] - fit.log_z.to_numpy()[y]))
+        )
         assert fit.nobs() == w.sum() == fit.design.incomplete + w[data.notna().all(axis=1)].sum()
         assert fit.residuals().tolist() == (prob.argmax(axis=1) == y).astype(int).tolist()
         assert fit.model_frame.isna().equals(data[fit.model_frame.columns].isna())
@@ -286,7 +313,9 @@ class TestFit:
     def test_drop_looks_at_the_formula_alone(self):
         data = pd.DataFrame({"y": ["a", "b"] * 4, "x": [0, 1, 1, 0] * 2, "other": [None] * 8})
         assert bbl.bbl("y ~ x", data, missing="drop").nobs() == 8
-        with pytest.raises(DataError, match="every row has a missing value.*missing='level'") as caught:
+        with pytest.raises(
+            DataError, match="every row has a missing value.*missing='level'"
+        ) as caught:
             bbl.bbl("y ~ x + other", data, missing="drop")
         assert caught.value.argument == "missing"
 
@@ -308,7 +337,9 @@ class TestFit:
     def test_level_that_the_fit_did_not_see(self):
         data = pd.DataFrame({"y": ["a", "b"] * 4, "x": ["u", "v", "v", "v"] * 2})
         fit, new = bbl.bbl("y ~ x", data, missing="level"), {"x": [None, "u"]}
-        with pytest.raises(LevelError, match="column 'x' has levels that the model does not know: missing values") as e:
+        with pytest.raises(
+            LevelError, match="column 'x' has levels that the model does not know: missing values"
+        ) as e:
             fit.predict(new)
         assert e.value.column == "x"
         prob = fit.predict(new, type="prob", unseen="ignore")
@@ -327,19 +358,25 @@ class TestFit:
         without[5] = 0
         rows = fit.training
         energy = fit._energy(rows.codes, rows.missing)[np.arange(rows.n), rows.y]
-        assert float(fit.logLik()) == pytest.approx(float(without @ (energy - fit.estimate.log_z[rows.y])))
+        assert float(fit.logLik()) == pytest.approx(
+            float(without @ (energy - fit.estimate.log_z[rows.y]))
+        )
 
     @pytest.mark.parametrize("missing", ["level", "marginal"])
     def test_response_must_be_known(self, missing):
         data, w = frame()
         data.loc[:1, "y"] = None
-        with pytest.raises(DataError, match="column 'y' has 2 missing values, and is the response.*'drop'") as caught:
+        with pytest.raises(
+            DataError, match="column 'y' has 2 missing values, and is the response.*'drop'"
+        ) as caught:
             bbl.bbl(FORMULA, data, w, missing=missing)
         assert caught.value.column == "y"
 
     def test_raise_is_the_default(self):
         data, w = frame()
-        with pytest.raises(DataError, match="column 'x0' has .* missing values.*'drop'.*'level'.*'marginal'"):
+        with pytest.raises(
+            DataError, match="column 'x0' has .* missing values.*'drop'.*'level'.*'marginal'"
+        ):
             bbl.bbl(FORMULA, data, w)
         whole = data.dropna()
         fit = bbl.bbl(FORMULA, whole)
@@ -352,7 +389,9 @@ class TestFit:
     def test_unseen_levels_besides(self):
         data, w = frame()
         fit = bbl.bbl(FORMULA, data, w, missing="marginal")
-        new = pd.DataFrame({"x0": ["zz", None], "x1": ["a", "a"], "x2": [None, None], "x3": ["b", "b"]})
+        new = pd.DataFrame(
+            {"x0": ["zz", None], "x1": ["a", "a"], "x2": [None, None], "x3": ["b", "b"]}
+        )
         with pytest.raises(LevelError, match="'zz'"):
             fit.predict(new)
         both = fit.predict(new, unseen="ignore")
@@ -370,7 +409,9 @@ class TestNothingKnown:
         data = self.data()
         data.loc[data["y"] == "yes", "x2"] = None
         for method in METHODS:
-            with pytest.raises(DataError, match="in group 'yes', all values of 'x2' are missing") as caught:
+            with pytest.raises(
+                DataError, match="in group 'yes', all values of 'x2' are missing"
+            ) as caught:
                 bbl.bbl(FORMULA, data, method=method, missing="marginal")
             assert caught.value.column == "x2"
 
@@ -378,10 +419,14 @@ class TestNothingKnown:
         data = self.data()
         no = data.index[data["y"] == "no"]
         data.loc[no[::2], "x0"], data.loc[no[1::2], "x1"] = None, None
-        with pytest.raises(DataError, match="in group 'no', no row has 'x0' and all predictors .* known") as caught:
+        with pytest.raises(
+            DataError, match="in group 'no', no row has 'x0' and all predictors .* known"
+        ) as caught:
             bbl.bbl("y ~ x0*x1 + x3", data, missing="marginal")
         assert caught.value.column == "x0"
-        with pytest.raises(DataError, match="in group 'no', 'x0' and 'x1' are never known in one row"):
+        with pytest.raises(
+            DataError, match="in group 'no', 'x0' and 'x1' are never known in one row"
+        ):
             bbl.bbl("y ~ x0*x1 + x3", data, method="mf", missing="marginal")
         assert bbl.bbl("y ~ x0 + x1 + x3", data, missing="marginal").converged
 
@@ -398,7 +443,9 @@ class TestNothingKnown:
     def test_whole_column(self):
         data = self.data().assign(x1=None)
         for missing in ("level", "marginal"):
-            with pytest.raises(DataError, match="column 'x1' has no value that is not missing") as caught:
+            with pytest.raises(
+                DataError, match="column 'x1' has no value that is not missing"
+            ) as caught:
                 bbl.bbl(FORMULA, data, missing=missing)
             assert caught.value.column == "x1"
 
@@ -420,7 +467,9 @@ KINDS = {
     "polars str": lambda v: pl.Series([None if x is None else f"l{x}" for x in v]),
     "polars int": lambda v: pl.Series(v),
     "arrow": lambda v: pa.array([None if x is None else f"l{x}" for x in v]),
-    "arrow dictionary": lambda v: pa.array([None if x is None else f"l{x}" for x in v]).dictionary_encode(),
+    "arrow dictionary": lambda v: pa.array(
+        [None if x is None else f"l{x}" for x in v]
+    ).dictionary_encode(),
 }
 
 
@@ -438,12 +487,15 @@ def test_kinds_of_columns(kind, missing):
         data = pd.DataFrame({"y": y, "x": column, "z": z})
     plain = pd.DataFrame({"y": y, "x": [None if v is None else f"l{v}" for v in values], "z": z})
     fit, same = (bbl.bbl("y ~ x*z", d, missing=missing, lambdah=0.01) for d in (data, plain))
-    assert np.array_equal(fit.parameters.theta, same.parameters.theta) and fit.design.incomplete == 10
+    assert (
+        np.array_equal(fit.parameters.theta, same.parameters.theta) and fit.design.incomplete == 10
+    )
     for a, b in zip(fit.predict(data).to_numpy().T, same.predict(plain).to_numpy().T, strict=True):
         assert pd.Series(a).equals(pd.Series(b))
 
 
-@pytest.mark.filterwarnings("ignore:On the training rows:bbl.errors.DataWarning")  # groups that do not differ
+# groups that do not differ
+@pytest.mark.filterwarnings("ignore:On the training rows:bbl.errors.DataWarning")
 def test_new_columns_without_any_value():
     data = {"y": ["a", "b"] * 4, "x": ["u", "v", "v", "v"] * 2, "z": [0, 1, 1, 0] * 2}
     fit = bbl.bbl("y ~ x*z", data, missing="marginal", lambdah=0.01)
@@ -460,14 +512,18 @@ class TestCrossValidation:
     def test_out_of_fold_scores(self):
         data, _ = frame(200)
         cv = [(np.arange(100, 200), np.arange(100)), (np.arange(100), np.arange(100, 200))]
-        run = bbl.crossVal(FORMULA, data, lambda_=[0.1, 1.0], missing="marginal", cv=cv, refit=False)
+        run = bbl.crossVal(
+            FORMULA, data, lambda_=[0.1, 1.0], missing="marginal", cv=cv, refit=False
+        )
         levels = {f"x{j}": list("abcd"[:L]) for j, L in enumerate(LEVELS)}
         fit = bbl.bbl(FORMULA, data[:100], lambda_=run.regstar, missing="marginal", xlevels=levels)
         expected = fit.class_scores(*fit.design.encode(data[100:]))
         order = np.argsort(run.scored.y[100:], kind="stable")
         y = fit.design.encode_response(data[100:])
         np.testing.assert_allclose(
-            run.scored.scores[run.best][100:][order], expected[np.argsort(y, kind="stable")], atol=1e-9
+            run.scored.scores[run.best][100:][order],
+            expected[np.argsort(y, kind="stable")],
+            atol=1e-9,
         )
         assert run.model.nobs() == 100
 
@@ -475,9 +531,17 @@ class TestCrossValidation:
     def test_tuning_and_calibration(self, method):
         data, w = frame()
         name = {"pseudo": "lambda_", "mf": "eps"}[method]
-        fit = bbl.bbl(FORMULA, data, w, method, missing="marginal", calibrate="temperature", **{name: "cv"})
+        fit = bbl.bbl(
+            FORMULA, data, w, method, missing="marginal", calibrate="temperature", **{name: "cv"}
+        )
         assert np.isfinite(fit.tuning.loss).all() and fit.estimate.calibration is not None
-        settings = {"missing": "marginal", "calibrate": "offset", "shuffle": True, "seed": 1, name: [0.1, 0.5]}
+        settings = {
+            "missing": "marginal",
+            "calibrate": "offset",
+            "shuffle": True,
+            "seed": 1,
+            name: [0.1, 0.5],
+        }
         run = bbl.crossVal(FORMULA, data, w, method, **settings)
         assert 0.6 < run.maxscore <= 1.0
         assert "missing = 'marginal'" in run.model.call
@@ -523,14 +587,20 @@ class TestUncertainty:
             for sign in (1e-3, -1e-3):
                 weights = sample.weights.copy()
                 weights[k] += sign
-                moved.append(engine.fit(Sample(sample.codes, weights, None, sample.missing), layout).theta)
-            np.testing.assert_allclose(influence[k], (moved[0] - moved[1]) / 2e-3 * sample.total, atol=1e-4)
+                moved.append(
+                    engine.fit(Sample(sample.codes, weights, None, sample.missing), layout).theta
+                )
+            np.testing.assert_allclose(
+                influence[k], (moved[0] - moved[1]) / 2e-3 * sample.total, atol=1e-4
+            )
 
     def test_naive_bayes_has_the_multinomial_errors_of_what_is_known(self):
         data = {"y": ["a"] * 70 + ["b"] * 70, "x": ["u"] * 20 + ["v"] * 40 + [None] * 10}
         data["x"] += ["u"] * 30 + ["v"] * 30 + [None] * 10
         fit = bbl.bbl("y ~ x", data, method="naive", prior_count=0.0, missing="marginal")
-        np.testing.assert_allclose(fit.bse, [np.sqrt(1 / 20 + 1 / 40), np.sqrt(1 / 30 + 1 / 30)], rtol=1e-6)
+        np.testing.assert_allclose(
+            fit.bse, [np.sqrt(1 / 20 + 1 / 40), np.sqrt(1 / 30 + 1 / 30)], rtol=1e-6
+        )
 
     def test_bootstrap_keeps_what_is_missing(self):
         _, x = self.simulated(np.random.default_rng(6), 1500)
@@ -539,7 +609,9 @@ class TestUncertainty:
         result = estimate(Task(sample, self.LAYOUT, 1), engine)
         refits = bootstrap(sample, result, engine, 150, np.random.default_rng(0), 1)[:, 0]
         found = covariances(sample, result, engine)
-        np.testing.assert_allclose(refits.std(axis=0, ddof=1), found.standard_errors(found.group[0]), rtol=0.15)
+        np.testing.assert_allclose(
+            refits.std(axis=0, ddof=1), found.standard_errors(found.group[0]), rtol=0.15
+        )
 
     def test_composite_criteria(self):
         data, w = frame()
@@ -548,7 +620,9 @@ class TestUncertainty:
         layout, rows = fit.parameters.layout, fit.training
         every = complete = 0.0
         for g in range(2):
-            solved = fit.engine.equations(rows.group(g).collapsed(layout.n_levels), layout)._asdict()
+            solved = fit.engine.equations(
+                rows.group(g).collapsed(layout.n_levels), layout
+            )._asdict()
             own = solved.pop("rows")
             influence = Influence(own, layout, **solved)
             every += influence.composite(own)[0]
@@ -571,7 +645,8 @@ class TestUncertainty:
                 gaps = np.where(rng.random(x.shape) < 0.15, -1, x)
                 whole = (gaps >= 0).all(axis=1)
                 full, available, dropped = (
-                    engine.fit(as_sample(v, np.ones(len(v))), layout).theta for v in (x, gaps, gaps[whole])
+                    engine.fit(as_sample(v, np.ones(len(v))), layout).theta
+                    for v in (x, gaps, gaps[whole])
                 )
                 squares.append([((v - full) ** 2).mean() for v in (available, dropped)])
             available, dropped = np.mean(squares, axis=0)
@@ -588,7 +663,10 @@ class TestStorage:
         for store_data in (False, True):
             fit.save(tmp_path / "fit.bbl", store_data=store_data)
             loaded = bbl.load(tmp_path / "fit.bbl")
-            assert loaded.design.missing == missing and loaded.design.incomplete == fit.design.incomplete
+            assert (
+                loaded.design.missing == missing
+                and loaded.design.incomplete == fit.design.incomplete
+            )
             assert loaded.predict(data).equals(fit.predict(data))
             assert loaded.nobs() == fit.nobs() and loaded.logLik() == fit.logLik()
             assert str(loaded.summary()).split("naive")[0] == str(fit.summary()).split("naive")[0]
@@ -618,11 +696,14 @@ class TestOneGroup:
         np.testing.assert_allclose(fit.J[1, 2], exact.J[1, 2], atol=1e-8)
         whole = (x >= 0).all(axis=1)
         dropped, same = (
-            bbl.mlestimate(a, b, missing=m, **options) for a, b, m in ((xi, w, "drop"), (x[whole], w[whole], "raise"))
+            bbl.mlestimate(a, b, missing=m, **options)
+            for a, b, m in ((xi, w, "drop"), (x[whole], w[whole], "raise"))
         )
         assert np.array_equal(dropped.J[0, 1], same.J[0, 1])
         filled = bbl.mlestimate(np.where(x < 0, LEVELS, x), w, **options)
-        assert np.array_equal(bbl.mlestimate(xi, w, missing="level", **options).J[0, 3], filled.J[0, 3])
+        assert np.array_equal(
+            bbl.mlestimate(xi, w, missing="level", **options).J[0, 3], filled.J[0, 3]
+        )
 
     def test_errors(self):
         xi = np.array([[0.0, 1.0], [1.0, np.nan], [np.nan, 0.0]])
@@ -679,7 +760,10 @@ class TestClassifier:
         [
             ("naive", "marginal"),
             *(pytest.param("naive", m, marks=pytest.mark.long) for m in ("drop", "level")),
-            *(pytest.param("pseudo", m, marks=pytest.mark.long) for m in ("drop", "level", "marginal")),
+            *(
+                pytest.param("pseudo", m, marks=pytest.mark.long)
+                for m in ("drop", "level", "marginal")
+            ),
         ],
     )
     @pytest.mark.filterwarnings("ignore")
@@ -692,7 +776,12 @@ class TestClassifier:
         X = pd.DataFrame({"a": ["u", "v"] * 10, "b": ["w", None] * 10, "c": [None] * 20})
         y = [0, 0, 1, 1] * 5
         names = {
-            m: [f.name for f in BBLClassifier("pseudo", missing=m).fit(X[["a", "b"]], y).result_.design.predictors]
+            m: [
+                f.name
+                for f in BBLClassifier("pseudo", missing=m)
+                .fit(X[["a", "b"]], y)
+                .result_.design.predictors
+            ]
             for m in ("level", "marginal")
         }
         assert names == {"level": ["a", "b"], "marginal": ["a"]}
@@ -704,7 +793,14 @@ def test_command_line(tmp_path, capsys):
     data.to_csv(tmp_path / "data.csv", index=False)
     assert main([FORMULA, str(tmp_path / "data.csv")]) == 1
     assert "--missing drop" in capsys.readouterr().err
-    args = [FORMULA, str(tmp_path / "data.csv"), "--missing", "marginal", "--newdata", str(tmp_path / "data.csv")]
+    args = [
+        FORMULA,
+        str(tmp_path / "data.csv"),
+        "--missing",
+        "marginal",
+        "--newdata",
+        str(tmp_path / "data.csv"),
+    ]
     assert main(args) == 0
     assert len(capsys.readouterr().out.splitlines()) == 301
 

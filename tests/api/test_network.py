@@ -1,4 +1,6 @@
-"""Tests of the verbs of Bayesian network classifiers, most of them against outputs of R's bnclassify."""
+"""Tests of the verbs of Bayesian network classifiers, most of them against outputs of R's
+bnclassify.
+"""
 
 import functools
 import json
@@ -19,7 +21,9 @@ def frame(name, part="train"):
     """Return a recorded data set as categories with declared levels."""
     stored = bncases.case(f"data_{name}")
     columns = stored[part]["columns"]
-    return pd.DataFrame({v: pd.Categorical(columns[v], categories=stored["levels"][v]) for v in columns})
+    return pd.DataFrame(
+        {v: pd.Categorical(columns[v], categories=stored["levels"][v]) for v in columns}
+    )
 
 
 @functools.cache
@@ -56,7 +60,9 @@ def test_structures_can_be_inspected_as_in_r(name):
         for what in ("modelstring", "narcs", "is_anb", "is_nb", "is_ode", "is_semi_naive"):
             assert getattr(found, what) == want[what], what
     members = learn(name, "aode").members
-    assert {s: {k: list(v) for k, v in m.families.items()} for s, m in members.items()} == stored["aode"]
+    assert {s: {k: list(v) for k, v in m.families.items()} for s, m in members.items()} == stored[
+        "aode"
+    ]
 
 
 @pytest.mark.usefixtures("shared")
@@ -65,7 +71,10 @@ def test_a_root_turns_the_tree_where_r_ignores_it(name):
     data, stored = frame(name), bncases.case(f"{name}_structure")
     root, class_ = stored["root_given"]["root"], bncases.case(f"data_{name}")["class"]
     for score in ("loglik", "aic", "bic"):
-        plain, turned = networks.tan_cl(class_, data, score), networks.tan_cl(class_, data, score, root=root)
+        plain, turned = (
+            networks.tan_cl(class_, data, score),
+            networks.tan_cl(class_, data, score, root=root),
+        )
         assert turned.feature_families[root] == (root,)
         assert {frozenset(a) for a in plain.arcs} == {frozenset(a) for a in turned.arcs}
 
@@ -114,7 +123,9 @@ def test_predictions_of_new_rows_are_rs(name):
         good = np.ones(len(new), dtype=bool)
         good[np.array(model.get("newdata_defect_rows") or [], dtype=int) - 1] = False
         want = np.array([bncases.numbers(row) for row in model["newdata_posterior"]])
-        np.testing.assert_allclose(found.iloc[good, :-1].astype(float), want[good], rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            found.iloc[good, :-1].astype(float), want[good], rtol=0, atol=1e-10
+        )
         sums = found.iloc[:, :-1].sum(axis=1)
         np.testing.assert_allclose(sums, 1.0)
         first = found.iloc[:, :-1].to_numpy(float).argmax(axis=1)
@@ -130,13 +141,21 @@ def test_cross_validation_has_rs_accuracies(name):
 
     def fit(model):
         if model == "nb_manb":
-            return networks.bnc("nb", class_, data, stored["smooth"], manb_prior=stored["manb_prior"])
-        known = {"nb": "nb", "aode": "aode", **{f"tan_{s}": f"tan_cl_{s}" for s in ("loglik", "aic", "bic")}}
+            return networks.bnc(
+                "nb", class_, data, stored["smooth"], manb_prior=stored["manb_prior"]
+            )
+        known = {
+            "nb": "nb",
+            "aode": "aode",
+            **{f"tan_{s}": f"tan_cl_{s}" for s in ("loglik", "aic", "bic")},
+        }
         return fitted(name, known[model], stored["smooth"])
 
     for key, relearn in (("relearn_structure", True), ("fixed_structure", False)):
         rows = {entry["model"]: entry for entry in stored[key]}
-        table = networks.cv({m: fit(m) for m in rows}, data, dag=relearn, mean=False, folds=folds, n_jobs=1)
+        table = networks.cv(
+            {m: fit(m) for m in rows}, data, dag=relearn, mean=False, folds=folds, n_jobs=1
+        )
         for model, entry in rows.items():
             np.testing.assert_allclose(table[model], entry["fold_accuracy"], rtol=0, atol=1e-12)
             assert table[model].mean() == pytest.approx(entry["mean"], abs=1e-12)
@@ -147,10 +166,14 @@ def test_information_and_given_weights_are_rs():
     data, stored = frame("syn_b"), bncases.case("syn_b_cmi")
     for pair in stored["pairs"]:
         assert networks.cmi(pair["x"], pair["y"], data) == pytest.approx(pair["mi"], abs=1e-12)
-        assert networks.cmi(pair["x"], pair["y"], data, "y") == pytest.approx(pair["cmi_given_class"], abs=1e-12)
+        assert networks.cmi(pair["x"], pair["y"], data, "y") == pytest.approx(
+            pair["cmi_given_class"], abs=1e-12
+        )
     for entry in stored["with_class"]:
         for unit in ("log2", "log10"):
-            assert networks.cmi(entry["x"], "y", data, unit=unit) == pytest.approx(entry[f"mi_{unit}"], abs=1e-12)
+            assert networks.cmi(entry["x"], "y", data, unit=unit) == pytest.approx(
+                entry[f"mi_{unit}"], abs=1e-12
+            )
     case = bncases.case("syn_b_wanbia")
     fit = networks.bnc("nb", "y", data, case["models"][0]["smooth"], wanbia=case["weights"])
     assert fit.cLogLik() == pytest.approx(case["models"][0]["cLogLik"], rel=1e-9)
@@ -195,10 +218,18 @@ def test_weights_are_repeated_rows_for_every_learner(titanic):
 
 def test_declared_levels_count_though_they_never_occur():
     data = pd.DataFrame(
-        {"y": pd.Categorical(list("aab"), list("abc")), "x": pd.Categorical(list("uvu"), list("wuv")), "z": list("pqp")}
+        {
+            "y": pd.Categorical(list("aab"), list("abc")),
+            "x": pd.Categorical(list("uvu"), list("wuv")),
+            "z": list("pqp"),
+        }
     )
     fit = networks.bnc("nb", "y", data, 1)
-    assert fit.classes == ("a", "b", "c") and fit.values("x") == ("w", "u", "v") and fit.values("z") == ("p", "q")
+    assert (
+        fit.classes == ("a", "b", "c")
+        and fit.values("x") == ("w", "u", "v")
+        and fit.values("z") == ("p", "q")
+    )
     np.testing.assert_allclose(fit.params["x"].loc["a"], [1 / 5, 2 / 5, 2 / 5])
     np.testing.assert_allclose(fit.params["x"].loc["c"], 1 / 3)
     np.testing.assert_allclose(fit.params["y"].iloc[0], [3 / 6, 2 / 6, 1 / 6])
@@ -209,7 +240,8 @@ def test_levels_with_no_rows_at_all_can_be_predicted_from():
     data = pd.DataFrame({"y": list("aabb"), "x": pd.Categorical(list("uvuv"), list("uvw"))})
     fit = networks.bnc("nb", "y ~ x", data)
     found = fit.predict(pd.DataFrame({"x": ["w"]}))
-    np.testing.assert_allclose(found.iloc[0, :-1].astype(float), 0.5)  # impossible under both: equal
+    # impossible under both: equal
+    np.testing.assert_allclose(found.iloc[0, :-1].astype(float), 0.5)
 
 
 def test_the_class_may_be_missing_where_parameters_are_learnt():
@@ -238,7 +270,9 @@ def test_one_feature_and_none_are_fine():
     one = pd.DataFrame({"y": list("aab"), "x": list("uvv")})
     for learner in ("nb", "tan_cl", "aode", "kdb", "tan_hc"):
         with pytest.warns(bbl.DataWarning) if learner in ("kdb", "tan_hc") else _nothing():
-            fit = networks.bnc(learner, "y", one, 1, dag_args={"k": 2} if learner in ("kdb", "tan_hc") else None)
+            fit = networks.bnc(
+                learner, "y", one, 1, dag_args={"k": 2} if learner in ("kdb", "tan_hc") else None
+            )
         assert fit.features == ("x",)
     alone = networks.bnc("nb", "y", one[["y"]])
     np.testing.assert_allclose(alone.predict(one).iloc[:, :-1].astype(float), [[2 / 3, 1 / 3]] * 3)
@@ -258,7 +292,9 @@ class _nothing:
 def test_a_feature_that_a_search_leaves_out_is_not_looked_at_in_new_rows():
     rng = np.random.default_rng(0)
     y = np.repeat(["a", "b"], 60)
-    data = pd.DataFrame({"y": y, "good": np.where(rng.random(120) < 0.9, y, "a"), "noise": rng.integers(0, 2, 120)})
+    data = pd.DataFrame(
+        {"y": y, "good": np.where(rng.random(120) < 0.9, y, "a"), "noise": rng.integers(0, 2, 120)}
+    )
     fit = networks.bnc("fssj", "y", data, 1, dag_args={"k": 4})
     assert fit.features == ("good",) and fit.structure.columns == ("good", "noise")
     assert len(fit.predict(data[["good"]])) == 120
@@ -274,7 +310,10 @@ def test_cross_validation_scores_models_of_any_kind_on_the_same_folds(titanic):
     models = {
         "manb": networks.bnc("nb", "Survived ~ .", titanic, 1, manb_prior=0.5, **USUAL),
         "by hand": networks.lp(
-            networks.structure("Survived", {"Sex": [], "Class": ["Sex"]}), titanic, smooth=1, **USUAL
+            networks.structure("Survived", {"Sex": [], "Class": ["Sex"]}),
+            titanic,
+            smooth=1,
+            **USUAL,
         ),
         "search": networks.bnc("tan_hc", "Survived ~ .", titanic, 1, dag_args={"k": 3}, **USUAL),
     }
@@ -290,7 +329,9 @@ def test_cross_validation_scores_models_of_any_kind_on_the_same_folds(titanic):
 
 
 def test_seeds_decide_folds_and_ties(titanic):
-    runs = [networks.tan_hc("Survived", titanic, k=4, epsilon=0.0, seed=s, **USUAL) for s in (1, 1, 2)]
+    runs = [
+        networks.tan_hc("Survived", titanic, k=4, epsilon=0.0, seed=s, **USUAL) for s in (1, 1, 2)
+    ]
     assert runs[0] == runs[1]
     assert runs[0].score_log != runs[2].score_log
 
@@ -312,37 +353,125 @@ def test_a_class_name_that_is_no_identifier_works_everywhere():
 
 
 BAD = [
-    ("no class", lambda d: networks.nb("klass", d), "'klass' is not a column of the data; did you mean 'class'"),
+    (
+        "no class",
+        lambda d: networks.nb("klass", d),
+        "'klass' is not a column of the data; did you mean 'class'",
+    ),
     ("class in formula", lambda d: networks.nb("klass ~ .", d), "'klass' is not a column"),
-    ("interactions", lambda d: networks.nb("class ~ a*b", d), "interaction a:b, but a network's structure is learnt"),
-    ("learner", lambda d: networks.bnc("tancl", "class", d), "learner='tancl' is unknown; did you mean 'tan_cl'"),
+    (
+        "interactions",
+        lambda d: networks.nb("class ~ a*b", d),
+        "interaction a:b, but a network's structure is learnt",
+    ),
+    (
+        "learner",
+        lambda d: networks.bnc("tancl", "class", d),
+        "learner='tancl' is unknown; did you mean 'tan_cl'",
+    ),
     ("k of rows", lambda d: networks.tan_hc("class", d, k=99), "k must be in 2..40"),
     ("smooth", lambda d: networks.bnc("nb", "class", d, -1), "smooth must lie in"),
     ("nan smooth", lambda d: networks.bnc("nb", "class", d, np.nan), "smooth must lie in"),
-    ("nan weights", lambda d: networks.nb("class", d, weights=np.full(40, np.nan)), "weights are not all counts"),
-    ("weight above 1", lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": 2, "b": 0}), r"wanbia\['a'\] must lie"),
-    ("nan weight", lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": np.nan, "b": 0}), r"wanbia\['a'\] must"),
-    ("weight of none", lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": 1, "c": 0}), "'c', which is no"),
-    ("weight lacks", lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": 1}), "no weight of 'b'"),
-    ("two methods", lambda d: networks.bnc("nb", "class", d, 1, manb_prior=0.5, wanbia=True), "exclude each other"),
-    ("three", lambda d: networks.bnc("nb", "class", d, 1, wanbia=True, awnb_trees=3), "exclude each other"),
-    ("manb of tan", lambda d: networks.bnc("tan_cl", "class", d, 1, manb_prior=0.5), "not naive Bayes"),
-    ("manb, smooth 0", lambda d: networks.bnc("nb", "class", d, manb_prior=0.5), "needs smooth > 0"),
-    ("manb prior", lambda d: networks.bnc("nb", "class", d, 1, manb_prior=1.5), "manb_prior must lie"),
-    ("aode", lambda d: networks.bnc("aode", "class", d, 1, awnb_bootstrap=0.5), "aode takes no awnb"),
+    (
+        "nan weights",
+        lambda d: networks.nb("class", d, weights=np.full(40, np.nan)),
+        "weights are not all counts",
+    ),
+    (
+        "weight above 1",
+        lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": 2, "b": 0}),
+        r"wanbia\['a'\] must lie",
+    ),
+    (
+        "nan weight",
+        lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": np.nan, "b": 0}),
+        r"wanbia\['a'\] must",
+    ),
+    (
+        "weight of none",
+        lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": 1, "c": 0}),
+        "'c', which is no",
+    ),
+    (
+        "weight lacks",
+        lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": 1}),
+        "no weight of 'b'",
+    ),
+    (
+        "two methods",
+        lambda d: networks.bnc("nb", "class", d, 1, manb_prior=0.5, wanbia=True),
+        "exclude each other",
+    ),
+    (
+        "three",
+        lambda d: networks.bnc("nb", "class", d, 1, wanbia=True, awnb_trees=3),
+        "exclude each other",
+    ),
+    (
+        "manb of tan",
+        lambda d: networks.bnc("tan_cl", "class", d, 1, manb_prior=0.5),
+        "not naive Bayes",
+    ),
+    (
+        "manb, smooth 0",
+        lambda d: networks.bnc("nb", "class", d, manb_prior=0.5),
+        "needs smooth > 0",
+    ),
+    (
+        "manb prior",
+        lambda d: networks.bnc("nb", "class", d, 1, manb_prior=1.5),
+        "manb_prior must lie",
+    ),
+    (
+        "aode",
+        lambda d: networks.bnc("aode", "class", d, 1, awnb_bootstrap=0.5),
+        "aode takes no awnb",
+    ),
     ("trees", lambda d: networks.bnc("nb", "class", d, 1, awnb_trees=0), "awnb_trees must be"),
-    ("root", lambda d: networks.tan_cl("class", d, root="aa"), "root='aa' is no feature; did you mean 'a'"),
-    ("score", lambda d: networks.tan_cl("class", d, "bick"), "score='bick' is unknown; did you mean 'bic'"),
-    ("dag_args", lambda d: networks.bnc("tan_cl", "class", d, dag_args={"scor": "bic"}), "did you mean 'score'"),
-    ("parent", lambda d: networks.structure("c", {"a": ["b"]}), "'a' has the parent 'b', which is no feature"),
+    (
+        "root",
+        lambda d: networks.tan_cl("class", d, root="aa"),
+        "root='aa' is no feature; did you mean 'a'",
+    ),
+    (
+        "score",
+        lambda d: networks.tan_cl("class", d, "bick"),
+        "score='bick' is unknown; did you mean 'bic'",
+    ),
+    (
+        "dag_args",
+        lambda d: networks.bnc("tan_cl", "class", d, dag_args={"scor": "bic"}),
+        "did you mean 'score'",
+    ),
+    (
+        "parent",
+        lambda d: networks.structure("c", {"a": ["b"]}),
+        "'a' has the parent 'b', which is no feature",
+    ),
     ("cycle", lambda d: networks.structure("c", {"a": ["b"], "b": ["a"]}), "cycle through"),
     ("itself", lambda d: networks.structure("c", {"a": ["a"]}), "cycle through 'a'"),
-    ("class as child", lambda d: networks.structure("c", {"a": [], "c": ["a"]}), "has no parents itself"),
-    ("class as parent", lambda d: networks.structure("c", {"a": ["c"]}), "is a parent of 'a' anyway"),
+    (
+        "class as child",
+        lambda d: networks.structure("c", {"a": [], "c": ["a"]}),
+        "has no parents itself",
+    ),
+    (
+        "class as parent",
+        lambda d: networks.structure("c", {"a": ["c"]}),
+        "is a parent of 'a' anyway",
+    ),
     ("string", lambda d: networks.structure("c", {"a": "b", "b": []}), r"Write \['b'\]"),
-    ("column", lambda d: networks.lp(networks.structure("class", {"z": []}), d), "'z' is not a column"),
+    (
+        "column",
+        lambda d: networks.lp(networks.structure("class", {"z": []}), d),
+        "'z' is not a column",
+    ),
     ("var", lambda d: networks.bnc("nb", "class", d).values("z"), "'z' is no variable"),
-    ("folds", lambda d: networks.tan_hc("class", d, folds=[[0, 1], [99]]), "cv gives no folds|folds"),
+    (
+        "folds",
+        lambda d: networks.tan_hc("class", d, folds=[[0, 1], [99]]),
+        "cv gives no folds|folds",
+    ),
     ("fold text", lambda d: networks.tan_hc("class", d, folds="five"), "folds must be a list"),
     ("models", lambda d: networks.cv("nb", d), "models must be a fitted network"),
     ("no models", lambda d: networks.cv([], d), "models must be networks"),
@@ -350,9 +479,13 @@ BAD = [
     ("cmi", lambda d: networks.cmi("a", "zz", d), "no column 'zz'"),
     ("unit", lambda d: networks.cmi("a", "b", d, unit="bit"), "unit='bit' is unknown"),
     ("kind", lambda d: networks.bnc("nb", "class", d).score("bick"), "kind='bick' is unknown"),
-    ("a name", lambda d: networks.bnc("nb", "class", d, 1, weigths="a"), "weigths.*did you mean 'weights'"),
+    (
+        "a name",
+        lambda d: networks.bnc("nb", "class", d, 1, weigths="a"),
+        "weigths.*did you mean 'weights'",
+    ),
     ("aode figure", lambda d: networks.bnc("aode", "class", d).plot(), "aode averages 2 networks"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -371,10 +504,14 @@ def test_bad_input_is_refused_with_the_remedy(call, text, small):
 def test_a_level_that_the_model_does_not_know_is_refused_or_summed_out(small):
     fit = networks.bnc("tan_cl", "class", small, 1)
     new = pd.DataFrame({"a": [0, 7], "b": [1, 1]})
-    with pytest.raises(bbl.errors.LevelError, match="'a' has levels that the model does not know: 7"):
+    with pytest.raises(
+        bbl.errors.LevelError, match="'a' has levels that the model does not know: 7"
+    ):
         fit.predict(new)
     known = fit.predict(new, unseen="ignore")
-    np.testing.assert_array_equal(known.iloc[1, :-1], fit.predict(new.assign(a=[0, None])).iloc[1, :-1])
+    np.testing.assert_array_equal(
+        known.iloc[1, :-1], fit.predict(new.assign(a=[0, None])).iloc[1, :-1]
+    )
 
 
 def test_a_class_of_many_numbers_is_refused(small):
@@ -395,7 +532,11 @@ def test_more_folds_than_a_class_has_rows_are_warned_of():
 def test_ten_thousand_levels_are_weighed_before_memory_is_taken(monkeypatch):
     rng = np.random.default_rng(0)
     data = pd.DataFrame(
-        {"y": rng.integers(0, 2, 20000), "a": rng.permutation(20000) % 10000, "b": rng.permutation(20000) % 10000}
+        {
+            "y": rng.integers(0, 2, 20000),
+            "a": rng.permutation(20000) % 10000,
+            "b": rng.permutation(20000) % 10000,
+        }
     )
     assert networks.bnc("nb", "y", data.astype({"a": str, "b": str}), 1).nparams == 1 + 2 * 2 * 9999
     monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**30)
@@ -420,7 +561,9 @@ except KeyboardInterrupt:
     import subprocess
     import sys
 
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
     assert found.stderr == ""
     assert found.stdout == "stopped\n"
 
@@ -438,5 +581,7 @@ def test_structures_go_to_other_libraries(small):
 
 
 def test_one_name_for_each_column_of_the_mutual_information():
-    with pytest.raises(bbl.errors.BBLTypeError, match=r"z must be the name of one column; got \['Class'\]"):
+    with pytest.raises(
+        bbl.errors.BBLTypeError, match=r"z must be the name of one column; got \['Class'\]"
+    ):
         networks.cmi("Sex", "Survived", bbl.datasets.load_titanic(), z=["Class"])

@@ -1,4 +1,6 @@
-"""Folds of networks: positions are those of the data, and what a splitter does not train on is not trained on."""
+"""Folds of networks: positions are those of the data, and what a splitter does not train on is not
+trained on.
+"""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,9 @@ SPLIT = sklearn.ShuffleSplit(4, train_size=0.2, test_size=0.3, random_state=0)
 def data():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.integers(0, 3, (80, 4)), columns=list("abcd")).astype("category")
-    frame["y"] = pd.Categorical(np.where(rng.random(80) < 0.7, frame["a"].astype(int) > 0, rng.random(80) < 0.5))
+    frame["y"] = pd.Categorical(
+        np.where(rng.random(80) < 0.7, frame["a"].astype(int) > 0, rng.random(80) < 0.5)
+    )
     return frame
 
 
@@ -23,13 +27,19 @@ def test_a_splitter_says_what_is_trained_on(data):
     weights = np.ones(len(data))
     weights[::9] = 0.0  # positions do not shift where rows take no part
     found = networks.cv(
-        networks.bnc("nb", "y ~ .", data, 1, weights=weights), data, folds=SPLIT, mean=False, weights=weights
+        networks.bnc("nb", "y ~ .", data, 1, weights=weights),
+        data,
+        folds=SPLIT,
+        mean=False,
+        weights=weights,
     )
     for own, (train, test) in zip(found["nb"], SPLIT.split(data), strict=True):
         part = np.zeros(len(data))
         part[train] = weights[train]
         kept = test[weights[test] > 0]
-        predicted = networks.bnc("nb", "y ~ .", data, 1, weights=part).predict(data.iloc[kept], type="class")
+        predicted = networks.bnc("nb", "y ~ .", data, 1, weights=part).predict(
+            data.iloc[kept], type="class"
+        )
         assert own == pytest.approx(networks.accuracy(predicted, data["y"].iloc[kept]))
 
 

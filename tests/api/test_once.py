@@ -1,4 +1,6 @@
-"""Every verb and method that takes a table frames it once, reads each column once, and checks its weights once."""
+"""Every verb and method that takes a table frames it once, reads each column once, and checks its
+weights once.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def models(table) -> dict:
 
 @pytest.fixture
 def counts(models, monkeypatch) -> Counter:
-    """Return a counter of framed tables, encodings, columns that are read, and weights that are checked."""
+    """Return a counter of framed tables, encodings, columns that are read, and weights that are
+    checked.
+    """
     counter: Counter = Counter()
 
     def count(function, key) -> None:
@@ -58,7 +62,9 @@ def counts(models, monkeypatch) -> Counter:
             counter[key(*arguments)] += 1
             return function(*arguments, **options)
 
-        for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "bbl"]:
+        for module in [
+            module for name, module in sys.modules.items() if name.partition(".")[0] == "bbl"
+        ]:
             if vars(module).get(function.__name__) is function:
                 monkeypatch.setattr(module, function.__name__, counted)
 
@@ -79,10 +85,14 @@ def counts(models, monkeypatch) -> Counter:
 
 FITS = {
     "bbl": lambda table, _: bbl.bbl(FORMULA, table, "w", verbose=0),
-    "bbl, tuned": lambda table, _: bbl.bbl(FORMULA, table, "w", lambda_="cv", calibrate="temperature", verbose=0),
+    "bbl, tuned": lambda table, _: bbl.bbl(
+        FORMULA, table, "w", lambda_="cv", calibrate="temperature", verbose=0
+    ),
     "bbl, auto": lambda table, _: bbl.bbl(FORMULA, table, "w", method="auto", verbose=0),
     "crossVal": lambda table, _: bbl.crossVal(FORMULA, table, "w", shuffle=True, seed=1, verbose=0),
-    "crossVal, splitter": lambda table, _: bbl.crossVal(FORMULA, table, "w", cv=KFold(3), verbose=0),
+    "crossVal, splitter": lambda table, _: bbl.crossVal(
+        FORMULA, table, "w", cv=KFold(3), verbose=0
+    ),
     "shooter": lambda table, _: bbl.shooter(FORMULA, table, "w", verbose=0),
     "nb": lambda table, _: networks.nb("y", table, weights="w"),
     "tan_cl": lambda table, _: networks.tan_cl(FORMULA, table, weights="w"),
@@ -94,7 +104,7 @@ FITS = {
     "cv, splitter": lambda table, models: networks.cv(
         models["network"], table, folds=KFold(3), weights="w", verbose=0
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("verb", FITS)
@@ -129,7 +139,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "method"), [(kind, method) for kind in CASES for method in CASES[kind]])
+@pytest.mark.parametrize(
+    ("kind", "method"), [(kind, method) for kind in CASES for method in CASES[kind]]
+)
 def test_a_method_frames_encodes_and_weighs_new_data_once(kind, method, table, models, counts):
     METHODS[method](models[kind], table[["a", "b", "c"]] if kind == "estimator" else table)
     takes_weights = method in ("evaluate", "importance", "pnll")

@@ -1,4 +1,6 @@
-"""Models with terms of any order through the verbs, results, files, figures, scikit-learn and the command line."""
+"""Models with terms of any order through the verbs, results, files, figures, scikit-learn and the
+command line.
+"""
 
 import itertools
 
@@ -44,16 +46,22 @@ def test_a_saturated_model_gives_back_the_frequencies(table):
         observed = np.bincount(index, rows.weights, np.prod(shape)) / rows.total
         p = oracle.term_probabilities(tables_of(layout, fit.parameters.theta[g]), shape)
         np.testing.assert_allclose(p, observed, atol=1e-10)
-        assert fit.log_z.iloc[g] == pytest.approx(oracle.term_log_z(tables_of(layout, fit.parameters.theta[g]), shape))
+        assert fit.log_z.iloc[g] == pytest.approx(
+            oracle.term_log_z(tables_of(layout, fit.parameters.theta[g]), shape)
+        )
 
 
 def test_scores_are_energies_less_ln_z(fit):
     codes = fit.training.codes
     layout = fit.parameters.layout
-    score = np.column_stack([
-        oracle.term_energy(tables_of(layout, theta), codes) - lz + np.log(share)
-        for theta, lz, share in zip(fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True)
-    ])  # fmt: skip
+    score = np.column_stack(
+        [
+            oracle.term_energy(tables_of(layout, theta), codes) - lz + np.log(share)
+            for theta, lz, share in zip(
+                fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True
+            )
+        ]
+    )
     expected = np.exp(score - oracle.logsumexp(score)[:, None])
     found = fit.predict(TITANIC[TITANIC["Freq"] > 0], type="prob").iloc[:, :2].to_numpy()
     np.testing.assert_allclose(found, expected[:, :2], atol=1e-12)
@@ -61,16 +69,29 @@ def test_scores_are_energies_less_ln_z(fit):
 
 def test_coefficients_have_a_column_for_each_predictor(fit):
     frame = fit.tidy()
-    assert [c for c in frame.columns if c.startswith("predictor")] == ["predictor", "predictor2", "predictor3"]
+    assert [c for c in frame.columns if c.startswith("predictor")] == [
+        "predictor",
+        "predictor2",
+        "predictor3",
+    ]
     J = fit.coef().J["Yes"]["Class", "Sex", "Age"]
     own = frame[(frame["group"] == "Yes") & frame["predictor3"].notna()]
     np.testing.assert_array_equal(J.to_numpy().ravel(), own["estimate"])
-    np.testing.assert_array_equal(fit.coef().J["Yes"]["Age", "Class", "Sex"].to_numpy().ravel(), own["estimate"])
+    np.testing.assert_array_equal(
+        fit.coef().J["Yes"]["Age", "Class", "Sex"].to_numpy().ravel(), own["estimate"]
+    )
 
 
 def test_interactions_rank_terms_of_all_orders(fit):
     frame = fit.interactions()
-    assert frame.columns.tolist()[:6] == ["group", "order", "predictor", "predictor2", "predictor3", "strength"]
+    assert frame.columns.tolist()[:6] == [
+        "group",
+        "order",
+        "predictor",
+        "predictor2",
+        "predictor3",
+        "strength",
+    ]
     assert sorted(frame["order"]) == [2] * 6 + [3] * 2
     assert (np.diff(frame["strength"]) <= 0).all()
     three = fit.interactions(order=3)
@@ -100,7 +121,8 @@ def test_files_keep_terms_of_any_order(fit, tmp_path):
     assert again.parameters.layout == fit.parameters.layout
     np.testing.assert_array_equal(again.parameters.theta, fit.parameters.theta)
     pd.testing.assert_frame_equal(again.predict(TITANIC), fit.predict(TITANIC))
-    key = ["group", "order", "predictor", "predictor2", "predictor3", "strength"]  # tests need the rows
+    # tests need the rows
+    key = ["group", "order", "predictor", "predictor2", "predictor3", "strength"]
     pd.testing.assert_frame_equal(again.interactions()[key], fit.interactions()[key])
 
 
@@ -119,7 +141,9 @@ def test_a_penalty_for_each_order(table):
     pairs = bbl.bbl("y ~ .^2", table, lambda_=1e-4, verbose=0)
     layout = strong.parameters.layout
     assert np.abs(strong.parameters.theta[:, layout.pair_start[-1] :]).max() < 5e-3
-    np.testing.assert_allclose(strong.parameters.theta[:, : layout.pair_start[-1]], pairs.parameters.theta, atol=0.02)
+    np.testing.assert_allclose(
+        strong.parameters.theta[:, : layout.pair_start[-1]], pairs.parameters.theta, atol=0.02
+    )
     with pytest.raises(OptionError, match="lambda_ has 3 numbers"):
         bbl.bbl("y ~ .^3", table, lambda_=[1, 2, 3], verbose=0)
 
@@ -135,20 +159,32 @@ def test_weights_are_repeated_rows():
 def test_missing_predictors_are_summed_out(fit):
     some = TITANIC.astype(object).head(6)
     some.loc[0, "Sex"] = some.loc[2, "Age"] = some.loc[3, "Class"] = None
-    marginal = bbl.bbl(FORMULA, TITANIC, weights="Freq", lambda_=1e-3, missing="marginal", verbose=0)
+    marginal = bbl.bbl(
+        FORMULA, TITANIC, weights="Freq", lambda_=1e-3, missing="marginal", verbose=0
+    )
     found = marginal.predict(some, type="prob").iloc[:, :2].to_numpy()
     layout, levels = fit.parameters.layout, fit.labels.levels
-    x = [[-1 if v is None else levels[i].index(v) for i, v in enumerate(row)]
-         for row in some[["Class", "Sex", "Age"]].to_numpy()]  # fmt: skip
-    score = np.column_stack([
-        oracle.term_marginal_energy(tables_of(layout, theta), tuple(layout.n_levels), x) - lz + np.log(share)
-        for theta, lz, share in zip(fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True)
-    ])  # fmt: skip
+    x = [
+        [-1 if v is None else levels[i].index(v) for i, v in enumerate(row)]
+        for row in some[["Class", "Sex", "Age"]].to_numpy()
+    ]
+    score = np.column_stack(
+        [
+            oracle.term_marginal_energy(tables_of(layout, theta), tuple(layout.n_levels), x)
+            - lz
+            + np.log(share)
+            for theta, lz, share in zip(
+                fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True
+            )
+        ]
+    )
     np.testing.assert_allclose(found, np.exp(score - oracle.logsumexp(score)[:, None]), atol=1e-12)
 
 
 def test_cross_validation_tuning_and_calibration(table):
-    cv = bbl.crossVal("y ~ .^3", table, lambda_=[0.01, 1.0], nfold=3, shuffle=True, seed=1, verbose=0)
+    cv = bbl.crossVal(
+        "y ~ .^3", table, lambda_=[0.01, 1.0], nfold=3, shuffle=True, seed=1, verbose=0
+    )
     assert cv.model.parameters.layout.order == 3
     tuned = bbl.bbl("y ~ .^3", table, lambda_="cv", calibrate="offset", verbose=0)
     assert tuned.tuning.option == "lambda_"
@@ -159,7 +195,9 @@ def test_sampling_verbs_take_terms_of_three(fit):
     found = bbl.mcSample(fit, nsteps=200, seed=1, verbose=0)
     layout = fit.parameters.layout
     for g, group in enumerate(fit.labels.groups):
-        E = oracle.term_energy(tables_of(layout, fit.parameters.theta[g]), oracle.states(tuple(layout.n_levels)))
+        E = oracle.term_energy(
+            tables_of(layout, fit.parameters.theta[g]), oracle.states(tuple(layout.n_levels))
+        )
         assert found.emax[group] == pytest.approx(E.max(), abs=1e-12)
     levels = [[0, 1], [0, 1], [0, 1]]
     par = bbl.GroupParameters([np.zeros(1)] * 3, {(0, 1, 2): np.full((1, 1, 1), 3.0)})
@@ -168,11 +206,16 @@ def test_sampling_verbs_take_terms_of_three(fit):
     assert (rows.all(axis=1)).mean() == pytest.approx(np.exp(3.0) / Z, abs=0.02)
     assert "J[0, 1, 2]:\n  1:1\n1   3" in repr(par)
     drawn = bbl.randomsamp(levels, ["u", "v"], par=[par, par], nsample=5000, seed=2)
-    assert (drawn[["x1", "x2", "x3"]] == 1).all(axis=1).mean() == pytest.approx(np.exp(3.0) / Z, abs=0.04)
+    assert (drawn[["x1", "x2", "x3"]] == 1).all(axis=1).mean() == pytest.approx(
+        np.exp(3.0) / Z, abs=0.04
+    )
 
 
 def test_engines_of_fewer_orders_say_why(table):
-    with pytest.raises(FormulaError, match="a:b:c of three or more predictors, but method='mf'.*covariance of pairs"):
+    with pytest.raises(
+        FormulaError,
+        match="a:b:c of three or more predictors, but method='mf'.*covariance of pairs",
+    ):
         bbl.bbl("y ~ .^3", table, method="mf", verbose=0)
     naive = bbl.bbl("y ~ .^3", table, method="naive", verbose=0)
     assert naive.parameters.layout.order == 1
@@ -183,7 +226,9 @@ def test_too_many_terms_are_refused_at_once(monkeypatch):
     wide = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (40, 784)).astype(np.int8))
     wide.columns = [f"p{k}" for k in range(784)]
     wide.insert(0, "y", [0, 1] * 20)
-    with pytest.raises(BBLError, match=r"80,314,920 terms with 80,314,920 couplings.*31.* GiB and 8.0 GiB"):
+    with pytest.raises(
+        BBLError, match=r"80,314,920 terms with 80,314,920 couplings.*31.* GiB and 8.0 GiB"
+    ):
         bbl.bbl("y ~ .^3", wide, verbose=0)
 
 
@@ -202,7 +247,8 @@ def test_figures_of_a_term(fit):
     axes = fit.plot_terms()
     assert len(axes) == 2
     np.testing.assert_array_equal(
-        axes[1].images[0].get_array(), fit.parameters.layout.table(fit.parameters.shift[1], 0, 1, 2)[:, :, 0]
+        axes[1].images[0].get_array(),
+        fit.parameters.layout.table(fit.parameters.shift[1], 0, 1, 2)[:, :, 0],
     )
     assert len(fit.plot_terms(["Sex", "Age", "Class"], groups=["Yes"])) == 3
     for make in (fit.plot, fit.plot_network, lambda: fit.plot_logo(kind="fields")):

@@ -5,7 +5,14 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, DataWarning, FormulaError, OptionError
+from bbl.errors import (
+    BBLTypeError,
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    FormulaError,
+    OptionError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +149,8 @@ def test_an_order_above_the_number_of_predictors_is_that_number(table, n_predict
 
 
 @pytest.mark.filterwarnings("ignore:the refitted weights:bbl.errors.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # of one row each
+# of one row each
+@pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 @pytest.mark.parametrize("n_rows", [2, 3])
 def test_the_smallest_tables_are_fitted_with_the_defaults(n_rows):
     few = pd.DataFrame({"y": ["s", "t", "t"], "a": [0, 1, 1], "b": [0, 0, 1]}).head(n_rows)

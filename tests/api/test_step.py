@@ -9,14 +9,23 @@ import pytest
 import bbl
 
 CASES = [
-    "danish_forward_BIC", "dayton_backward_AIC", "dayton_backward_BIC", "heart_forward_AIC", "heart_forward_BIC",
-    "hec_backward_AIC", "hec_backward_BIC", "housing_both_AIC", "presex_backward_BIC",
-]  # fmt: skip
+    "danish_forward_BIC",
+    "dayton_backward_AIC",
+    "dayton_backward_BIC",
+    "heart_forward_AIC",
+    "heart_forward_BIC",
+    "hec_backward_AIC",
+    "hec_backward_BIC",
+    "housing_both_AIC",
+    "presex_backward_BIC",
+]
 
 
 @pytest.fixture(scope="module")
 def survey():
-    """Four variables without empty cells: Sex and Answer depend on Class, and Age on both of them."""
+    """Four variables without empty cells: Sex and Answer depend on Class, and Age on both of
+    them.
+    """
     rng = np.random.default_rng(11)
     x = rng.integers(0, 3, 2000)
     a, b = (rng.random((2, 2000)) < 0.3 + 0.15 * x).astype(int)
@@ -40,7 +49,12 @@ def test_paths_are_those_of_r(shared, case):
     reference = json.loads(path.read_text())
     columns = reference["data"]["columns"]
     data = pd.DataFrame(
-        {c["name"]: np.array(c["levels"], dtype=object)[c["codes"]] if "codes" in c else c["values"] for c in columns}
+        {
+            c["name"]: np.array(c["levels"], dtype=object)[c["codes"]]
+            if "codes" in c
+            else c["values"]
+            for c in columns
+        }
     )
     levels = {c["name"]: c["levels"] for c in columns if "codes" in c}
     fit = bbl.bbl(reference["start"], data, "n", method="ml", xlevels=levels)
@@ -48,7 +62,10 @@ def test_paths_are_those_of_r(shared, case):
     found = bbl.step(fit, reference["direction"], k, (reference["lower"], reference["upper"]))
     steps = reference["result"]["steps"]
     signs = {"drop": "-", "add": "+"}
-    expected = [(signs[s["chosen"]["action"]], frozenset(s["chosen"]["term"].split(":"))) for s in steps[:-1]]
+    expected = [
+        (signs[s["chosen"]["action"]], frozenset(s["chosen"]["term"].split(":")))
+        for s in steps[:-1]
+    ]
     assert steps[-1]["chosen"] is None or len(steps) == len(expected) + 1
     assert [term_names(term) for term in found.path["term"][1:]] == expected
     criterion = found.path[reference["criterion"]].to_numpy()
@@ -82,7 +99,9 @@ def test_groups_have_the_same_terms_and_their_criteria_are_summed(survey, tmp_pa
     assert found.path["AIC"].iloc[-1] == pytest.approx(found.fit.aic, rel=1e-12)
     again = bbl.bbl(found.fit.formula, survey, "Freq", method="ml")
     assert again.aic == pytest.approx(found.fit.aic, rel=1e-12)
-    np.testing.assert_allclose(found.fit.predict(type="prob").iloc[:, :2], again.predict(type="prob").iloc[:, :2])
+    np.testing.assert_allclose(
+        found.fit.predict(type="prob").iloc[:, :2], again.predict(type="prob").iloc[:, :2]
+    )
     assert found.fit.parameters.pooled is not None  # as in the first fit
     found.fit.save(tmp_path / "chosen.bbl", store_data=True)
     assert bbl.load(tmp_path / "chosen.bbl").aic == found.fit.aic
@@ -100,13 +119,17 @@ def test_a_scope_with_the_response_and_one_that_keeps_terms(survey):
 def test_names_that_need_backticks_and_gaps():
     rng = np.random.default_rng(3)
     a, b, c = rng.integers(0, 2, (3, 400))
-    data = pd.DataFrame({"an a": a, "b": np.where(rng.random(400) < 0.7, a, b), 3: c}).astype(object)
+    data = pd.DataFrame({"an a": a, "b": np.where(rng.random(400) < 0.7, a, b), 3: c}).astype(
+        object
+    )
     data.iloc[:30, 1] = None
     fit = bbl.bbl("~ .", data, method="ml", missing="marginal")
     found = bbl.step(fit, k="bic")
     assert found.fit.formula == "~ `an a`*b + `3`"
     assert found.fit.bic == pytest.approx(found.path["BIC"].iloc[-1], rel=1e-10)
-    assert bbl.bbl(found.fit.formula, data, method="ml", missing="marginal").bic == pytest.approx(found.fit.bic)
+    assert bbl.bbl(found.fit.formula, data, method="ml", missing="marginal").bic == pytest.approx(
+        found.fit.bic
+    )
 
 
 def test_terms_whose_tables_are_too_large_are_left_out(survey, monkeypatch):
@@ -141,7 +164,11 @@ def test_fits_without_a_maximum_are_refused(survey, arguments, error, match):
         ({"k": -1}, bbl.errors.OptionError, "k"),
         ({"scope": "~ .^2"}, bbl.errors.BBLTypeError, "two formulas"),
         ({"scope": (1, 2)}, bbl.errors.BBLTypeError, "formula"),
-        ({"scope": ("~ 1", "~ Class*Sex")}, bbl.errors.OptionError, "the fit has the term .*Give a larger one"),
+        (
+            {"scope": ("~ 1", "~ Class*Sex")},
+            bbl.errors.OptionError,
+            "the fit has the term .*Give a larger one",
+        ),
         ({"scope": ("~ .^3", "~ .^2")}, bbl.errors.OptionError, "Add it there"),
         ({"scope": ("~ .^3", "~ .^3")}, bbl.errors.OptionError, "Fit a formula with it"),
         ({"scope": ("~ 1", "Sex ~ .^3")}, bbl.errors.OptionError, "a predictor of the fit"),

@@ -1,4 +1,6 @@
-"""`structural_zeros=` of exact fits: ways to give it, what all results make of it, files, and plain refusals."""
+"""`structural_zeros=` of exact fits: ways to give it, what all results make of it, files, and plain
+refusals.
+"""
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,9 @@ def cells(model, data=TITANIC):
 
 
 def quasi_independence(counts, possible, rounds=5000):
-    """Return fitted counts by iterative proportional fitting of the margins of cells that can occur."""
+    """Return fitted counts by iterative proportional fitting of the margins of cells that can
+    occur.
+    """
     m = possible.astype(float)
     for _ in range(rounds):
         m *= (counts.sum(axis=1) / m.sum(axis=1))[:, None]
@@ -39,7 +43,9 @@ def test_quasi_independence_is_that_of_proportional_fitting():
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 60, (4, 4)).astype(float)
     np.fill_diagonal(counts, 0.0)
-    table = pd.DataFrame([(i, j, counts[i, j]) for i in range(4) for j in range(4)], columns=["a", "b", "n"])
+    table = pd.DataFrame(
+        [(i, j, counts[i, j]) for i in range(4) for j in range(4)], columns=["a", "b", "n"]
+    )
     diagonal = pd.DataFrame({"a": range(4), "b": range(4)})
     model = bbl.bbl("~ a + b", table, "n", structural_zeros=diagonal, **QUIET)
     expected = quasi_independence(counts, ~np.eye(4, dtype=bool)).ravel()
@@ -61,7 +67,9 @@ def test_a_table_a_dict_and_marks_are_the_same_fit():
         np.testing.assert_allclose(cells(marked), cells(model), rtol=1e-9)
         assert marked.goodness_of_fit()["df"].equals(model.goodness_of_fit()["df"])
         assert "never" not in marked.labels.names
-    assert "structural_zeros = 'never'" in marked.call and "structural_zeros = 'given'" in model.call
+    assert (
+        "structural_zeros = 'never'" in marked.call and "structural_zeros = 'given'" in model.call
+    )
 
 
 def test_a_weight_is_the_same_as_repeating_the_row_whatever_the_order():
@@ -70,7 +78,10 @@ def test_a_weight_is_the_same_as_repeating_the_row_whatever_the_order():
     for rows in (raw, raw.sample(frac=1.0, random_state=1)):
         repeated = bbl.bbl("~ Class*Sex + Age", rows, structural_zeros=CREW_CHILDREN, **QUIET)
         np.testing.assert_array_equal(repeated.params, model.params)
-    batches = [bbl.bbl("~ Class*Sex + Age", raw, structural_zeros=CREW_CHILDREN, n_jobs=n, **QUIET) for n in (1, 2)]
+    batches = [
+        bbl.bbl("~ Class*Sex + Age", raw, structural_zeros=CREW_CHILDREN, n_jobs=n, **QUIET)
+        for n in (1, 2)
+    ]
     np.testing.assert_array_equal(batches[0].params, batches[1].params)
 
 
@@ -80,8 +91,12 @@ def test_the_reference_level_changes_no_probability():
 
 
 def test_zeros_of_single_groups_are_those_of_fits_to_their_rows():
-    zeros = pd.DataFrame({"Survived": ["Yes", "Yes"], "Class": ["Crew", "1st"], "Age": ["Child", "Child"]})
-    data = TITANIC[(TITANIC["Class"] != "1st") | (TITANIC["Age"] != "Child") | (TITANIC["Survived"] == "No")]
+    zeros = pd.DataFrame(
+        {"Survived": ["Yes", "Yes"], "Class": ["Crew", "1st"], "Age": ["Child", "Child"]}
+    )
+    data = TITANIC[
+        (TITANIC["Class"] != "1st") | (TITANIC["Age"] != "Child") | (TITANIC["Survived"] == "No")
+    ]
     both = fit("Survived ~ Class + Sex*Age", data, zeros)
     for group, listed in (("Yes", zeros[["Class", "Age"]]), ("No", None)):
         rows = data[data["Survived"] == group]
@@ -91,17 +106,29 @@ def test_zeros_of_single_groups_are_those_of_fits_to_their_rows():
         assert len(frame) == 2 * len(alone.inference().table())
         own = frame[frame["group"] == group]
         for column in ("estimate", "se", "z"):
-            np.testing.assert_allclose(own[column], alone.inference().table()[column], rtol=1e-7, atol=1e-9)
-    predicted = both.predict(pd.DataFrame({"Class": ["1st"], "Sex": ["Male"], "Age": ["Child"]}), type="prob")
+            np.testing.assert_allclose(
+                own[column], alone.inference().table()[column], rtol=1e-7, atol=1e-9
+            )
+    predicted = both.predict(
+        pd.DataFrame({"Class": ["1st"], "Sex": ["Male"], "Age": ["Child"]}), type="prob"
+    )
     assert predicted["Yes"].tolist() == [0.0] and predicted["No"].tolist() == [1.0]
     assert np.isfinite(both.log_loss.loss) and both.evaluate().accuracy > 0.5
     draws = both.sample(3000, seed=1)
-    is_zero = (draws["Survived"] == "Yes") & draws["Class"].isin(["Crew", "1st"]) & (draws["Age"] == "Child")
+    is_zero = (
+        (draws["Survived"] == "Yes")
+        & draws["Class"].isin(["Crew", "1st"])
+        & (draws["Age"] == "Child")
+    )
     assert len(draws) == 3000 and not is_zero.any()
     assert both.parameters.pooled is not None and len(both.inference().table(of="pooled"))
     table = both.cells()
-    is_zero = (table["group"] == "Yes") & table["Class"].isin(["Crew", "1st"]) & (table["Age"] == "Child")
-    assert (table.loc[is_zero, "fitted"] == 0.0).all() and (table.loc[~is_zero, "fitted"] > 0.0).all()
+    is_zero = (
+        (table["group"] == "Yes") & table["Class"].isin(["Crew", "1st"]) & (table["Age"] == "Child")
+    )
+    assert (table.loc[is_zero, "fitted"] == 0.0).all() and (
+        table.loc[~is_zero, "fitted"] > 0.0
+    ).all()
 
 
 def test_no_test_takes_margins_for_odds_or_conditions_on_cells_that_cannot_occur():
@@ -113,17 +140,22 @@ def test_no_test_takes_margins_for_odds_or_conditions_on_cells_that_cannot_occur
             joined = frame[frame["predictor"].isin(["Class", "Age"])]
             assert set(joined["test"]) == {"Wald"}
             if of != "pooled":
-                np.testing.assert_allclose(joined["z"], joined["estimate"] / joined["se"], rtol=1e-6)
+                np.testing.assert_allclose(
+                    joined["z"], joined["estimate"] / joined["se"], rtol=1e-6
+                )
         groups = model.inference().table()
         by_group = [groups.loc[groups["group"] == g, "se"].to_numpy() for g in ("No", "Yes")]
         np.testing.assert_allclose(frame["se"], np.hypot(*by_group), rtol=1e-6)
 
 
 def test_probabilities_given_some_cells_are_shares_of_the_sums():
-    model, states = fit("~ Class*Sex + Age*Sex"), pd.DataFrame(
-        [(c, s, a) for c in LEVELS["Class"] for s in LEVELS["Sex"] for a in LEVELS["Age"]],
-        columns=["Class", "Sex", "Age"],
-    )  # fmt: skip
+    model, states = (
+        fit("~ Class*Sex + Age*Sex"),
+        pd.DataFrame(
+            [(c, s, a) for c in LEVELS["Class"] for s in LEVELS["Sex"] for a in LEVELS["Age"]],
+            columns=["Class", "Sex", "Age"],
+        ),
+    )
     p = np.exp(model.score_samples(states))
     assert p.sum() == pytest.approx(1.0) and (p == 0.0).sum() == 2
     gaps = pd.DataFrame({"Class": ["Crew", None], "Sex": ["Male", None], "Age": [None, "Child"]})
@@ -135,15 +167,21 @@ def test_probabilities_given_some_cells_are_shares_of_the_sums():
         for level, share in shares.items():
             assert filled[name, level].iloc[1] == pytest.approx(share, abs=1e-12)
     known = fit("~ Class*Sex + Age*Sex", TITANIC, missing="marginal").score_samples(gaps)
-    np.testing.assert_allclose(np.exp(known), [p[(states["Class"] == "Crew") & (states["Sex"] == "Male")].sum(),
-                                               children.sum()])  # fmt: skip
+    np.testing.assert_allclose(
+        np.exp(known),
+        [p[(states["Class"] == "Crew") & (states["Sex"] == "Male")].sum(), children.sum()],
+    )
     assert np.isfinite(model.pnll())
 
 
 def test_predictions_of_cells_that_cannot_occur_are_refused_by_name():
     model = fit("Survived ~ Class*Sex + Age")
-    with pytest.raises(DataError, match="row 1 is in a cell that cannot occur .*Class=Crew, Age=Child.*Leave such"):
-        model.predict({"Class": ["1st", "Crew"], "Sex": ["Male", "Male"], "Age": ["Adult", "Child"]})
+    with pytest.raises(
+        DataError, match="row 1 is in a cell that cannot occur .*Class=Crew, Age=Child.*Leave such"
+    ):
+        model.predict(
+            {"Class": ["1st", "Crew"], "Sex": ["Male", "Male"], "Age": ["Adult", "Child"]}
+        )
     with pytest.raises(DataError, match="row 0 is in a cell that cannot occur"):
         model.reconstruct({"Class": ["Crew"], "Sex": [None], "Age": ["Child"], "Survived": ["Yes"]})
     impossible = model.score_samples({"Class": ["Crew"], "Sex": ["Male"], "Age": ["Child"]})
@@ -197,9 +235,19 @@ def test_steps_tests_cross_validation_and_bootstraps_know_them():
     other = bbl.bbl("~ Class + Sex + Age", TITANIC, "Freq", **QUIET)
     assert "different structural zeros" in bbl.anova(other, large).iloc[1]["test"]
     raw = bbl.freq2raw(TITANIC, "Freq")
-    for formula, score in (("~ Class + Sex + Age", "logloss"), ("Survived ~ Class + Sex + Age", None)):
+    for formula, score in (
+        ("~ Class + Sex + Age", "logloss"),
+        ("Survived ~ Class + Sex + Age", None),
+    ):
         validated = bbl.crossVal(
-            formula, raw, structural_zeros=CREW_CHILDREN, nfold=3, shuffle=True, seed=1, score=score, **QUIET
+            formula,
+            raw,
+            structural_zeros=CREW_CHILDREN,
+            nfold=3,
+            shuffle=True,
+            seed=1,
+            score=score,
+            **QUIET,
         )
         assert np.isfinite(validated.maxscore)
         assert validated.model.parameters.layout.support is not None
@@ -226,7 +274,11 @@ def test_explanations_add_up_to_the_scores():
         ({"Klass": ["Crew"]}, DataError, "has the column 'Klass', which the formula does not have"),
         ({"Class": ["Stowaway"]}, LevelError, "'Stowaway'.*leave these rows out"),
         ({"Class": [None]}, DataError, "the column 'Class' is missing in row 0"),
-        ({"Class": ["1st", "Crew"]}, DataError, "Class=1st cannot occur, but the data have such rows"),
+        (
+            {"Class": ["1st", "Crew"]},
+            DataError,
+            "Class=1st cannot occur, but the data have such rows",
+        ),
         ("Survived", DataError, "the column 'Survived' holds .*by True or 1"),
     ],
 )
@@ -242,8 +294,13 @@ def test_what_leaves_nothing_or_names_a_group_is_refused():
     with pytest.raises(DataError, match="no column of a predictor"):
         fit("Survived ~ Class", zeros={"Survived": ["Yes"]})
     with pytest.raises(DataError, match="Class=Crew, Age=Adult, of group Yes cannot occur"):
-        fit("Survived ~ Class + Age", zeros={"Survived": ["Yes"], "Class": ["Crew"], "Age": ["Adult"]})
-    with pytest.raises(FormulaError, match="'never' holds the marks of structural zeros and is also a predictor"):
+        fit(
+            "Survived ~ Class + Age",
+            zeros={"Survived": ["Yes"], "Class": ["Crew"], "Age": ["Adult"]},
+        )
+    with pytest.raises(
+        FormulaError, match="'never' holds the marks of structural zeros and is also a predictor"
+    ):
         fit("~ Class + never", MARKED, "never")
     with pytest.raises(DataError, match="the data have such rows"):
         bbl.bbl("~ Class + Age + Sex", MARKED, structural_zeros="never", **QUIET)
@@ -251,8 +308,17 @@ def test_what_leaves_nothing_or_names_a_group_is_refused():
 
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "conditional", "auto"])
 def test_other_methods_refuse_them_and_the_advice_works(method):
-    with pytest.raises(OptionError, match=f"method='{method}' takes every .*Take method='ml' with structural_zeros"):
-        bbl.bbl("Survived ~ Class + Age", TITANIC, "Freq", method, structural_zeros=CREW_CHILDREN, verbose=0)
+    with pytest.raises(
+        OptionError, match=f"method='{method}' takes every .*Take method='ml' with structural_zeros"
+    ):
+        bbl.bbl(
+            "Survived ~ Class + Age",
+            TITANIC,
+            "Freq",
+            method,
+            structural_zeros=CREW_CHILDREN,
+            verbose=0,
+        )
 
 
 def test_each_declared_refusal_is_one(tmp_path):

@@ -14,7 +14,9 @@ PREDICTORS = {"a": ["u", "v"], "b": [0, 1, 2], "c": ["x", "y", "z"]}
 
 @pytest.fixture(scope="module")
 def fit():
-    return bbl.bbl("Survived ~ Class * Sex + Sex * Age", bbl.datasets.load_titanic(), weights="Freq")
+    return bbl.bbl(
+        "Survived ~ Class * Sex + Sex * Age", bbl.datasets.load_titanic(), weights="Freq"
+    )
 
 
 def test_mcsample_finds_the_highest_state(fit):
@@ -92,7 +94,12 @@ def test_randomsamp_groups_and_rows():
     assert (data["y"] == "case").mean() == pytest.approx(0.2, abs=0.03)
     assert (data["y"].iloc[:100] != data["y"].iloc[0]).any()
     same = bbl.randomsamp(
-        PREDICTORS, ["case", "ctrl"], [0.2, 0.8], dict(zip(["case", "ctrl"], par, strict=True)), 5000, seed=5
+        PREDICTORS,
+        ["case", "ctrl"],
+        [0.2, 0.8],
+        dict(zip(["case", "ctrl"], par, strict=True)),
+        5000,
+        seed=5,
     )
     pd.testing.assert_frame_equal(same, data)
     assert len(bbl.randomsamp(PREDICTORS, ["case", "ctrl"], [0.0, 1.0], par, 3, seed=0)) == 3
@@ -116,8 +123,14 @@ def test_randomsamp_groups_and_rows():
         (lambda f: bbl.sample_xi(1, PREDICTORS, [[0.0]]), "h, J"),
         (lambda f: bbl.randomsamp(PREDICTORS, ["a", "b"], par=[1]), "par"),
         (lambda f: bbl.randomsamp(PREDICTORS, ["a"], [-1.0], [bbl.randompar(PREDICTORS)]), "prob"),
-        (lambda f: bbl.randomsamp(PREDICTORS, ["a"], {"b": 1.0}, [bbl.randompar(PREDICTORS)]), "prob"),
-        (lambda f: bbl.randomsamp(PREDICTORS, [1, True], par=[bbl.randompar(PREDICTORS)] * 2), "response"),
+        (
+            lambda f: bbl.randomsamp(PREDICTORS, ["a"], {"b": 1.0}, [bbl.randompar(PREDICTORS)]),
+            "prob",
+        ),
+        (
+            lambda f: bbl.randomsamp(PREDICTORS, [1, True], par=[bbl.randompar(PREDICTORS)] * 2),
+            "response",
+        ),
     ],
 )
 def test_bad_input_is_named(fit, call, name):
@@ -147,12 +160,25 @@ def test_parameters_are_found_by_name_as_in_r(fit):
 
 
 def test_group_parameters_print_fields_and_couplings():
-    par = bbl.GroupParameters([np.array([0.5]), np.array([1.0, -2.0])], {(0, 1): np.array([[0.25, 0.125]])})
-    assert repr(par) == "h[0]:\n  1\n0.5\n\nh[1]:\n 1  2\n 1 -2\n\nJ[0, 1]:\n     1     2\n1 0.25 0.125"
+    par = bbl.GroupParameters(
+        [np.array([0.5]), np.array([1.0, -2.0])], {(0, 1): np.array([[0.25, 0.125]])}
+    )
+    assert (
+        repr(par)
+        == "h[0]:\n  1\n0.5\n\nh[1]:\n 1  2\n 1 -2\n\nJ[0, 1]:\n     1     2\n1 0.25 0.125"
+    )
     many = repr(bbl.randompar([range(15)] * 9, seed=1))
-    assert "... (6 more predictors)" in many and "... (33 more pairs)" in many and "... (4 more levels)" in many
+    assert (
+        "... (6 more predictors)" in many
+        and "... (33 more pairs)" in many
+        and "... (4 more levels)" in many
+    )
     one = bbl.mlestimate([[0, 1], [1, 0], [1, 1]], lambda_=0.1, lambdah=0.1)
-    assert "J[0, 1]:" in repr(one) and "J[1, 0]:" not in repr(one) and repr(one).endswith("converged: True")
+    assert (
+        "J[0, 1]:" in repr(one)
+        and "J[1, 0]:" not in repr(one)
+        and repr(one).endswith("converged: True")
+    )
     assert "J" not in repr(bbl.mlestimate([[0, 1], [1, 0], [1, 1]], naive=True, method="naive"))
 
 
@@ -170,17 +196,25 @@ def test_memory_of_a_table_for_each_pair_is_asked_for_before_a_fit(monkeypatch):
     """A thousand predictors have a million tables, which take more than all arrays do."""
     monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**28)
     xi = np.tile([[0, 1], [1, 0], [1, 1]], (1, 500))
-    with pytest.raises(MemoryLimitError, match="1000 non-reference levels needs .* or give pairs in qJ"):
+    with pytest.raises(
+        MemoryLimitError, match="1000 non-reference levels needs .* or give pairs in qJ"
+    ):
         bbl.mlestimate(xi, method="mf")
-    with pytest.raises(MemoryLimitError, match="Tables of 1000 non-reference levels needs? .* Use fewer predictors"):
+    with pytest.raises(
+        MemoryLimitError, match="Tables of 1000 non-reference levels needs? .* Use fewer predictors"
+    ):
         bbl.randompar([range(2)] * 1000)
     assert not bbl.mlestimate(xi, method="naive").J
 
 
 def test_chains_that_have_not_mixed_are_told():
-    """In one group six predictors nearly always agree, so that chains hardly leave the mode where they began."""
+    """In one group six predictors nearly always agree, so that chains hardly leave the mode where
+    they began.
+    """
     rng = np.random.default_rng(1)
-    together = np.where(rng.random((200, 6)) < 0.05, rng.integers(0, 2, (200, 6)), rng.random((200, 1)) < 0.2)
+    together = np.where(
+        rng.random((200, 6)) < 0.05, rng.integers(0, 2, (200, 6)), rng.random((200, 1)) < 0.2
+    )
     data = pd.DataFrame(np.vstack([together, rng.integers(0, 2, (200, 6))]), columns=list("abcdef"))
     data["y"] = ["same"] * 200 + ["any"] * 200
     stuck = bbl.bbl("y ~ .^2", data, lambda_=1e-4, lambdah=1e-4, testNull=False)
@@ -190,7 +224,8 @@ def test_chains_that_have_not_mixed_are_told():
         got = bbl.mcSample(stuck, nsteps=100, draws=True, seed=1, verbose=0)
     assert got.rhat["same"] > 1.1 > got.rhat["any"] and "'any'" not in str(caught[0].message)
     assert caught[0].filename == __file__
-    bbl.mcSample(stuck, nsteps=10, draws=True, seed=1, verbose=0)  # too few draws to say anything of them
+    # too few draws to say anything of them
+    bbl.mcSample(stuck, nsteps=10, draws=True, seed=1, verbose=0)
     bbl.mcSample(stuck, nsteps=100, seed=1, verbose=0)
 
 

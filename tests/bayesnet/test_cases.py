@@ -10,7 +10,12 @@ from bbl.bayesnet.dag import naive
 from bbl.bayesnet.information import class_information, conditional_information, pair_information
 from bbl.bayesnet.predict import class_scores, estimate
 from bbl.bayesnet.search import climb
-from bbl.bayesnet.weighting import ConditionalLikelihood, conditional_weights, tree_weights, weighted
+from bbl.bayesnet.weighting import (
+    ConditionalLikelihood,
+    conditional_weights,
+    tree_weights,
+    weighted,
+)
 from bbl.stats.scores import log_probabilities
 
 pytestmark = pytest.mark.usefixtures("shared")
@@ -18,7 +23,11 @@ pytestmark = pytest.mark.usefixtures("shared")
 
 def posterior(network, sample, rows=slice(None)):
     missing = None if sample.missing is None else sample.missing[rows]
-    return np.exp(log_probabilities(class_scores(network.log_joint(np.ascontiguousarray(sample.codes[rows]), missing))))
+    return np.exp(
+        log_probabilities(
+            class_scores(network.log_joint(np.ascontiguousarray(sample.codes[rows]), missing))
+        )
+    )
 
 
 def check_tables(network, data, cpts, atol=1e-14):
@@ -52,7 +61,9 @@ def test_information_agrees_with_r(name):
     at = {n: i for i, n in enumerate(data.names)}
     given_class, _ = pair_information(data.sample, data.n_levels, data.K)
     for pair in stored["pairs"]:
-        assert given_class[at[pair["x"]], at[pair["y"]]] == pytest.approx(pair["cmi_given_class"], abs=1e-12)
+        assert given_class[at[pair["x"]], at[pair["y"]]] == pytest.approx(
+            pair["cmi_given_class"], abs=1e-12
+        )
     own = class_information(data.sample, data.n_levels, data.K)
     for entry in stored["with_class"]:
         assert own[at[entry["x"]]] == pytest.approx(entry["mi"], abs=1e-12)
@@ -62,7 +73,9 @@ def test_information_agrees_with_r(name):
 def test_tables_agree_with_r(name):
     data = bncases.data(name)
     for model in bncases.case(f"{name}_params")["models"]:
-        network = estimate(data.dag(model["families"]), data.sample, data.n_levels, data.K, model["smooth"])
+        network = estimate(
+            data.dag(model["families"]), data.sample, data.n_levels, data.K, model["smooth"]
+        )
         assert network.n_params == model["nparams"]
         check_tables(network, data, model["cpts"])
 
@@ -70,7 +83,9 @@ def test_tables_agree_with_r(name):
 def recorded(data, name, model):
     """Return the network of a recorded model that goes by the name of its structure."""
     if model["structure"] == "aode":
-        return average(super_parents(len(data.names)), data.sample, data.n_levels, data.K, model["smooth"])
+        return average(
+            super_parents(len(data.names)), data.sample, data.n_levels, data.K, model["smooth"]
+        )
     stored = bncases.case(f"{name}_structure")["structures"]
     families = stored[model["structure"]]["families"]
     return estimate(data.dag(families), data.sample, data.n_levels, data.K, model["smooth"])
@@ -103,7 +118,11 @@ def test_posteriors_agree_with_r(name):
             defect[np.array(model.get(f"{part}_defect_rows") or [], dtype=int) - 1] = True
             np.testing.assert_allclose(found[~defect], want[~defect], rtol=0, atol=1e-10)
             assert (np.ptp(want[defect], axis=1) < 1e-12).all()
-            members = [m.log_joint(sample.codes[at], None) for m in network.members] if defect.any() else []
+            members = (
+                [m.log_joint(sample.codes[at], None) for m in network.members]
+                if defect.any()
+                else []
+            )
             assert all(np.isfinite(m).any() for m in members)
 
 
@@ -112,7 +131,9 @@ def test_structures_of_several_parents_agree_with_r(name):
     data, stored = bncases.data(name), bncases.case(f"{name}_augmented")
     rows = np.array(stored["rows"]) - 1
     for model in stored["models"]:
-        network = estimate(data.dag(model["families"]), data.sample, data.n_levels, data.K, model["smooth"])
+        network = estimate(
+            data.dag(model["families"]), data.sample, data.n_levels, data.K, model["smooth"]
+        )
         check_tables(network, data, model["cpts"])
         scores = model["scores"]
         log_lik, conditional = log_likelihoods(network, data.sample)
@@ -131,13 +152,17 @@ def test_averaged_naive_bayes_agrees_with_r(name):
         features = naive(range(len(data.names)))
         smooth, prior = model["smooth"], model["prior"]
         network, arcs = naive_average(features, data.sample, data.n_levels, data.K, smooth, prior)
-        np.testing.assert_allclose(arcs, data.by_name(model["arc_posterior"]), rtol=1e-9, atol=1e-300)
+        np.testing.assert_allclose(
+            arcs, data.by_name(model["arc_posterior"]), rtol=1e-9, atol=1e-300
+        )
         check_tables(network, data, model["cpts"], atol=1e-12)
         rows = np.array(model["train_posterior_rows"]) - 1
         want = np.array([bncases.numbers(row) for row in model["train_posterior"]])
         np.testing.assert_allclose(posterior(network, data.sample, rows), want, rtol=0, atol=1e-10)
         scored = data.sample.rows(np.array(bncases.case(f"{name}_predict")["rows"]) - 1)
-        assert log_likelihoods(network, scored)[0] == pytest.approx(bncases.number(model["logLik"]), rel=1e-9)
+        assert log_likelihoods(network, scored)[0] == pytest.approx(
+            bncases.number(model["logLik"]), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("name", bncases.cases("wanbia"))
@@ -151,7 +176,8 @@ def test_conditional_weights_have_an_objective_no_worse_than_rs(name):
         assert objective(weights)[0] == pytest.approx(known["value"], rel=1e-8)
     found = conditional_weights(data.sample, data.n_levels, data.K)
     assert objective(found)[0] <= stored["optim"]["value"] + 1e-6
-    assert np.abs(found - data.by_name(stored["weights"])).max() < 0.12  # R's gradient is not that of its objective
+    # R's gradient is not that of its objective
+    assert np.abs(found - data.by_name(stored["weights"])).max() < 0.12
     slope = objective(found)[1]
     inside = (found > 0) & (found < 1)
     assert np.abs(slope[inside]).max(initial=0.0) < 1e-3 * data.sample.n
@@ -162,7 +188,9 @@ def test_conditional_weights_have_an_objective_no_worse_than_rs(name):
 def test_tables_of_given_weights_agree_with_r(name):
     data, stored = bncases.data(name), bncases.case(f"{name}_wanbia")
     for model in stored["models"]:
-        base = estimate(naive(range(len(data.names))), data.sample, data.n_levels, data.K, model["smooth"])
+        base = estimate(
+            naive(range(len(data.names))), data.sample, data.n_levels, data.K, model["smooth"]
+        )
         network = weighted(base, data.by_name(stored["weights"]))
         check_tables(network, data, model["cpts"], atol=1e-12)
         assert log_likelihoods(network, data.sample)[1] == pytest.approx(model["cLogLik"], rel=1e-9)
@@ -175,12 +203,17 @@ def test_weights_by_trees_agree_with_r(name):
         rows = [np.array(drawn) - 1 for drawn in run["bootstrap_rows"]]
         weights = tree_weights(data.sample, data.n_levels, data.K, rows)
         np.testing.assert_allclose(weights, data.by_name(run["weights"]), rtol=0, atol=1e-12)
-        base = estimate(naive(range(len(data.names))), data.sample, data.n_levels, data.K, stored["smooth"])
+        base = estimate(
+            naive(range(len(data.names))), data.sample, data.n_levels, data.K, stored["smooth"]
+        )
         check_tables(weighted(base, weights), data, run["cpts"], atol=1e-12)
     tan = stored["on_tan"]
     dag = data.dag(tan["families"])
     by_name = data.by_name(tan["weights"])
-    network = weighted(estimate(dag, data.sample, data.n_levels, data.K, stored["smooth"]), by_name[list(dag.features)])
+    network = weighted(
+        estimate(dag, data.sample, data.n_levels, data.K, stored["smooth"]),
+        by_name[list(dag.features)],
+    )
     check_tables(network, data, tan["cpts"], atol=1e-12)
 
 
@@ -197,14 +230,23 @@ def test_greedy_searches_end_where_rs_do(name):
             held[fold, np.array(rows) - 1] = 1.0
         options = {"epsilon": run["epsilon"], "smooth": run["smooth"], "kdbk": run["kdbk"] or 2}
         rng = np.random.default_rng(run["seed"])
-        dag, log = climb(run["learner"], data.sample, data.n_levels, data.K, held, rng=rng, **options)
+        dag, log = climb(
+            run["learner"], data.sample, data.n_levels, data.K, held, rng=rng, **options
+        )
         if run["tie_free"]:
             assert dag == data.dag(run["families"])
             assert log == pytest.approx(run["scores_log"], abs=1e-12)
         else:
             at = {n: i for i, n in enumerate(data.names)}
             acceptable = [
-                ({at[x]: {at[p] for p in ps if p != data.class_} for x, ps in end["parents"].items() if x in at}, log_)
+                (
+                    {
+                        at[x]: {at[p] for p in ps if p != data.class_}
+                        for x, ps in end["parents"].items()
+                        if x in at
+                    },
+                    log_,
+                )
                 for end in run["acceptable_outcomes"]
                 for log_ in end["scores_logs"]
             ]

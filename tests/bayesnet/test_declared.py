@@ -1,4 +1,6 @@
-"""A learner declares all that others need: one made up here runs through every verb, without touching another file."""
+"""A learner declares all that others need: one made up here runs through every verb, without
+touching another file.
+"""
 
 import numpy as np
 import pandas as pd
@@ -16,11 +18,15 @@ from bbl.sklearn import BNClassifier
 
 
 def chain(task, options):
-    """Return a chain of the features from `first` on, every one with a parent `step` places before it."""
+    """Return a chain of the features from `first` on, every one with a parent `step` places before
+    it.
+    """
     m = len(task.n_levels)
     order = np.roll(np.arange(m), -(options["first"] or 0)).tolist()
     step = options["step"]
-    return Learnt((Dag(tuple((i, (order[at - step],) if at >= step else ()) for at, i in enumerate(order))),))
+    return Learnt(
+        (Dag(tuple((i, (order[at - step],) if at >= step else ()) for at, i in enumerate(order))),)
+    )
 
 
 def star(task, options):
@@ -37,8 +43,14 @@ def two_chains(task, options):
 
 
 LEARNERS_MADE_UP = (
-    Learner("chain", chain, {"first": Option(None), "step": Option(1, lambda value: integer("step", value, 1))}),
-    Learner("star", star, {"k": Option(4, lambda value: integer("k", value, 2))}, lambda options: True),
+    Learner(
+        "chain",
+        chain,
+        {"first": Option(None), "step": Option(1, lambda value: integer("step", value, 1))},
+    ),
+    Learner(
+        "star", star, {"k": Option(4, lambda value: integer("k", value, 2))}, lambda options: True
+    ),
     Learner("chains", two_chains, averages=True),
 )
 MADE_UP = {learner.name: learner for learner in LEARNERS_MADE_UP}
@@ -113,7 +125,9 @@ def test_averages_are_averaged(data, tmp_path):
 def test_structures_are_learnt_anew_in_every_fold(data):
     models = [fitted("chain", data), fitted("chains", data)]
     table = networks.cv(models, data, k=4, verbose=0, mean=False)
-    pd.testing.assert_frame_equal(table, networks.cv(models, data, k=4, verbose=0, mean=False, dag=False))
+    pd.testing.assert_frame_equal(
+        table, networks.cv(models, data, k=4, verbose=0, mean=False, dag=False)
+    )
 
 
 def test_the_command_line_has_it(data, tmp_path, capsys):

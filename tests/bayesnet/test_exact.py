@@ -1,4 +1,6 @@
-"""Tests of Bayesian network classifiers against enumeration: tables, incomplete rows, gradients, corners."""
+"""Tests of Bayesian network classifiers against enumeration: tables, incomplete rows, gradients,
+corners.
+"""
 
 import bnreference as oracle
 import numpy as np
@@ -12,7 +14,13 @@ from bbl.bayesnet.information import class_information, pair_information
 from bbl.bayesnet.predict import Network, class_scores, estimate
 from bbl.bayesnet.search import climb
 from bbl.bayesnet.trees import split_depths
-from bbl.bayesnet.weighting import ConditionalLikelihood, bootstrap, conditional_weights, tree_weights, weighted
+from bbl.bayesnet.weighting import (
+    ConditionalLikelihood,
+    bootstrap,
+    conditional_weights,
+    tree_weights,
+    weighted,
+)
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
 
@@ -28,7 +36,12 @@ def draw(rng, n, n_levels, K, share=0.0, weights=None, dtype=np.uint8):
 def sample_of(rows, y, weights, dtype=np.uint8):
     missing = rows < 0
     codes = np.ascontiguousarray(np.where(missing, 0, rows).astype(dtype))
-    return Sample(codes, np.asarray(weights, dtype=float), y.astype(np.intp), missing if missing.any() else None)
+    return Sample(
+        codes,
+        np.asarray(weights, dtype=float),
+        y.astype(np.intp),
+        missing if missing.any() else None,
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -41,11 +54,15 @@ def test_incomplete_rows_of_any_structure_have_the_sum_over_all_states(seed, smo
     network = estimate(dag, sample, n_levels, K, smooth)
     theta = oracle.tables(dag.families, rows, sample.y, sample.weights, n_levels, K, smooth)
     for f, i in enumerate(dag.features):
-        np.testing.assert_allclose(network.families.table(network.theta, f), theta[i], rtol=0, atol=1e-15)
+        np.testing.assert_allclose(
+            network.families.table(network.theta, f), theta[i], rtol=0, atol=1e-15
+        )
     new, encoded = draw(rng, 30, n_levels, K, 0.5)
     new[0], encoded.missing[0] = -1, True
     with np.errstate(divide="ignore"):
-        want = np.log([oracle.joint(dag.families, theta, network.prior, row, n_levels) for row in new])
+        want = np.log(
+            [oracle.joint(dag.families, theta, network.prior, row, n_levels) for row in new]
+        )
     found = network.log_joint(encoded.codes, encoded.missing)
     np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(np.exp(found[0]), network.prior, atol=1e-15)
@@ -80,7 +97,9 @@ def test_a_forest_and_elimination_agree_where_both_can_be_used():
 
 
 def test_messages_of_hundreds_of_children_do_not_underflow():
-    """One missing super-parent of 1500 features: the product of their probabilities is far below the least float."""
+    """One missing super-parent of 1500 features: the product of their probabilities is far below
+    the least float.
+    """
     rng = np.random.default_rng(2)
     m, n = 1501, 4
     n_levels = np.full(m, 10)
@@ -121,13 +140,16 @@ def test_weights_are_repeated_rows_to_the_last_bit():
     assert ordered_kdb(sample, n_levels, K, 2) == ordered_kdb(repeated, n_levels, K, 2)
     dag = chow_liu(sample, n_levels, K)
     np.testing.assert_array_equal(
-        estimate(dag, sample, n_levels, K, 0.5).theta, estimate(dag, repeated, n_levels, K, 0.5).theta
+        estimate(dag, sample, n_levels, K, 0.5).theta,
+        estimate(dag, repeated, n_levels, K, 0.5).theta,
     )
     features = naive(range(4))
     a, b = (naive_average(features, s, n_levels, K, 0.5, 0.3) for s in (sample, repeated))
     np.testing.assert_array_equal(a[0].theta, b[0].theta)
     np.testing.assert_array_equal(a[1], b[1])
-    drawn, drawn_again = (bootstrap(s, 3, 0.5, np.random.default_rng(1)) for s in (sample, repeated))
+    drawn, drawn_again = (
+        bootstrap(s, 3, 0.5, np.random.default_rng(1)) for s in (sample, repeated)
+    )
     for one, two in zip(drawn, drawn_again, strict=True):
         np.testing.assert_array_equal(one, again[two])
     np.testing.assert_array_equal(
@@ -150,7 +172,9 @@ def test_searches_score_structures_as_a_plain_cross_validation_does(learner, sha
     held = np.zeros((3, 70))
     for k, w in enumerate(weights):  # copies of a row fall into different folds
         np.add.at(held[:, k], rng.integers(0, 3, w), 1.0)
-    dag, log = climb(learner, sample, n_levels, K, held, epsilon=0.0, smooth=0.5, rng=np.random.default_rng(0))
+    dag, log = climb(
+        learner, sample, n_levels, K, held, epsilon=0.0, smooth=0.5, rng=np.random.default_rng(0)
+    )
     accuracy = []
     for fold in held:
         network = estimate(dag, sample.weighted(sample.weights - fold), n_levels, K, 0.5)
@@ -195,8 +219,14 @@ def test_averaged_naive_bayes_is_the_average_over_all_subsets_of_features():
         classes = [[c] for c in range(K)] if with_arc else [range(K)]
         total, r = 0.0, n_levels[i]
         for group in classes:
-            n = np.array([sum(rows[k, i] == x and sample.y[k] in group for k in range(25)) for x in range(r)])
-            total += gammaln(r * smooth) - gammaln(n.sum() + r * smooth) + (gammaln(n + smooth) - gammaln(smooth)).sum()
+            n = np.array(
+                [sum(rows[k, i] == x and sample.y[k] in group for k in range(25)) for x in range(r)]
+            )
+            total += (
+                gammaln(r * smooth)
+                - gammaln(n.sum() + r * smooth)
+                + (gammaln(n + smooth) - gammaln(smooth)).sum()
+            )
         return total
 
     full = estimate(naive(range(3)), sample, n_levels, K, smooth)
@@ -204,7 +234,9 @@ def test_averaged_naive_bayes_is_the_average_over_all_subsets_of_features():
     joint, evidences = np.zeros((25, K)), []
     for subset in range(8):
         has = [bool(subset >> i & 1) for i in range(3)]
-        log_weight = sum(evidence(i, has[i]) + np.log(prior if has[i] else 1 - prior) for i in range(3))
+        log_weight = sum(
+            evidence(i, has[i]) + np.log(prior if has[i] else 1 - prior) for i in range(3)
+        )
         p = np.tile(full.prior, (25, 1))
         for i in range(3):
             with_arc = full.families.table(full.theta, i)
@@ -222,9 +254,15 @@ def test_features_without_known_descendants_sum_to_one_in_time_linear_in_arcs():
     m, n_levels = 200, [2] * 200
     families = Families([(i, tuple(range(max(0, i - 2), i))) for i in range(m)], n_levels, 2)
     theta = rng.random((families.cells, 2))
-    network = Network(Dag(families.families), families, np.array([0.3, 0.7]), theta / families.sum_over_levels(theta))
+    network = Network(
+        Dag(families.families),
+        families,
+        np.array([0.3, 0.7]),
+        theta / families.sum_over_levels(theta),
+    )
     codes = rng.integers(0, 2, (5, m)).astype(np.uint8)
-    missing = np.tile(np.arange(m) > 0, (5, 1))  # the number of paths below the first feature is that of Fibonacci
+    # the number of paths below the first feature is that of Fibonacci
+    missing = np.tile(np.arange(m) > 0, (5, 1))
     want = network.prior * families.table(network.theta, 0)[codes[:, 0]]
     np.testing.assert_allclose(np.exp(network.log_joint(codes, missing)), want, rtol=1e-14)
 
@@ -251,7 +289,9 @@ def test_information_is_that_of_the_tables_cell_by_cell():
 
 
 @pytest.mark.parametrize("weights", [None, 3, 1000])
-def test_pair_tables_by_bits_and_row_by_row_in_any_runs_give_the_same_information(weights, monkeypatch):
+def test_pair_tables_by_bits_and_row_by_row_in_any_runs_give_the_same_information(
+    weights, monkeypatch
+):
     rng = np.random.default_rng(1)
     n_levels = rng.integers(2, 5, 9)
     w = None if weights is None else rng.integers(1, weights, 400)
@@ -288,7 +328,13 @@ def test_forests_of_largest_weight_are_those_of_all_forests():
 def test_a_root_turns_its_own_tree_only():
     edges = [(0, 2), (2, 4), (1, 3)]
     assert directed_forest(5, edges).families == ((0, ()), (2, (0,)), (4, (2,)), (1, ()), (3, (1,)))
-    assert directed_forest(5, edges, root=4).families == ((0, (2,)), (2, (4,)), (4, ()), (1, ()), (3, (1,)))
+    assert directed_forest(5, edges, root=4).families == (
+        (0, (2,)),
+        (2, (4,)),
+        (4, ()),
+        (1, ()),
+        (3, (1,)),
+    )
 
 
 def test_every_pair_without_information_still_makes_a_tree():
@@ -322,7 +368,9 @@ def test_an_average_is_the_mean_of_its_members_though_one_gives_a_row_no_probabi
     for dag in super_parents(3):
         theta = oracle.tables(dag.families, rows, sample.y, sample.weights, n_levels, 2, 0.0)
         want += [oracle.joint(dag.families, theta, network.prior, row, n_levels) for row in new]
-    np.testing.assert_allclose(np.exp(network.log_joint(encoded.codes, encoded.missing)), want / 3, atol=1e-15)
+    np.testing.assert_allclose(
+        np.exp(network.log_joint(encoded.codes, encoded.missing)), want / 3, atol=1e-15
+    )
 
 
 def test_corners_have_sensible_tables():
@@ -333,9 +381,13 @@ def test_corners_have_sensible_tables():
     one = sample_of(np.array([[0], [1], [0], [0]]), np.array([0, 0, 0, 2]), np.ones(4))
     assert chow_liu(one, np.array([3]), 3) == naive([0]) == super_parents(1)[0]
     network = estimate(naive([0]), one, np.array([3]), 3, 0.0)
-    np.testing.assert_allclose(network.families.table(network.theta, 0)[:, 1], 1 / 3)  # a class without rows
-    np.testing.assert_allclose(network.families.table(network.theta, 0)[:, 2], [1, 0, 0])  # one with one row
-    np.testing.assert_allclose(estimate(naive([0]), one, np.array([3]), 3, 1.0).prior, [4 / 7, 1 / 7, 2 / 7])
+    # a class without rows
+    np.testing.assert_allclose(network.families.table(network.theta, 0)[:, 1], 1 / 3)
+    # one with one row
+    np.testing.assert_allclose(network.families.table(network.theta, 0)[:, 2], [1, 0, 0])
+    np.testing.assert_allclose(
+        estimate(naive([0]), one, np.array([3]), 3, 1.0).prior, [4 / 7, 1 / 7, 2 / 7]
+    )
 
 
 def test_rows_of_unknown_class_count_for_nothing():
@@ -355,7 +407,9 @@ def test_rows_of_unknown_class_count_for_nothing():
         for s, h in ((blank, held), (rest, held[:, known]))
     ]
     assert ends[0] == ends[1]
-    assert conditional_weights(blank, n_levels, 2) == pytest.approx(conditional_weights(rest, n_levels, 2))
+    assert conditional_weights(blank, n_levels, 2) == pytest.approx(
+        conditional_weights(rest, n_levels, 2)
+    )
 
 
 def test_sahamis_classifier_takes_features_by_their_information():
@@ -411,7 +465,10 @@ def test_a_context_has_a_copy_of_every_table_and_rows_use_theirs():
     out = families.score(counts, sample.codes, None, np.zeros((90, 2)))
     k = 17
     value = rows[k, 2]
-    want = families.table(counts, 0)[value, rows[k, 0]] + families.table(counts, 1)[value, rows[k, 0], rows[k, 1]]
+    want = (
+        families.table(counts, 0)[value, rows[k, 0]]
+        + families.table(counts, 1)[value, rows[k, 0], rows[k, 1]]
+    )
     np.testing.assert_array_equal(out[k], want)
 
 
@@ -430,7 +487,9 @@ def test_structures_know_what_they_are():
     assert dag.without(0).families == ((2, ()), (1, (2,)), (3, ()))
     with pytest.raises(ValueError, match="cycle"):
         Dag(((0, (1,)), (1, (0,)))).layers  # noqa: B018
-    assert isinstance(estimate(dag, draw(np.random.default_rng(0), 9, [2] * 4, 2)[1], [2] * 4, 2, 1.0), Network)
+    assert isinstance(
+        estimate(dag, draw(np.random.default_rng(0), 9, [2] * 4, 2)[1], [2] * 4, 2, 1.0), Network
+    )
 
 
 @pytest.mark.parametrize("score", ["aic", "bic"])
@@ -439,7 +498,10 @@ def test_a_penalty_keeps_no_arc_between_features_never_seen_together(score):
     missing = np.array([[False, True], [False, True], [True, False], [True, False]])
     for n_levels in ([2, 2], [2, 1]):  # a feature of one level costs nothing
         sample = Sample(
-            np.minimum(codes, np.array(n_levels, dtype=np.uint8) - 1), np.ones(4), np.arange(4) % 2, missing
+            np.minimum(codes, np.array(n_levels, dtype=np.uint8) - 1),
+            np.ones(4),
+            np.arange(4) % 2,
+            missing,
         )
         assert not chow_liu(sample, np.array(n_levels), 2, score).arcs
         assert chow_liu(sample, np.array(n_levels), 2, "loglik").arcs

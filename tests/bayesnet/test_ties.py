@@ -1,4 +1,6 @@
-"""Tests of ties in networks and machines: neither order of rows, nor scale of weights, nor names decide them."""
+"""Tests of ties in networks and machines: neither order of rows, nor scale of weights, nor names
+decide them.
+"""
 
 import numpy as np
 import pandas as pd
@@ -16,11 +18,17 @@ SAME = pd.DataFrame({name: list("012") for name in NAMES})  # one level in all c
 
 
 def mirrored(seed):
-    """Return rows of two classes, the second with the columns of the first turned: the rows of `SAME` tie."""
+    """Return rows of two classes, the second with the columns of the first turned: the rows of
+    `SAME` tie.
+    """
     rng = np.random.default_rng(seed)
     rows = np.vstack([rng.integers(0, 3, (31, 5)), np.repeat([[0], [1], [2]], 5, axis=1)])
-    data = pd.DataFrame(np.vstack([rows, np.roll(rows, 1 + seed % 4, axis=1)]).astype(str), columns=NAMES)
-    return data.assign(y=np.repeat(["a", "b"], len(rows)), n=np.tile(1 + rng.integers(0, 3, len(rows)), 2))
+    data = pd.DataFrame(
+        np.vstack([rows, np.roll(rows, 1 + seed % 4, axis=1)]).astype(str), columns=NAMES
+    )
+    return data.assign(
+        y=np.repeat(["a", "b"], len(rows)), n=np.tile(1 + rng.integers(0, 3, len(rows)), 2)
+    )
 
 
 def variants(data, seed):
@@ -43,7 +51,8 @@ FITS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", FITS)
-@pytest.mark.filterwarnings("ignore:On the validated rows")  # most of these classes differ by chance alone
+# most of these classes differ by chance alone
+@pytest.mark.filterwarnings("ignore:On the validated rows")
 def test_of_equally_probable_classes_the_first_is_predicted(kind):
     for seed in range(12):
         for data in variants(mirrored(seed), seed):
@@ -54,7 +63,8 @@ def test_of_equally_probable_classes_the_first_is_predicted(kind):
             assert (p["yhat"] == "a").all()
             assert fit.evaluate(SAME.assign(y="a")).accuracy == 1.0
         flipped = FITS[kind](mirrored(seed).replace({"y": {"a": "z"}}))
-        assert (flipped.predict(SAME, type="class") == "b").all()  # the first level, whatever its rows
+        # the first level, whatever its rows
+        assert (flipped.predict(SAME, type="class") == "b").all()
 
 
 def test_estimators_predict_what_their_models_do():
@@ -65,7 +75,9 @@ def test_estimators_predict_what_their_models_do():
 
 
 def equal_edges(seed):
-    """Return columns whose pairs tell equally much of each other: copies under other names of their levels."""
+    """Return columns whose pairs tell equally much of each other: copies under other names of their
+    levels.
+    """
     rng = np.random.default_rng(seed)
     one, y = rng.integers(0, 4, 60), rng.integers(0, 3, 60)
     noise = rng.integers(0, 4, 60)
@@ -83,7 +95,8 @@ def test_of_equal_edges_the_first_pairs_are_taken(score):
         for one in (data, data.iloc[rng.permutation(60)], data.assign(n=data["n"] * 7)):
             tree = networks.tan_cl("y ~ .", one.convert_dtypes(), score, weights="n")
             edges = {frozenset(arc) for arc in tree.arcs if "y" not in arc}
-            # p = s and q = r are the strongest; of the four equal ones between them, p - q comes first
+            # p = s and q = r are the strongest; of the four equal ones between them, p - q comes
+            # first
             assert edges <= {frozenset("ps"), frozenset("qr"), frozenset("pq")}
             assert score != "loglik" or len(edges) == 3
 
@@ -105,7 +118,14 @@ def test_searches_do_not_depend_on_the_scale_of_weights(learner):
         folds = [np.arange(len(data))[i::3] for i in range(3)]
         logs = []
         for weight in (1, 7):
-            options = {"k": 3, "epsilon": 0.0, "folds": folds, "seed": 0, "weights": "n", "verbose": 0}
+            options = {
+                "k": 3,
+                "epsilon": 0.0,
+                "folds": folds,
+                "seed": 0,
+                "weights": "n",
+                "verbose": 0,
+            }
             logs.append(getattr(networks, learner)("y ~ .", data.assign(n=weight), **options))
         assert logs[0].modelstring == logs[1].modelstring
         np.testing.assert_allclose(logs[0].score_log, logs[1].score_log, atol=1e-12)
@@ -113,7 +133,11 @@ def test_searches_do_not_depend_on_the_scale_of_weights(learner):
 
 def test_a_step_that_gains_exactly_epsilon_is_taken(monkeypatch):
     accuracies = iter([0.56, 0.57, 0.575])
-    monkeypatch.setattr(Validation, "scores", lambda self, candidates, *_: np.full(len(candidates), next(accuracies)))
+    monkeypatch.setattr(
+        Validation,
+        "scores",
+        lambda self, candidates, *_: np.full(len(candidates), next(accuracies)),
+    )
     assert 0.57 - 0.01 < 0.56  # by rounding
     data = mirrored(0)
     learnt = networks.tan_hc("y ~ .", data, k=2, epsilon=0.01, weights="n", verbose=0)
@@ -131,16 +155,21 @@ def test_searches_count_ties_as_the_first_class():
         add_correct(first, last, y, np.ones(500), fold, TIE, right)
         assert right[0] == (500 if c == 0 else 0)
     impossible, right = np.full((2, 2), -np.inf), np.zeros(1)
-    add_correct(impossible, impossible, np.array([0, 1]), np.ones(2), np.zeros(2, dtype=np.intp), TIE, right)
+    add_correct(
+        impossible, impossible, np.array([0, 1]), np.ones(2), np.zeros(2, dtype=np.intp), TIE, right
+    )
     assert right[0] == 1
 
 
 def test_a_row_is_explained_for_its_predicted_class():
     for seed in range(5):
         data = mirrored(seed)
-        data = pd.concat([data, data.assign(y="c", p="0")])  # a third class, of which the rows differ
+        # a third class, of which the rows differ
+        data = pd.concat([data, data.assign(y="c", p="0")])
         fit = FITS["nb"](data)
         told = fit.explain(SAME).frame
-        assert (told["group"].to_numpy() == fit.predict(SAME, type="class").astype(str).to_numpy()).all()
+        assert (
+            told["group"].to_numpy() == fit.predict(SAME, type="class").astype(str).to_numpy()
+        ).all()
         assert (told["group"] != told["against"]).all()
         assert (told["group"].iloc[1:] == "a").all() and (told["against"].iloc[1:] == "b").all()

@@ -1,4 +1,6 @@
-"""The genetic algorithm: its fitness against loops, the best known partitions, and what an individual may be."""
+"""The genetic algorithm: its fitness against loops, the best known partitions, and what an
+individual may be.
+"""
 
 import json
 
@@ -12,7 +14,14 @@ from bbl.biclustering.cells import Cells
 from bbl.biclustering.genetic import Ratings, evolve, refine
 from bbl.biclustering.methods import Genetic
 
-OPTIONS = {"population": 6, "generations": 50, "crossover": 0.8, "mutation": 0.2, "elitism": True, "refine": False}
+OPTIONS = {
+    "population": 6,
+    "generations": 50,
+    "crossover": 0.8,
+    "mutation": 0.2,
+    "elitism": True,
+    "refine": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +46,14 @@ def some_ratings(missing=0.3, seed=0, mle=False, penalty=1.0):
 def test_fitness_is_that_of_loops(penalty):
     X, ratings = some_ratings(penalty=penalty)
     rng = np.random.default_rng(1)
-    population = np.column_stack([rng.integers(4, size=(20, 8)), rng.integers(3, size=(20, 6))]).astype(np.int32)
+    population = np.column_stack(
+        [rng.integers(4, size=(20, 8)), rng.integers(3, size=(20, 6))]
+    ).astype(np.int32)
     expected = [reference.fitness(X, tuple(one[:8]), tuple(one[8:]), penalty) for one in population]
     np.testing.assert_allclose(ratings.fitness(population), expected, rtol=1e-12)
-    assert [tuple(one[:8]) for one in population] == [reference.canonical(one[:8]) for one in population]
+    assert [tuple(one[:8]) for one in population] == [
+        reference.canonical(one[:8]) for one in population
+    ]
 
 
 def test_mean_of_highest_likelihood_is_the_best_of_all_means():
@@ -50,11 +63,16 @@ def test_mean_of_highest_likelihood_is_the_best_of_all_means():
     for rows in (slice(0, 4), slice(4, 8)):
         block = X[rows][~np.isnan(X[rows])]
         value += minimize_scalar(
-            lambda m, block=block: reference.block_deviance(block, m), bounds=(0, 6), method="bounded"
+            lambda m, block=block: reference.block_deviance(block, m),
+            bounds=(0, 6),
+            method="bounded",
         ).fun
     assert ratings.fitness(one)[0] == pytest.approx(value, rel=1e-6)
-    top = Ratings.from_cells(cells_of(np.where(np.arange(4) < 4, 5.0, 1.0).reshape(2, 2)), 1, 5, 0.5, 0.0, True)
-    assert top.fitness(np.zeros((1, 4), dtype=np.int32))[0] == pytest.approx(0.0, abs=1e-3)  # all 5: no finite mean
+    top = Ratings.from_cells(
+        cells_of(np.where(np.arange(4) < 4, 5.0, 1.0).reshape(2, 2)), 1, 5, 0.5, 0.0, True
+    )
+    # all 5: no finite mean
+    assert top.fitness(np.zeros((1, 4), dtype=np.int32))[0] == pytest.approx(0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("penalty", ["bic", "thesis"])
@@ -65,7 +83,9 @@ def test_best_known_partitions_are_found(sets, penalty):
         found = Genetic(penalty=penalty).fit(cells_of(X), None, 4, np.random.default_rng(0))
         assert found.criterion == pytest.approx(one[key]["best_found"], abs=1e-6)
         factor = {"bic": 1.0, "thesis": 0.5}[penalty]
-        assert reference.fitness(X, tuple(found.rows), tuple(found.columns), factor) == pytest.approx(found.criterion)
+        assert reference.fitness(
+            X, tuple(found.rows), tuple(found.columns), factor
+        ) == pytest.approx(found.criterion)
         assert found.criterion <= one[key]["true_fitness"] + 1e-6
 
 
@@ -85,7 +105,9 @@ def test_crossover_alone_adds_no_groups_and_mutation_keeps_labels_in_order():
         for one in run.population:
             for labels in (one[:8], one[8:]):
                 assert tuple(labels) == reference.canonical(labels)
-    start = np.column_stack([np.tile([0, 0, 1, 1], (2, 2)), np.tile([0, 1, 1], (2, 2))]).astype(np.int32)
+    start = np.column_stack([np.tile([0, 0, 1, 1], (2, 2)), np.tile([0, 1, 1], (2, 2))]).astype(
+        np.int32
+    )
     fitness, best = ratings.fitness(start), np.empty(100)
     kernel.evolve(
         *ratings,
@@ -129,7 +151,12 @@ def test_weights_equal_repeated_ratings():
 
 def test_log_shares_are_the_likelihood_of_single_ratings():
     shares = Genetic().log_shares(np.array([[1.2, 3.0], [4.9, 0.8]]))
-    for mean, row in ((1.2, shares[0, 0]), (3.0, shares[0, 1]), (4.9, shares[1, 0]), (0.8, shares[1, 1])):
+    for mean, row in (
+        (1.2, shares[0, 0]),
+        (3.0, shares[0, 1]),
+        (4.9, shares[1, 0]),
+        (0.8, shares[1, 1]),
+    ):
         expected = [-0.5 * reference.block_deviance([r], mean) for r in range(1, 6)]
         np.testing.assert_allclose(row, expected, rtol=1e-9, atol=1e-12)
 

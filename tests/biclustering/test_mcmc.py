@@ -1,4 +1,6 @@
-"""MCMC: elementary symmetric polynomials, the likelihood, and posteriors of small tables against enumeration."""
+"""MCMC: elementary symmetric polynomials, the likelihood, and posteriors of small tables against
+enumeration.
+"""
 
 import json
 
@@ -29,14 +31,18 @@ def test_elementary_polynomials_are_sums_over_subsets(in_logs):
     for n in range(1, 9):
         log_v = rng.normal(size=n) * 3
         expected = [np.log(reference.elementary(np.exp(log_v), k)) for k in range(n + 1)]
-        np.testing.assert_allclose(log_elementary(log_v, n, in_logs), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            log_elementary(log_v, n, in_logs), expected, rtol=1e-12, atol=1e-12
+        )
 
 
 def test_elementary_polynomials_stay_finite_where_doubles_do_not_reach():
     log_v = np.random.default_rng(1).normal(size=400) * 40
     plain, logs = log_elementary(log_v, 300), log_elementary(log_v, 300, True)
     np.testing.assert_allclose(plain, logs, rtol=1e-10)
-    np.testing.assert_allclose(log_elementary(log_v - 500, 300), logs - 500 * np.arange(301), rtol=1e-10)
+    np.testing.assert_allclose(
+        log_elementary(log_v - 500, 300), logs - 500 * np.arange(301), rtol=1e-10
+    )
     with pytest.raises(ValueError, match="top"):
         log_elementary(log_v, 401)
 
@@ -47,8 +53,12 @@ def test_log_likelihood_is_that_of_the_files_and_of_loops(shared, name):
     cells = cells_of(data["Y"])
     for check in data["loglik_checks"]:
         state = (check["gamma"], check["rank"], check["w"])
-        assert log_likelihood(cells, check["Q"], check["P"], *state) == pytest.approx(check["loglik"], abs=1e-10)
-        assert reference.rated_loglik(data["Y"], check["P"], check["Q"], *state) == pytest.approx(check["loglik"])
+        assert log_likelihood(cells, check["Q"], check["P"], *state) == pytest.approx(
+            check["loglik"], abs=1e-10
+        )
+        assert reference.rated_loglik(data["Y"], check["P"], check["Q"], *state) == pytest.approx(
+            check["loglik"]
+        )
         kernel = reference.rated_loglik(data["Y"], check["P"], check["Q"], *state, normalised=False)
         assert kernel == pytest.approx(check["loglik_thesis_kernel_without_e_n"])
 
@@ -84,13 +94,19 @@ def posterior(draws, movies, raters):
 
 @pytest.mark.parametrize(
     ("variant", "sigma", "known"),
-    [("gamma0_w_fixed", 0.0, True), ("gamma_N01_w_fixed", 1.0, True), ("gamma_N01_w_dirichlet1", 1.0, False)],
+    [
+        ("gamma0_w_fixed", 0.0, True),
+        ("gamma_N01_w_fixed", 1.0, True),
+        ("gamma_N01_w_dirichlet1", 1.0, False),
+    ],
 )
 @pytest.mark.long
 def test_posterior_is_that_of_the_enumeration(shared, variant, sigma, known):
     data = load(shared, "rated_toy_I4_J3")
     cells, w = cells_of(data["Y"]), np.array(data["w"]) if known else None
-    draws = [sample(cells, seed, OPTIONS | {"sigma": sigma, "draws": 30000}, w) for seed in range(4)]
+    draws = [
+        sample(cells, seed, OPTIONS | {"sigma": sigma, "draws": 30000}, w) for seed in range(4)
+    ]
     got = posterior(draws, data["partitions_movies"], data["partitions_raters"])
     expected = np.array(data[variant]["posterior_P_by_Q"])
     assert 0.5 * np.abs(got - expected).sum() <= 0.02
@@ -100,7 +116,10 @@ def test_similarities_are_those_of_the_enumeration(shared):
     data = load(shared, "rated_toy_I6_J5")
     draws = [sample(cells_of(data["Y"]), seed, OPTIONS, np.array(data["w"])) for seed in range(4)]
     exact = data["gamma_N01_w_fixed"]
-    for labels, key, groups in (("columns", "similarity_movies", "p_KP"), ("rows", "similarity_raters", "p_KQ")):
+    for labels, key, groups in (
+        ("columns", "similarity_movies", "p_KP"),
+        ("rows", "similarity_raters", "p_KQ"),
+    ):
         found = np.concatenate([getattr(one, labels) for one in draws])
         share = np.mean(found[:, :, None] == found[:, None, :], axis=0)
         np.testing.assert_allclose(share, exact[key], rtol=0, atol=0.025)
@@ -119,14 +138,28 @@ def test_what_the_chain_remembers_is_what_it_would_compute_anew():
     for _ in range(200):
         chain.run(1)
         P, Q, gamma, rank, w = chain.state()
-        assert sorted(set(P)) == list(range(rank.shape[1])) and sorted(set(Q)) == list(range(len(gamma)))
+        assert sorted(set(P)) == list(range(rank.shape[1])) and sorted(set(Q)) == list(
+            range(len(gamma))
+        )
         assert (np.sort(rank, axis=1) == np.arange(1, rank.shape[1] + 1)).all()
-        assert chain.value()[0] == pytest.approx(log_likelihood(cells, Q, P, gamma, rank, w), abs=1e-9)
+        assert chain.value()[0] == pytest.approx(
+            log_likelihood(cells, Q, P, gamma, rank, w), abs=1e-9
+        )
 
 
 def test_a_flag_stops_the_chain():
     cells, stop = cells_of(np.eye(6) + np.eye(6)[::-1]), np.ones(1, dtype=np.int32)
-    chain = Chain(cells.start, cells.column, 6, 1.0, 1.0, 1.0, np.zeros(6), np.arange(1, 5, dtype=np.uint64), stop)
+    chain = Chain(
+        cells.start,
+        cells.column,
+        6,
+        1.0,
+        1.0,
+        1.0,
+        np.zeros(6),
+        np.arange(1, 5, dtype=np.uint64),
+        stop,
+    )
     chain.set(np.zeros(6, dtype=np.int32), np.zeros(6, dtype=np.int32))
     chain.run(10**9)  # would take hours
 
@@ -140,25 +173,41 @@ def test_draws_are_the_states_of_the_chain():
     own = np.random.default_rng(7)
     stream, stop = own.integers(1, 2**64, 4, dtype=np.uint64), np.zeros(1, dtype=np.int32)
     chain = Chain(cells.start, cells.column, 6, 1.0, 1.0, 1.0, np.zeros(6), stream, stop)
-    start = [reference.canonical(own.integers(1 + own.integers(min(n, 10)), size=n)) for n in (6, 5)]
+    start = [
+        reference.canonical(own.integers(1 + own.integers(min(n, 10)), size=n)) for n in (6, 5)
+    ]
     chain.set(*(np.array(labels, dtype=np.int32) for labels in start))
     chain.run(3)
     weights, loyalty = np.zeros(6), np.zeros(5)
     for k in range(20):
         chain.run(2)
         P, Q, gamma, _, w = chain.state()
-        assert tuple(found.columns[k]) == reference.canonical(P) and tuple(found.rows[k]) == reference.canonical(Q)
+        assert tuple(found.columns[k]) == reference.canonical(P) and tuple(
+            found.rows[k]
+        ) == reference.canonical(Q)
         assert found.log_posterior[k] == chain.value()[1]
         weights, loyalty = weights + w / 20, loyalty + 1 / (1 + np.exp(-gamma[Q])) / 20
     np.testing.assert_allclose(found.popularity, weights, rtol=1e-12)
     np.testing.assert_allclose(found.loyalty, loyalty, rtol=1e-12)
     with pytest.raises(ValueError, match="do not fit"):
-        chain.record(1, np.zeros((2, 5), dtype=np.int32), np.zeros((2, 5), dtype=np.int32), np.zeros(2), loyalty, w)
+        chain.record(
+            1,
+            np.zeros((2, 5), dtype=np.int32),
+            np.zeros((2, 5), dtype=np.int32),
+            np.zeros(2),
+            loyalty,
+            w,
+        )
 
 
 def draw_prior(rng, raters, items):
-    """Draw partitions, parameters and data from the prior; all partitions have the same probability."""
-    P, Q = (np.array(states[rng.integers(len(states))]) for states in map(reference.partitions, (items, raters)))
+    """Draw partitions, parameters and data from the prior; all partitions have the same
+    probability.
+    """
+    P, Q = (
+        np.array(states[rng.integers(len(states))])
+        for states in map(reference.partitions, (items, raters))
+    )
     gamma, w = rng.normal(size=Q.max() + 1), rng.dirichlet(np.ones(items))
     rank = np.array([rng.permutation(P.max() + 1) + 1 for _ in gamma])
     Y = np.zeros((raters, items), dtype=int)
@@ -172,7 +221,9 @@ def draw_prior(rng, raters, items):
 
 @pytest.mark.long
 def test_ranks_of_the_truth_among_draws_are_uniform():
-    """Simulation-based calibration (Talts et al. 2018) of group numbers, pairs, loyalty and weights."""
+    """Simulation-based calibration (Talts et al. 2018) of group numbers, pairs, loyalty and
+    weights.
+    """
     rng, runs, draws, bins = np.random.default_rng(11), 400, 99, 10
     ranks = []
     for seed in range(runs):
@@ -184,7 +235,15 @@ def test_ranks_of_the_truth_among_draws_are_uniform():
         chain.run(200)
 
         def quantities(P, Q, gamma, w):
-            return [P.max(), Q.max(), float(P[0] == P[1]), float(Q[0] == Q[1]), gamma[Q[0]], w[0], w[3]]
+            return [
+                P.max(),
+                Q.max(),
+                float(P[0] == P[1]),
+                float(Q[0] == Q[1]),
+                gamma[Q[0]],
+                w[0],
+                w[3],
+            ]
 
         truth, found = np.array(quantities(P, Q, gamma, w)), []
         for _ in range(draws):

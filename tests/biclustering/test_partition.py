@@ -1,4 +1,6 @@
-"""Partitions: labels, the Du process, Rand indices, similarities and point partitions against enumeration."""
+"""Partitions: labels, the Du process, Rand indices, similarities and point partitions against
+enumeration.
+"""
 
 import json
 
@@ -7,7 +9,14 @@ import pytest
 import reference_blocks as reference
 
 from bbl._ext.bicluster.genetic import du_steps
-from bbl.biclustering.partition import canonical, contingency, expected_loss, point_partition, rand_index, similarity
+from bbl.biclustering.partition import (
+    canonical,
+    contingency,
+    expected_loss,
+    point_partition,
+    rand_index,
+    similarity,
+)
 
 
 def draws(n, seed, size=200):
@@ -61,7 +70,8 @@ def test_many_du_steps_reach_all_partitions_alike():
         du_steps(labels, 5, stream)
         counts[at[tuple(labels)]] += 1
     expected = 6000 / len(states)
-    assert ((counts - expected) ** 2 / expected).sum() < 42  # chi-square, 14 degrees of freedom: p = 1e-4
+    # chi-square, 14 degrees of freedom: p = 1e-4
+    assert ((counts - expected) ** 2 / expected).sum() < 42
 
 
 def test_rand_index_counts_pairs():
@@ -87,17 +97,22 @@ def test_expected_binder_loss_is_the_mean_over_draws():
     share = similarity(sample)
     for p in reference.partitions(5):
         wrong = [(1 - reference.rand_index(p, one)) * 10 for one in sample]
-        assert expected_loss(np.array(p), share, "binder") == pytest.approx(np.mean(wrong), abs=1e-12)
+        assert expected_loss(np.array(p), share, "binder") == pytest.approx(
+            np.mean(wrong), abs=1e-12
+        )
 
 
 def test_expected_variation_is_exact_for_one_draw_and_a_lower_bound_for_more():
     one = draws(5, 1, 1)
     for p in reference.partitions(5):
         value = expected_loss(np.array(p), similarity(one), "vi")
-        assert value == pytest.approx(reference.variation_of_information(p, tuple(one[0])), abs=1e-12)
+        assert value == pytest.approx(
+            reference.variation_of_information(p, tuple(one[0])), abs=1e-12
+        )
     sample = draws(5, 2, 40)
     share = similarity(sample)
-    own = np.mean([np.log(np.sum(q[:, None] == q, axis=1)).mean() for q in sample])  # what no partition changes
+    # what no partition changes
+    own = np.mean([np.log(np.sum(q[:, None] == q, axis=1)).mean() for q in sample])
     swapped = np.log(share.sum(axis=1)).mean()
     for p in reference.partitions(5):
         mean = np.mean([reference.variation_of_information(p, tuple(q)) for q in sample])

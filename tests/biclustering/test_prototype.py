@@ -1,4 +1,6 @@
-"""Prototypes: the alternation against loops, starts, empty groups, metrics, and known blocks found again."""
+"""Prototypes: the alternation against loops, starts, empty groups, metrics, and known blocks found
+again.
+"""
 
 import numpy as np
 import pytest
@@ -34,7 +36,9 @@ def squares(X, rows, columns):
 
 @pytest.fixture(params=[0, 1, 2])
 def problem(request):
-    """A random table with missing cells and weights, and a start in which a third of the labels are wrong."""
+    """A random table with missing cells and weights, and a start in which a third of the labels are
+    wrong.
+    """
     rng = np.random.default_rng(request.param)
     rows, columns = rng.integers(3, size=30), rng.integers(4, size=20)
     X = rng.normal(size=(30, 20)) + rng.normal(size=(3, 4))[rows][:, columns] * 2
@@ -65,7 +69,9 @@ def test_alternation_is_that_of_loops(problem):
 def test_objective_never_rises(problem, move):
     X, w, rows, columns = problem
     found = alternate(Table(cells_of(X, w)), rows, columns, move=move)
-    assert (np.diff(found.history) <= 1e-12 * found.history[0]).all() and found.history[-1] < found.history[0]
+    assert (np.diff(found.history) <= 1e-12 * found.history[0]).all() and found.history[
+        -1
+    ] < found.history[0]
     assert found.value == pytest.approx(reference.wcss(X, w, found.rows, found.columns), rel=1e-12)
 
 
@@ -78,7 +84,9 @@ def test_no_single_move_improves_what_single_moves_ended_at(problem):
             own = labels[i]
             if (labels == own).sum() > 1:
                 for labels[i] in range(k):
-                    assert reference.wcss(X, w, found.rows, found.columns) >= found.value * (1 - 1e-9)
+                    assert reference.wcss(X, w, found.rows, found.columns) >= found.value * (
+                        1 - 1e-9
+                    )
                 labels[i] = own
 
 
@@ -89,7 +97,10 @@ def test_levels_lower_the_deviance_that_loops_compute(problem):
     found = alternate(table, rows, columns)
     assert (np.diff(found.history) <= 1e-12 * found.history[0]).all() and found.converged
     whole = np.where(np.isnan(codes), -1, codes)
-    for value, r, c in ((found.history[0], rows, columns), (found.value, found.rows, found.columns)):
+    for value, r, c in (
+        (found.history[0], rows, columns),
+        (found.value, found.rows, found.columns),
+    ):
         assert value == pytest.approx(reference.levels_deviance(whole, r, c, 3, 1.5), rel=1e-12)
     shares = {}
     for g in range(3):
@@ -98,7 +109,10 @@ def test_levels_lower_the_deviance_that_loops_compute(problem):
             c = np.array([(inside == x).sum() for x in range(3)]) + 0.5
             shares[g, h] = np.log(c / c.sum())
     for i in range(30):  # each row is where it fits best
-        fit = [sum(shares[g, found.columns[j]][int(x)] for j, x in enumerate(whole[i]) if x >= 0) for g in range(3)]
+        fit = [
+            sum(shares[g, found.columns[j]][int(x)] for j, x in enumerate(whole[i]) if x >= 0)
+            for g in range(3)
+        ]
         assert fit[found.rows[i]] >= max(fit) - 1e-9
 
 
@@ -128,11 +142,14 @@ def test_pearson_finds_shapes_whatever_their_level_and_size():
     )
     X[rng.random(X.shape) < 0.2] = np.nan
     table, wide = make_tables(cells_of(X), "pearson", 1, 0.0)
-    found = min((fit_once(table, wide, (3, 4), seed, {}) for seed in range(5)), key=lambda fit: fit.value)
+    found = min(
+        (fit_once(table, wide, (3, 4), seed, {}) for seed in range(5)), key=lambda fit: fit.value
+    )
     assert rand_index(found.rows, rows)[0] == 1.0
     assert found.value == found.history.min() >= 0.0
     squared = min(
-        (fit_once(Table(table.cells), wide, (3, 4), seed, {}) for seed in range(5)), key=lambda fit: fit.value
+        (fit_once(Table(table.cells), wide, (3, 4), seed, {}) for seed in range(5)),
+        key=lambda fit: fit.value,
     )
     assert rand_index(squared.rows, rows)[0] < 1.0
 
@@ -150,8 +167,18 @@ def test_starts_use_all_groups_and_find_what_is_apart():
 
 def test_empty_groups_take_the_rows_that_fit_worst():
     labels = np.array([0, 0, 0, 2], dtype=np.int32)
-    assert refill_empty_groups(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 0.0).tolist() == [0, 1, 3, 2]
-    assert refill_empty_groups(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 4.0).tolist() == [0, 1, 0, 2]
+    assert refill_empty_groups(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 0.0).tolist() == [
+        0,
+        1,
+        3,
+        2,
+    ]
+    assert refill_empty_groups(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 4.0).tolist() == [
+        0,
+        1,
+        0,
+        2,
+    ]
 
 
 def test_empty_groups_are_dropped_on_demand():
@@ -185,7 +212,8 @@ def test_a_pattern_counts_pairs_whether_they_have_one_level_or_several(n_levels)
     rows, columns = np.repeat([0, 1], 30), np.repeat([0, 1, 2], 10)
     rate = np.array([[1.0, 0.1, 0.5], [0.1, 1.0, 0.5]])[rows][:, columns]
     row, column = np.nonzero(rng.random(rate.shape) < rate)
-    level = np.tile(np.arange(n_levels), len(row))  # every pair has all levels, so that all costs are tied
+    # every pair has all levels, so that all costs are tied
+    level = np.tile(np.arange(n_levels), len(row))
     row, column = np.repeat(row, n_levels), np.repeat(column, n_levels)
     cells = Cells.from_entries(row, column, level, np.ones(len(row)), rate.shape)
     table, _ = make_tables(cells, "levels", n_levels, 1.0)
@@ -197,7 +225,8 @@ def test_a_pattern_counts_pairs_whether_they_have_one_level_or_several(n_levels)
 @pytest.mark.parametrize("name", ["fixed", "random"])
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_blocks_without_noise_are_found_again_from_one_start(shared, name, level):
-    for X, rows, columns in ratings(shared, name, level, slice(2, 8)):  # two prototypes of set 1 are equal
+    # two prototypes of set 1 are equal
+    for X, rows, columns in ratings(shared, name, level, slice(2, 8)):
         table, wide = make_tables(cells_of(X), "squared", 1, 3.0)
         found = fit_once(table, wide, (5, 5), 0, {})
         assert rand_index(found.rows, rows)[0] == rand_index(found.columns, columns)[0] == 1.0
@@ -207,7 +236,10 @@ def test_blocks_are_found_again_with_nine_cells_in_ten_missing(shared):
     scores = []
     for X, rows, columns in ratings(shared, "random", 3, slice(2, 12)):
         table, wide = make_tables(cells_of(X), "squared", 1, 3.0)
-        found = min((fit_once(table, wide, (5, 5), seed, {}) for seed in range(4)), key=lambda fit: fit.value)
+        found = min(
+            (fit_once(table, wide, (5, 5), seed, {}) for seed in range(4)),
+            key=lambda fit: fit.value,
+        )
         scores.append((rand_index(found.rows, rows)[0], rand_index(found.columns, columns)[0]))
     assert np.mean(scores, axis=0).min() > 0.99  # 0.993 and 0.988 without the pattern of cells
 
@@ -226,13 +258,16 @@ def test_nci60_reaches_its_error(shared):
 @pytest.mark.parametrize("name", ["fixed", "random"])
 def test_reconstruction_table(shared, name):
     """Every cell of the table of perfect reconstructions, from one start and from ten."""
-    want = {"fixed": (100, 100, 100, 0, 0), "random": (98.5, 99, 99, 45, 47.5)}[name]  # 99: two prototypes are equal
+    # 99: two prototypes are equal
+    want = {"fixed": (100, 100, 100, 0, 0), "random": (98.5, 99, 99, 45, 47.5)}[name]
     got = []
     for level, starts in ((0, 1), (1, 1), (2, 1), (3, 1), (3, 10)):
         perfect = 0
         for X, rows, columns in ratings(shared, name, level):
             found = Prototype().fit(cells_of(X), (5, 5), starts, np.random.default_rng(0))
-            perfect += rand_index(found.rows, rows)[0] == rand_index(found.columns, columns)[0] == 1.0
+            perfect += (
+                rand_index(found.rows, rows)[0] == rand_index(found.columns, columns)[0] == 1.0
+            )
         got.append(perfect)
     assert (np.array(got) >= want).all(), got
 
@@ -243,6 +278,12 @@ def test_nci60_error_is_below_that_of_spectral_biclustering(shared):
     with np.load(shared / "data" / "bicluster" / "nci60.npz") as data:
         X = data["x"].astype(float)
     found = Prototype().fit(cells_of(X), (100, 10), 10, np.random.default_rng(0))
-    for method, table in (("bistochastic", X - X.min() + 1), ("log", X - X.min() + 1), ("scale", X - X.min() + 1)):
+    for method, table in (
+        ("bistochastic", X - X.min() + 1),
+        ("log", X - X.min() + 1),
+        ("scale", X - X.min() + 1),
+    ):
         model = cluster.SpectralBiclustering((100, 10), method=method, random_state=0).fit(table)
-        assert squares(X, found.rows, found.columns) < 0.9 * squares(X, model.row_labels_, model.column_labels_)
+        assert squares(X, found.rows, found.columns) < 0.9 * squares(
+            X, model.row_labels_, model.column_labels_
+        )

@@ -1,4 +1,6 @@
-"""Standard errors and tests, sampled ln Z, calibration: against simulation, enumeration and definition."""
+"""Standard errors and tests, sampled ln Z, calibration: against simulation, enumeration and
+definition.
+"""
 
 import numpy as np
 import pytest
@@ -68,23 +70,34 @@ def test_influence_is_the_derivative_of_the_estimate():
 
 @pytest.mark.parametrize("levels", [[2, 3, 3], [2, 2, 2, 2], [6, 5, 4]])
 def test_scores_and_hessians_are_sums_over_rows(levels):
-    """Few ones in the design are counted one by one, many go through matrix products: both are the definition."""
+    """Few ones in the design are counted one by one, many go through matrix products: both are the
+    definition.
+    """
     rng, layout = np.random.default_rng(4), Layout(levels)
-    codes = np.column_stack([rng.integers(0, L, 1500) for L in levels]).astype(np.uint8)  # more than a block of rows
+    # more than a block of rows
+    codes = np.column_stack([rng.integers(0, L, 1500) for L in levels]).astype(np.uint8)
     sample = Sample(codes, rng.integers(1, 4, 1500).astype(float))
-    theta = np.where(rng.random((layout.D, 1 + layout.D)) < 0.9, rng.normal(size=(layout.D, 1 + layout.D)), 0.0)
-    X = np.column_stack([codes[:, i] == a for i, L in enumerate(levels) for a in range(1, L)]).astype(float)
+    theta = np.where(
+        rng.random((layout.D, 1 + layout.D)) < 0.9, rng.normal(size=(layout.D, 1 + layout.D)), 0.0
+    )
+    X = np.column_stack(
+        [codes[:, i] == a for i, L in enumerate(levels) for a in range(1, L)]
+    ).astype(float)
     for i, (score, H) in site_hessians(sample, layout, theta, range(layout.m)).items():
         own = np.arange(layout.start[i], layout.start[i + 1])
         Z = np.column_stack([np.ones(len(X)), np.delete(X, own, axis=1)])
         field = X @ theta[own, 1:].T + theta[own, 0]
         P = np.exp(field) / (1.0 + np.exp(field).sum(axis=1, keepdims=True))
-        each = [np.kron(np.diag(p) - np.outer(p, p), np.outer(z, z)) for p, z in zip(P, Z, strict=True)]
+        each = [
+            np.kron(np.diag(p) - np.outer(p, p), np.outer(z, z)) for p, z in zip(P, Z, strict=True)
+        ]
         wanted = np.tensordot(sample.weights, each, axes=1) / sample.total
         np.testing.assert_allclose(H, wanted, atol=1e-12)
         residual = (X[:, own] - P) * sample.weights[:, None]
         np.testing.assert_allclose(score, (residual.T @ Z).ravel() / sample.total, atol=1e-12)
-        np.testing.assert_allclose(solver(H)[0](score), inverse(H)[0] @ score, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(
+            solver(H)[0](score), inverse(H)[0] @ score, rtol=1e-8, atol=1e-12
+        )
 
 
 def test_additive_fit_has_the_multinomial_standard_errors():
@@ -92,9 +105,13 @@ def test_additive_fit_has_the_multinomial_standard_errors():
     for method in ("pseudo", "naive"):
         options = {"prior_count": 0.0}
         table = bbl.bbl("y ~ x", data, method=method, **options).inference().table()
-        np.testing.assert_allclose(table["se"], [np.sqrt(1 / 20 + 1 / 40), np.sqrt(1 / 30 + 1 / 30)], rtol=1e-6)
+        np.testing.assert_allclose(
+            table["se"], [np.sqrt(1 / 20 + 1 / 40), np.sqrt(1 / 30 + 1 / 30)], rtol=1e-6
+        )
         between = bbl.bbl("y ~ x", data, method=method, **options).inference().table(("b", "a"))
-        assert between["se"][0] == pytest.approx(np.sqrt(1 / 20 + 1 / 40 + 1 / 30 + 1 / 30), rel=1e-6)
+        assert between["se"][0] == pytest.approx(
+            np.sqrt(1 / 20 + 1 / 40 + 1 / 30 + 1 / 30), rel=1e-6
+        )
 
 
 def test_wald_of_one_parameter_is_z_squared_and_adjustment():
@@ -139,10 +156,13 @@ def test_composite_likelihood_and_its_effective_parameters():
     fit = PseudoLikelihood(lambda_=0.0).fit(sample, layout)
     value, effective = Influence(sample, layout, fit.site_theta, 0.0, 0.0).composite(sample)
     assert value == pytest.approx(sample.total * exact.lkh, rel=1e-9)
-    # a right model has as many effective parameters as each predictor's own problem has: K = H block by block
+    # a right model has as many effective parameters as each predictor's own problem has: K = H
+    # block by block
     own = sum((L - 1) * (1 + sum(LEVELS) - 3 - (L - 1)) for L in LEVELS)
     assert effective == pytest.approx(own, rel=0.05)
-    shrunk = Influence(sample, layout, np.zeros((layout.D, 1 + layout.D)), 10.0, 10.0).composite(sample)[1]
+    shrunk = Influence(sample, layout, np.zeros((layout.D, 1 + layout.D)), 10.0, 10.0).composite(
+        sample
+    )[1]
     assert shrunk < effective
     fitted = bbl.bbl("Survived ~ .^2", bbl.datasets.load_titanic(), "Freq")
     assert fitted.claic < bbl.bbl("Survived ~ .", bbl.datasets.load_titanic(), "Freq").claic
@@ -166,7 +186,9 @@ def test_summary_has_the_wald_tests():
     text = str(fit.summary())
     assert "Wald tests of the couplings, dJ = 0" in text and "dJ_[Sex,Age]^(Yes)" in text
     assert "penalty in force" in " ".join(text.split())
-    additive = str(bbl.bbl("Survived ~ Sex", bbl.datasets.load_titanic(), "Freq", "naive").summary())
+    additive = str(
+        bbl.bbl("Survived ~ Sex", bbl.datasets.load_titanic(), "Freq", "naive").summary()
+    )
     assert "Wald tests of the fields" in additive and "couplings, dJ" not in additive
 
 
@@ -205,7 +227,9 @@ def test_annealed_log_z_against_enumeration():
     for seed in range(20):
         layout = Layout(rng.integers(2, 5, 6))
         theta = rng.normal(scale=0.7, size=layout.size)
-        found = annealed_log_z(layout, theta, np.zeros(layout.D), n_steps=200, n_chains=256, rng=seed)
+        found = annealed_log_z(
+            layout, theta, np.zeros(layout.D), n_steps=200, n_chains=256, rng=seed
+        )
         z.append((found.log_z - exact_log_z(layout, theta[None])[0]) / found.standard_error)
         assert 1 <= found.ess <= 256
     assert np.abs(z).max() < 4 and np.abs(np.mean(z)) < 1
@@ -233,7 +257,9 @@ def test_calibration_repairs_what_was_broken(kind):
         assert found.temperature == pytest.approx(1 / 2.5, rel=0.1)
     weights = rng.integers(1, 4, 4000)
     one = fit_calibration(broken, y, weights.astype(float), kind)
-    other = fit_calibration(np.repeat(broken, weights, axis=0), np.repeat(y, weights), np.ones(weights.sum()), kind)
+    other = fit_calibration(
+        np.repeat(broken, weights, axis=0), np.repeat(y, weights), np.ones(weights.sum()), kind
+    )
     np.testing.assert_allclose(one.offset, other.offset, atol=1e-5)
 
 
@@ -255,8 +281,11 @@ def test_a_firm_calibration_is_the_minimum_of_its_loss_held_as_if_by_ten_observa
         np.testing.assert_allclose(
             [*found.offset, np.log(found.temperature)], [*(x[:3] - x[:3].mean()), x[3]], atol=1e-5
         )
-    plain, firm = (fit_calibration(scores, y, 1e7 * weights, kind) for kind in ("temperature", "firm"))
-    assert firm.temperature == pytest.approx(plain.temperature, rel=1e-4)  # of many rows it makes no difference
+    plain, firm = (
+        fit_calibration(scores, y, 1e7 * weights, kind) for kind in ("temperature", "firm")
+    )
+    # of many rows it makes no difference
+    assert firm.temperature == pytest.approx(plain.temperature, rel=1e-4)
 
 
 def test_no_calibration_changes_nothing():
@@ -272,7 +301,12 @@ def test_a_group_that_a_fold_lacks_does_not_decide():
     again = fit_calibration(scores[1:], y[1:], weights[1:], "temperature")
     assert found.temperature == again.temperature
     assert np.isfinite(log_loss(log_probabilities(scores), y, weights))
-    data = {"y": ["a"] * 20 + ["b"] * 20 + ["c"], "x": list("uv" * 20) + ["u"], "z": list("uuvv" * 10) + ["v"]}
-    with pytest.warns(bbl.DataWarning, match="On the training rows .* of the shares of the groups"):  # mere noise
+    data = {
+        "y": ["a"] * 20 + ["b"] * 20 + ["c"],
+        "x": list("uv" * 20) + ["u"],
+        "z": list("uuvv" * 10) + ["v"],
+    }
+    # mere noise
+    with pytest.warns(bbl.DataWarning, match="On the training rows .* of the shares of the groups"):
         fit = bbl.bbl("y ~ .^2", data, lambda_="cv", lambdah=None, calibrate="temperature")
     assert np.isfinite(fit.tuning.loss).all() and len(set(fit.tuning.loss)) > 1

@@ -1,4 +1,6 @@
-"""The exact likelihood ratio of nested log-linear models: when it is trusted, its degrees of freedom, its level."""
+"""The exact likelihood ratio of nested log-linear models: when it is trusted, its degrees of
+freedom, its level.
+"""
 
 import numpy as np
 import pandas as pd
@@ -33,7 +35,9 @@ def ratio_of(counts, terms, dropped, engine=ENGINE):
 
 
 def frame(counts, names):
-    return pd.DataFrame(oracle.states(np.shape(counts)), columns=list(names)).assign(n=np.ravel(counts))
+    return pd.DataFrame(oracle.states(np.shape(counts)), columns=list(names)).assign(
+        n=np.ravel(counts)
+    )
 
 
 @pytest.mark.parametrize("engine", [ENGINE, MaximumLikelihood(lambda_=0.3, prior_count=2.0)])
@@ -41,7 +45,9 @@ def test_of_independence_it_is_that_of_the_table_whatever_the_penalty_of_the_fit
     counts = np.array([[30, 12, 9], [14, 20, 25]])
     found = ratio_of(counts, [(0, 1)], [(0, 1)], engine)
     expected = stats.chi2_contingency(counts, correction=False, lambda_="log-likelihood")
-    assert (found.statistic, found.df, found.p) == pytest.approx(expected[:1] + (2, expected[1]), rel=1e-9)
+    assert (found.statistic, found.df, found.p) == pytest.approx(
+        expected[:1] + (2, expected[1]), rel=1e-9
+    )
 
 
 def test_cells_below_twenty_rows_are_no_reason_against_it():
@@ -64,11 +70,16 @@ def test_with_few_rows_it_is_not_trusted_and_the_margin_is_named(counts, scope):
 
 
 def test_an_empty_cell_that_lower_terms_explain_is_none_of_the_dropped_term():
-    """No child was among the crew: the pair fits that, and a term of three loses a degree of freedom."""
+    """No child was among the crew: the pair fits that, and a term of three loses a degree of
+    freedom.
+    """
     counts = np.array([[[30, 40], [50, 20], [33, 61]], [[24, 30], [40, 52], [0, 0]]])
     found = ratio_of(counts, [(0, 1), (0, 2), (1, 2), (0, 1, 2)], [(0, 1, 2)])
     assert found.df == 1  # of two: one stratum has one row of the table
-    strata = [stats.chi2_contingency(counts[:, b], correction=False, lambda_="log-likelihood")[0] for b in range(2)]
+    strata = [
+        stats.chi2_contingency(counts[:, b], correction=False, lambda_="log-likelihood")[0]
+        for b in range(2)
+    ]
     assert 0.0 < found.statistic < sum(strata)
 
 
@@ -78,14 +89,18 @@ def test_two_rows_in_each_of_many_strata_are_too_few_however_full_the_margin_of_
     terms = [(0, 1), (0, 2), (1, 2)]
     assert matched.sum(axis=2).min() > 100
     assert ratio_of(matched, terms, [(0, 1)]).scope == (0,)
-    assert isinstance(ratio_of(matched.reshape(2, 2, 6, 50).sum(axis=3), terms, [(0, 1)]), ExactRatio)
+    assert isinstance(
+        ratio_of(matched.reshape(2, 2, 6, 50).sum(axis=3), terms, [(0, 1)]), ExactRatio
+    )
 
 
 def test_margins_that_share_no_predictor_with_dropped_terms_may_be_sparse():
     rng = np.random.default_rng(1)
     counts = rng.multinomial(400, np.full(2 * 2 * 12 * 12, 1 / 576)).reshape(2, 2, 12, 12)
     found = ratio_of(counts, [(0, 1), (2, 3)], [(0, 1)])
-    alone = stats.chi2_contingency(counts.sum(axis=(2, 3)), correction=False, lambda_="log-likelihood")
+    alone = stats.chi2_contingency(
+        counts.sum(axis=(2, 3)), correction=False, lambda_="log-likelihood"
+    )
     assert (found.statistic, found.df) == (pytest.approx(alone[0], rel=1e-7, abs=1e-8), 1)
     assert ratio_of(counts, [(0, 1), (2, 3)], [(2, 3)]).scope == (2, 3)
 
@@ -103,7 +118,9 @@ def test_the_verdict_does_not_depend_on_the_order_of_predictors_and_levels():
         found, again = ratio_of(counts, terms, [(0, 1)]), ratio_of(turned, terms, [pair])
         assert type(found) is type(again)
         if isinstance(found, ExactRatio):
-            assert (found.statistic, found.df) == pytest.approx((again.statistic, again.df), rel=1e-7, abs=1e-8)
+            assert (found.statistic, found.df) == pytest.approx(
+                (again.statistic, again.df), rel=1e-7, abs=1e-8
+            )
         verdicts.add(type(found))
     assert verdicts == {ExactRatio, SparseMargin}
 
@@ -128,7 +145,8 @@ def test_anova_says_in_words_why_it_has_no_ratio():
     row = bbl.anova(*fits).iloc[1]
     assert np.isnan(row["ratio"]) and 0 < row["p"] <= 1
     assert row["test"] == (
-        "least p of 1 tests of terms, times 1: too few rows for a likelihood ratio, for the parameters of a"
+        "least p of 1 tests of terms, times 1: too few rows for a likelihood ratio, for the "
+        "parameters of a"
     )
     both = pd.concat([sparse.assign(n=sparse["n"] * 9, y="much"), few.assign(y="little")])
     fits = [bbl.bbl(f"y ~ {right}", both, weights="n", method="ml") for right in ("a + b", "a * b")]
@@ -138,7 +156,13 @@ def test_anova_says_in_words_why_it_has_no_ratio():
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("levels", "n", "spread"),
-    [((2, 2, 2), 80, 0.3), ((2, 3, 4), 200, 0.3), ((4, 4, 2), 592, 0.6), ((3, 3, 3), 200, 0.6), ((2, 2, 30), 800, 0.2)],
+    [
+        ((2, 2, 2), 80, 0.3),
+        ((2, 3, 4), 200, 0.3),
+        ((4, 4, 2), 592, 0.6),
+        ((3, 3, 3), 200, 0.6),
+        ((2, 2, 30), 800, 0.2),
+    ],
 )
 def test_it_holds_its_level(levels, n, spread):
     layout, kept = Layout(levels), np.ones(3, dtype=bool)
@@ -150,7 +174,9 @@ def test_it_holds_its_level(levels, n, spread):
         theta = random_parameters(layout, "norm", dh=spread, dJ=spread, rng=rng)[0]
         layout.table(theta, 0, 1)[...] = 0.0
         counts = rng.multinomial(n, states.log_partition(theta)[1]).astype(float)
-        found = exact_ratio_test([Sample(codes[counts > 0], counts[counts > 0])], layout, kept, ENGINE)
+        found = exact_ratio_test(
+            [Sample(codes[counts > 0], counts[counts > 0])], layout, kept, ENGINE
+        )
         p += [found.p] if isinstance(found, ExactRatio) else []
     assert len(p) > 250
     for alpha, largest in ((0.01, 0.015), (0.05, 0.065), (0.1, 0.12)):

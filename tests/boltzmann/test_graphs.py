@@ -1,4 +1,6 @@
-"""Graphical models on arrays: likelihoods against fits of all graphs, and the greedy search against an own one."""
+"""Graphical models on arrays: likelihoods against fits of all graphs, and the greedy search against
+an own one.
+"""
 
 from itertools import combinations
 
@@ -17,7 +19,9 @@ ENGINE = make_engine("ml", {}, [])
 
 
 def draw(n_levels, n, seed, strength=0.4):
-    """Draw rows in which each predictor copies the one before, or the first, with probability `strength`."""
+    """Draw rows in which each predictor copies the one before, or the first, with probability
+    `strength`.
+    """
     rng = np.random.default_rng(seed)
     x = rng.integers(0, n_levels, (n, len(n_levels)))
     for i in range(1, len(n_levels)):
@@ -31,7 +35,9 @@ def all_scores(rows, n_levels, k=2.0, n_best=2**15):
 
 
 def fitted(rows, n_levels, pairs):
-    """Return log-likelihood and number of parameters of the graph of `pairs`, by a fit of its formula."""
+    """Return log-likelihood and number of parameters of the graph of `pairs`, by a fit of its
+    formula.
+    """
     joined = set(pairs)
     sets = (t for k in range(2, len(n_levels) + 1) for t in combinations(range(len(n_levels)), k))
     layout = Layout(n_levels, [t for t in sets if joined.issuperset(combinations(t, 2))])
@@ -39,15 +45,20 @@ def fitted(rows, n_levels, pairs):
 
 
 @pytest.mark.parametrize(
-    ("n_levels", "n"), [((2, 2, 2, 2), 400), ((3, 2, 4, 2), 500), ((2, 3, 2, 2), 9), ((3, 3, 3, 3), 25)]
+    ("n_levels", "n"),
+    [((2, 2, 2, 2), 400), ((3, 2, 4, 2), 500), ((2, 3, 2, 2), 9), ((3, 3, 3, 3), 25)],
 )
 def test_all_graphs_of_four_against_fits(n_levels, n):
     rows = draw(n_levels, n, 1)
     scores = all_scores(rows, n_levels)
     assert scores.edges.shape == (64, 6) and scores.is_exhaustive
     assert len(np.unique(scores.edges, axis=0)) == 64
-    for edges, value, size in zip(scores.edges, scores.log_likelihood, scores.n_parameters, strict=True):
-        expected, expected_size = fitted(rows, np.array(n_levels), [tuple(p) for p in scores.pairs[edges].tolist()])
+    for edges, value, size in zip(
+        scores.edges, scores.log_likelihood, scores.n_parameters, strict=True
+    ):
+        expected, expected_size = fitted(
+            rows, np.array(n_levels), [tuple(p) for p in scores.pairs[edges].tolist()]
+        )
         assert value == pytest.approx(expected, abs=1e-6)
         assert size == expected_size
 
@@ -81,11 +92,15 @@ def test_graphs_that_are_not_fitted_have_no_weight_and_are_none_of_the_best(seed
 
 
 def test_small_tables_have_their_cores_fitted_in_few_rounds(monkeypatch):
-    """Nearly independent predictors: most graphs are near the best, and all of their cores have to be fitted."""
+    """Nearly independent predictors: most graphs are near the best, and all of their cores have to
+    be fitted.
+    """
     from bbl.boltzmann.graphs import exhaustive
 
     calls = []
-    monkeypatch.setattr(exhaustive, "fit_cliques", lambda *of: calls.append(len(of[1])) or fit_cliques(*of))
+    monkeypatch.setattr(
+        exhaustive, "fit_cliques", lambda *of: calls.append(len(of[1])) or fit_cliques(*of)
+    )
     scores = all_scores(draw((2,) * 6, 200, 7, 0.1), (2,) * 6, np.log(400.0), 20)
     assert sum(calls) > 1000 and max(calls) > 300
     assert scores.is_exhaustive
@@ -114,7 +129,11 @@ def test_chunks_of_models_change_nothing(monkeypatch):
     from bbl.boltzmann.graphs import scaling
 
     counts = np.random.default_rng(5).integers(1, 30, (2, 3, 2, 2)).astype(float)
-    cycles = [[(0, 1), (1, 2), (2, 3), (0, 3)], [(0, 2), (1, 2), (1, 3), (0, 3)], [(0, 1), (1, 3), (2, 3), (0, 2)]]
+    cycles = [
+        [(0, 1), (1, 2), (2, 3), (0, 3)],
+        [(0, 2), (1, 2), (1, 3), (0, 3)],
+        [(0, 1), (1, 3), (2, 3), (0, 2)],
+    ]
     values = fit_cliques(counts, cycles)
     monkeypatch.setattr(scaling, "CELLS_AT_ONCE", counts.size)
     np.testing.assert_array_equal(values, fit_cliques(counts, cycles))
@@ -122,10 +141,14 @@ def test_chunks_of_models_change_nothing(monkeypatch):
 
 
 def is_decomposable(neighbours):
-    """Return whether predictors can be taken away one after the other whose neighbours are all joined."""
+    """Return whether predictors can be taken away one after the other whose neighbours are all
+    joined.
+    """
     left = {i: set(near) for i, near in neighbours.items()}
     while left:
-        simplicial = next((i for i in left if all(b in left[a] for a, b in combinations(left[i], 2))), None)
+        simplicial = next(
+            (i for i in left if all(b in left[a] for a, b in combinations(left[i], 2))), None
+        )
         if simplicial is None:
             return False
         for j in left.pop(simplicial):
@@ -135,18 +158,30 @@ def is_decomposable(neighbours):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_greedy_steps_are_the_best_decomposable_ones(seed):
-    """Each step is the best of all decomposable graphs that differ in one edge, with likelihoods of all graphs."""
+    """Each step is the best of all decomposable graphs that differ in one edge, with likelihoods of
+    all graphs.
+    """
     n_levels, k = (2, 2, 3, 2, 2), 2.0
     rows = draw(n_levels, 120, seed, 0.6)
     scores = all_scores(rows, n_levels)
-    criterion = {tuple(edges): c for edges, c in zip(scores.edges.tolist(), scores.criterion(k), strict=True)}
+    criterion = {
+        tuple(edges): c for edges, c in zip(scores.edges.tolist(), scores.criterion(k), strict=True)
+    }
     here = (False,) * 10
     while True:
         near = [tuple(e ^ (i == j) for j, e in enumerate(here)) for i in range(10)]
         joined = [
-            {v: {a + b - v for a, b in scores.pairs[list(g)].tolist() if v in (a, b)} for v in range(5)} for g in near
+            {
+                v: {a + b - v for a, b in scores.pairs[list(g)].tolist() if v in (a, b)}
+                for v in range(5)
+            }
+            for g in near
         ]
-        near = [graph for graph, neighbours in zip(near, joined, strict=True) if is_decomposable(neighbours)]
+        near = [
+            graph
+            for graph, neighbours in zip(near, joined, strict=True)
+            if is_decomposable(neighbours)
+        ]
         best = min(near, key=criterion.__getitem__)
         if criterion[best] >= criterion[here]:
             break
@@ -161,11 +196,23 @@ def test_greedy_steps_are_the_best_decomposable_ones(seed):
 
 
 def test_a_search_counts_graphs_that_several_steps_compared_once():
-    """Two pairs of copies: one of the two edges comes first, and both graphs of one edge are compared by two steps."""
+    """Two pairs of copies: one of the two edges comes first, and both graphs of one edge are
+    compared by two steps.
+    """
     states = np.array([[a, a, b, b] for a in (0, 1) for b in (0, 1)], dtype=np.uint8)
-    found = greedy_graphs(Margins(Sample(states, np.array([9.0, 6.0, 5.0, 9.0])), np.full(4, 2)), 4.0, lambda *_: None)
-    assert found.edges[np.argmin(found.criterion(4.0))].tolist() == [True, False, False, False, False, True]
-    # no edge; one of 6; the first and one of 5 others; both and one of 4. Steps that drop an edge meet no others
+    found = greedy_graphs(
+        Margins(Sample(states, np.array([9.0, 6.0, 5.0, 9.0])), np.full(4, 2)), 4.0, lambda *_: None
+    )
+    assert found.edges[np.argmin(found.criterion(4.0))].tolist() == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
+    # no edge; one of 6; the first and one of 5 others; both and one of 4. Steps that drop an edge
+    # meet no others
     assert found.n_graphs == 1 + 6 + 5 + 4
 
 
@@ -175,5 +222,7 @@ def test_tables_too_large_to_be_held_are_counted(monkeypatch):
     rows = draw((3,) * 8, 200, 9)
     values = [Margins(rows, np.full(8, 3)).log_likelihood(mask) for mask in (0, 1, 7, 255)]
     monkeypatch.setattr(scores, "MAX_COUNTED_CELLS", 10)
-    assert values == pytest.approx([Margins(rows, np.full(8, 3)).log_likelihood(mask) for mask in (0, 1, 7, 255)])
+    assert values == pytest.approx(
+        [Margins(rows, np.full(8, 3)).log_likelihood(mask) for mask in (0, 1, 7, 255)]
+    )
     assert members(0b10110) == [1, 2, 4]

@@ -25,7 +25,8 @@ GRID = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
 
 
 def block(n, seed):
-    """Twenty independent predictors that tell the groups apart, and fourteen that are copies of one in one group only.
+    """Twenty independent predictors that tell the groups apart, and fourteen that are copies of one
+    in one group only.
 
     Mean field overrates the couplings of the copies, and so ln Z of that group.
     """
@@ -44,7 +45,9 @@ def biased():
 
 
 def test_a_fit_with_a_training_loss_above_that_of_naive_bayes_is_named(biased):
-    with pytest.warns(bbl.DataWarning, match="On the training rows .* of naive Bayes: .*calibrate=.*eps='cv'"):
+    with pytest.warns(
+        bbl.DataWarning, match="On the training rows .* of naive Bayes: .*calibrate=.*eps='cv'"
+    ):
         fit = bbl.bbl("y ~ .^2", biased, method="mf", verbose=0)
     naive = bbl.bbl("y ~ .", biased, method="naive", verbose=0)
     new = block(1000, 2)
@@ -57,7 +60,8 @@ def test_a_fit_without_a_response_is_compared_with_all_of_its_predictors(method)
     x = np.random.default_rng(0).integers(0, 2, (200, 4))
     x[:100, 3], x[100:, 3] = 0, 1  # exactly even: its field may be 0
     data = pd.DataFrame(x, columns=list("abcd"))
-    assert bbl.bbl("~ a*b + b*c + c*d + a*d", data, method=method, verbose=0).nobs() == 200  # without a warning
+    # without a warning
+    assert bbl.bbl("~ a*b + b*c + c*d + a*d", data, method=method, verbose=0).nobs() == 200
 
 
 def test_the_remedies_that_are_named_are_remedies(biased):
@@ -73,9 +77,13 @@ def test_the_remedies_that_are_named_are_remedies(biased):
 
 
 def test_cross_validation_names_it_for_the_setting_that_it_chose(biased):
-    with pytest.warns(bbl.DataWarning, match="On the validated rows .* of naive Bayes: .*score='logloss'"):
+    with pytest.warns(
+        bbl.DataWarning, match="On the validated rows .* of naive Bayes: .*score='logloss'"
+    ):
         bbl.crossVal("y ~ .^2", biased, method="mf", eps=0.9, refit=False, verbose=0)
-    bbl.crossVal("y ~ .^2", biased, method="mf", eps=0.9, calibrate="temperature", refit=False, verbose=0)
+    bbl.crossVal(
+        "y ~ .^2", biased, method="mf", eps=0.9, calibrate="temperature", refit=False, verbose=0
+    )
 
 
 @dataclass(frozen=True)
@@ -85,13 +93,18 @@ class Loud(NaiveBayes):
     name = "loud"
 
     def path(self, sample, layout, values=None, workers=1):
-        return [replace(fit, theta=10.0 * fit.theta) for fit in super().path(sample, layout, values, workers)]
+        return [
+            replace(fit, theta=10.0 * fit.theta)
+            for fit in super().path(sample, layout, values, workers)
+        ]
 
 
 def test_engines_are_not_asked_for_their_name(biased):
     with pytest.warns(bbl.DataWarning, match="On the training rows .* of the shares of the groups"):
         bbl.bbl("y ~ x0 + x1", biased, method=Loud(), verbose=0)
-    with pytest.warns(bbl.DataWarning, match="On the validated rows .* of the shares of the groups"):
+    with pytest.warns(
+        bbl.DataWarning, match="On the validated rows .* of the shares of the groups"
+    ):
         bbl.crossVal("y ~ x0 + x1", biased, method=Loud(), verbose=0)
 
 
@@ -117,7 +130,12 @@ def test_rows_with_missing_values_are_left_out_of_the_look(biased):
 def alarms(codes, y, nfold, weights=None, missing=None):
     n_levels = codes.max(axis=0) + 1
     m = len(n_levels)
-    labels = Labels("y", tuple(range(y.max() + 1)), tuple(map(str, range(m))), tuple(tuple(range(L)) for L in n_levels))
+    labels = Labels(
+        "y",
+        tuple(range(y.max() + 1)),
+        tuple(map(str, range(m))),
+        tuple(tuple(range(L)) for L in n_levels),
+    )
     weights = np.ones(len(y)) if weights is None else weights
     sample = Sample(codes.astype(np.uint8), weights, y, missing)
     with warnings.catch_warnings(record=True) as caught:
@@ -131,7 +149,9 @@ def draw(rng, n, m, L, K):
     return (skewed * L).astype(int), np.append(rng.integers(0, K, n - K), np.arange(K))
 
 
-@pytest.mark.parametrize(("n", "m", "L", "K"), [(30, 4, 2, 2), (60, 10, 3, 3), (200, 6, 20, 2), (1000, 5, 4, 4)])
+@pytest.mark.parametrize(
+    ("n", "m", "L", "K"), [(30, 4, 2, 2), (60, 10, 3, 3), (200, 6, 20, 2), (1000, 5, 4, 4)]
+)
 def test_shuffled_rows_give_no_false_alarms(n, m, L, K):
     rng = np.random.default_rng(n)
     found = sum(bool(alarms(*draw(rng, n, m, L, K), int(rng.integers(2, 11)))) for _ in range(150))
@@ -170,8 +190,19 @@ def test_missing_values_in_one_block_are_found():
 def test_tables_of_counts_are_found_and_shuffled_folds_are_silent():
     titanic = bbl.datasets.load_titanic()
     with pytest.warns(bbl.DataWarning, match=ORDERED + ".*copies of weighted rows"):
-        ordered = bbl.crossVal("Survived ~ .^2", titanic, "Freq", lambda_=0.01, lambdah=0.01, verbose=0)
-    dealt = bbl.crossVal("Survived ~ .^2", titanic, "Freq", lambda_=0.01, lambdah=0.01, shuffle=True, seed=1, verbose=0)
+        ordered = bbl.crossVal(
+            "Survived ~ .^2", titanic, "Freq", lambda_=0.01, lambdah=0.01, verbose=0
+        )
+    dealt = bbl.crossVal(
+        "Survived ~ .^2",
+        titanic,
+        "Freq",
+        lambda_=0.01,
+        lambdah=0.01,
+        shuffle=True,
+        seed=1,
+        verbose=0,
+    )
     assert dealt.maxscore > ordered.maxscore + 0.05
 
 
@@ -185,5 +216,9 @@ def test_the_naive_bayes_beside_a_fit_is_the_one_that_its_engine_fits(share_miss
     fitted = estimate(Task(sample, layout, 3), guards.BASELINE)
     with np.errstate(divide="ignore"):
         log_share = np.log(fitted.class_prior)
-    found = log_probabilities(guards.naive_scores(level_counts(sample, layout.n_levels, 3), log_share, sample))
-    np.testing.assert_allclose(found, log_probabilities(fitted.class_scores(codes, missing)), rtol=0, atol=1e-12)
+    found = log_probabilities(
+        guards.naive_scores(level_counts(sample, layout.n_levels, 3), log_share, sample)
+    )
+    np.testing.assert_allclose(
+        found, log_probabilities(fitted.class_scores(codes, missing)), rtol=0, atol=1e-12
+    )

@@ -1,4 +1,6 @@
-"""Members that are clearly worse than the best one, and log-losses that are clearly lower than others."""
+"""Members that are clearly worse than the best one, and log-losses that are clearly lower than
+others.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ NOISE = (NOISE - NOISE.mean()) / NOISE.std()  # a mean of them has the standard 
 
 
 def worse_by(errors):
-    """Return log-probabilities of 50 rows that are worse than the best by so many standard errors."""
+    """Return log-probabilities of 50 rows that are worse than the best by so many standard
+    errors.
+    """
     return BEST - errors / np.sqrt(50) + NOISE
 
 
@@ -26,7 +30,10 @@ def test_only_members_that_are_clearly_worse_are_drawn_up_less():
 def test_rows_of_weight_two_are_two_rows():
     log_p = np.array([BEST, worse_by(2.5)])
     doubled = limited_equality(np.ones(2), log_p, np.full(50, 2.0))
-    assert doubled.tolist() == limited_equality(np.ones(2), np.repeat(log_p, 2, axis=1), np.ones(100)).tolist()
+    assert (
+        doubled.tolist()
+        == limited_equality(np.ones(2), np.repeat(log_p, 2, axis=1), np.ones(100)).tolist()
+    )
     assert doubled.tolist() == [1.0, CLEARLY_WORSE]  # 2.5 sqrt(2) errors
 
 
@@ -43,5 +50,6 @@ def test_rows_that_a_member_cannot_score_are_left_out():
 @pytest.mark.parametrize(("errors", "beaten"), [(2.9, False), (3.1, True), (-5.0, False)])
 def test_shares_are_beaten_by_three_standard_errors(errors, beaten):
     assert beats_shares(np.array([BEST]), np.ones(1), np.ones(50), worse_by(errors)) is beaten
-    assert beats_shares(np.array([BEST]), np.ones(1), np.ones(50), BEST - 0.1)  # by the same in all rows
+    # by the same in all rows
+    assert beats_shares(np.array([BEST]), np.ones(1), np.ones(50), BEST - 0.1)
     assert not beats_shares(np.array([BEST]), np.ones(1), np.ones(50), BEST)

@@ -1,4 +1,6 @@
-"""Standard errors and tests of terms of any order: influences, cells, the bootstrap, and the level of the Wald test."""
+"""Standard errors and tests of terms of any order: influences, cells, the bootstrap, and the level
+of the Wald test.
+"""
 
 import itertools
 
@@ -56,10 +58,12 @@ def test_cells_are_counted_at_the_reference_of_what_shares_a_term(model):
         held = {j for t in TERMS if set(scope) < set(t) for j in t} - set(scope)
         here = (codes[:, sorted(held)] == 0).all(axis=1)
         for levels in itertools.product(*(range(1, LEVELS[i]) for i in scope)):
-            cells = np.array([
-                w[here & (codes[:, scope] == np.array(corner) * levels).all(axis=1)].sum()
-                for corner in itertools.product((0, 1), repeat=len(scope))
-            ]).reshape((2,) * len(scope))  # fmt: skip
+            cells = np.array(
+                [
+                    w[here & (codes[:, scope] == np.array(corner) * levels).all(axis=1)].sum()
+                    for corner in itertools.product((0, 1), repeat=len(scope))
+                ]
+            ).reshape((2,) * len(scope))
             assert absent[at] == (cells == 0).any()
             if len(scope) == 2:
                 independent = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / cells.sum()
@@ -67,12 +71,16 @@ def test_cells_are_counted_at_the_reference_of_what_shares_a_term(model):
             at += 1
     assert at == len(expected)
     pairs = Layout(LEVELS, [t for t in TERMS if len(t) == 2])
-    np.testing.assert_array_equal(cell_sizes(rows, pairs)[1], (cell_counts(rows, pairs) == 0).any(axis=(0, 1)))
+    np.testing.assert_array_equal(
+        cell_sizes(rows, pairs)[1], (cell_counts(rows, pairs) == 0).any(axis=(0, 1))
+    )
 
 
 def test_expected_cells_have_no_three_way_term(model):
     layout, _, rows = model
-    tables = oracle.TermFit(rows.codes, rows.weights, LEVELS, [t for t in TERMS if len(t) < 3], 0.0).tables
+    tables = oracle.TermFit(
+        rows.codes, rows.weights, LEVELS, [t for t in TERMS if len(t) < 3], 0.0
+    ).tables
     assert (0, 1, 2) not in tables
     expected, _ = cell_sizes(rows, layout)
     counts = np.zeros(LEVELS)
@@ -101,7 +109,8 @@ def test_verdicts_of_higher_terms(model):
     few = evidence(drawn(layout, theta, 150, 2), layout, theta)
     assert not np.isin(few.kind[higher], (Kind.WALD, Kind.EXACT)).any()
     apart = Sample(
-        rows.codes[~(rows.codes[:, :3] == 1).all(axis=1)], rows.weights[~(rows.codes[:, :3] == 1).all(axis=1)]
+        rows.codes[~(rows.codes[:, :3] == 1).all(axis=1)],
+        rows.weights[~(rows.codes[:, :3] == 1).all(axis=1)],
     )
     assert evidence(apart, layout, theta).kind[higher].tolist() == [Kind.ABSENT, Kind.WALD]
     statistic, df, p, words = full.tables()
@@ -117,7 +126,9 @@ def test_standard_errors_are_those_of_a_parametric_bootstrap(model):
     solved = engine.equations(rows, layout)
     influence = Influence(rows, layout, solved.site_theta, solved.lambda_, solved.lambdah)
     se = np.sqrt(np.concatenate([t.diagonal() for t in influence.terms(rows)]))
-    refits = np.array([engine.fit(drawn(layout, fit.theta, 6000, 100 + k), layout).theta for k in range(400)])
+    refits = np.array(
+        [engine.fit(drawn(layout, fit.theta, 6000, 100 + k), layout).theta for k in range(400)]
+    )
     np.testing.assert_allclose(refits.std(axis=0, ddof=1) / se, 1.0, atol=0.12)
 
 

@@ -1,4 +1,6 @@
-"""Fits with `relevance`: what was not chosen cancels, and everything else is as in a fit of what was chosen."""
+"""Fits with `relevance`: what was not chosen cancels, and everything else is as in a fit of what
+was chosen.
+"""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,9 @@ def table():
     c = np.where(rng.random(n) < 0.5, a, rng.integers(0, 3, n))
     y = np.where(rng.random(n) < 0.7, (a + 2 * b > 2) * 1, rng.integers(0, 2, n))
     codes = {"d": d, "a": a, "e": rng.integers(0, 4, n), "b": b, "c": c}
-    return pd.DataFrame({name: x.astype(str) for name, x in codes.items()} | {"y": np.array(["no", "yes"])[y]})
+    return pd.DataFrame(
+        {name: x.astype(str) for name, x in codes.items()} | {"y": np.array(["no", "yes"])[y]}
+    )
 
 
 def fitted(table, method, relevance=0.05, formula="y ~ .^2", **options):
@@ -49,7 +53,9 @@ def test_what_was_not_chosen_changes_no_probability(table, method):
     rng = np.random.default_rng(1)
     for name in ("c", "d", "e"):
         shuffled[name] = rng.permutation(table[name])
-    np.testing.assert_array_equal(probabilities(fit, shuffled).round(12), probabilities(fit, table).round(12))
+    np.testing.assert_array_equal(
+        probabilities(fit, shuffled).round(12), probabilities(fit, table).round(12)
+    )
 
 
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "ml"])
@@ -59,7 +65,9 @@ def test_ln_z_is_the_sum_over_all_states(table, method):
     for theta, log_z in zip(fit.parameters.theta, fit.log_z, strict=True):
         h = [layout.table(theta, i) for i in range(layout.m)]
         J = {(i, j): layout.table(theta, i, j) for i, j in layout.pairs.tolist()}
-        assert log_z == pytest.approx(reference.log_partition(h, J, layout.n_levels.tolist()), abs=1e-10)
+        assert log_z == pytest.approx(
+            reference.log_partition(h, J, layout.n_levels.tolist()), abs=1e-10
+        )
 
 
 def test_shared_fields_are_the_log_shares_of_all_rows(table):
@@ -74,7 +82,9 @@ def test_weights_are_repeated_rows(table, method):
     w = np.random.default_rng(2).integers(1, 4, len(table))
     weighted = fitted(table, method, weights=w)
     repeated = fitted(table.loc[table.index.repeat(w)], method)
-    np.testing.assert_allclose(probabilities(weighted, table), probabilities(repeated, table), rtol=1e-9)
+    np.testing.assert_allclose(
+        probabilities(weighted, table), probabilities(repeated, table), rtol=1e-9
+    )
 
 
 @pytest.mark.filterwarnings("ignore:weights are not all whole numbers")
@@ -87,7 +97,10 @@ def test_weights_times_a_number_choose_the_same_predictors_also_from_a_sample_of
     rows = pd.DataFrame(rng.integers(0, 3, (n, 4)), columns=list("bcde"))
     rows = rows.assign(y=y, a=np.where(rng.random(n) < 0.05, y, rng.integers(0, 2, n)))
     weights = rng.uniform(0.5, 1.5, n)
-    one, other = (bbl.bbl("y ~ .", rows, w, method="naive", relevance=0.05) for w in (weights, weights * factor))
+    one, other = (
+        bbl.bbl("y ~ .", rows, w, method="naive", relevance=0.05)
+        for w in (weights, weights * factor)
+    )
     assert list(one.relevant().index) == ["a"]
     pd.testing.assert_series_equal(other.relevant()["p_value"], one.relevant()["p_value"])
 
@@ -95,7 +108,9 @@ def test_weights_times_a_number_choose_the_same_predictors_also_from_a_sample_of
 def test_order_of_rows_and_predictors_does_not_matter(table):
     other = table.sample(frac=1.0, random_state=3)[["c", "b", "y", "a", "e", "d"]]
     np.testing.assert_allclose(
-        probabilities(fitted(other, "pseudo"), table), probabilities(fitted(table, "pseudo"), table), rtol=1e-8
+        probabilities(fitted(other, "pseudo"), table),
+        probabilities(fitted(table, "pseudo"), table),
+        rtol=1e-8,
     )
 
 
@@ -118,7 +133,15 @@ def test_missing_values_are_refused_also_where_no_predictor_is_chosen(table):
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning")  # three rows predict badly
 def test_a_predictor_that_no_row_of_a_fold_knows_is_not_chosen():
     data = pd.DataFrame({"y": ["v0", "v2", "v2"], "a": ["v2", None, None], "b": list("pqp")})
-    fit = bbl.bbl("y ~ a + b", data, calibrate="offset", relevance=0.5, missing="marginal", novarOk=True, verbose=0)
+    fit = bbl.bbl(
+        "y ~ a + b",
+        data,
+        calibrate="offset",
+        relevance=0.5,
+        missing="marginal",
+        novarOk=True,
+        verbose=0,
+    )
     assert np.isfinite(fit.predict(data).iloc[:, :-1].to_numpy(float)).all()
 
 
@@ -148,20 +171,29 @@ def test_nothing_is_relevant_in_noise():
         fit = bbl.bbl("y ~ .^2", rows, method=method, relevance=0.001, verbose=0)
         assert fit.relevant().empty
         shares = rows["y"].value_counts(normalize=True).sort_index().to_numpy()
-        np.testing.assert_allclose(fit.predict(rows, type="prob").iloc[:, :3], np.tile(shares, (300, 1)))
+        np.testing.assert_allclose(
+            fit.predict(rows, type="prob").iloc[:, :3], np.tile(shares, (300, 1))
+        )
 
 
 def test_folds_choose_for_themselves(table):
     noise = table.assign(
-        **{f"z{k}": np.random.default_rng(k).integers(0, 3, len(table)).astype(str) for k in range(20)}
+        **{
+            f"z{k}": np.random.default_rng(k).integers(0, 3, len(table)).astype(str)
+            for k in range(20)
+        }
     )
-    chosen = bbl.crossVal("y ~ .", noise, method="naive", relevance=0.05, score="logloss", verbose=0)
+    chosen = bbl.crossVal(
+        "y ~ .", noise, method="naive", relevance=0.05, score="logloss", verbose=0
+    )
     everything = bbl.crossVal("y ~ .", noise, method="naive", score="logloss", verbose=0)
     assert chosen.maxscore < everything.maxscore
 
 
 def test_bootstrap_of_effects_chooses_anew(table):
-    effects = fitted(table, "naive").avg_comparisons(variables="a", se="bootstrap", nboot=20, seed=1)
+    effects = fitted(table, "naive").avg_comparisons(
+        variables="a", se="bootstrap", nboot=20, seed=1
+    )
     assert (effects.frame["std_error"] > 0).all()
 
 
@@ -211,12 +243,20 @@ def test_effects_say_why_they_have_no_errors(table):
         ({"method": "pvi", "relevance": 0.05}, "has priors"),
         ({"method": "shbm", "relevance": 0.05}, "chooses its terms itself"),
         ({"formula": "~ .", "relevance": 0.05}, "has no response"),
-        ({"method": "ml", "relevance": 0.05, "structural_zeros": "zero"}, "leave one of the two out"),
+        (
+            {"method": "ml", "relevance": 0.05, "structural_zeros": "zero"},
+            "leave one of the two out",
+        ),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(table, arguments, text):
     with pytest.raises(OptionError, match=text):
-        bbl.bbl(arguments.pop("formula", "y ~ a + b"), table.assign(zero=["0", "1"] * 200), verbose=0, **arguments)
+        bbl.bbl(
+            arguments.pop("formula", "y ~ a + b"),
+            table.assign(zero=["0", "1"] * 200),
+            verbose=0,
+            **arguments,
+        )
 
 
 def test_an_average_of_noise_predicts_the_shares_and_uses_nothing(tmp_path):
@@ -246,7 +286,10 @@ def test_many_weak_predictors_none_of_them_relevant_are_still_used_together():
 
 def test_average_tells_what_its_members_use(table):
     noise = table.assign(
-        **{f"z{k}": np.random.default_rng(k).integers(0, 3, len(table)).astype(str) for k in range(12)}
+        **{
+            f"z{k}": np.random.default_rng(k).integers(0, 3, len(table)).astype(str)
+            for k in range(12)
+        }
     )
     fit = bbl.bbl("y ~ .", noise, method="auto", verbose=0)
     used = fit.relevant()

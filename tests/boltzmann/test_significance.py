@@ -1,4 +1,6 @@
-"""Tests that hold their level: what cannot be estimated, sparse cells, no finite optimum, permutations."""
+"""Tests that hold their level: what cannot be estimated, sparse cells, no finite optimum,
+permutations.
+"""
 
 import numpy as np
 import pandas as pd
@@ -27,27 +29,45 @@ ABSENT = "not estimable: no such rows"
 def test_empty_cells_of_the_titanic_are_marked_and_not_tested():
     inference = bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").inference()
     table = inference.table()
-    cells = table[(table["group"] == "No") & (table["predictor"] == "Class") & (table["level2"] == "Child")]
+    cells = table[
+        (table["group"] == "No") & (table["predictor"] == "Class") & (table["level2"] == "Child")
+    ]
     assert (cells["test"] == ABSENT).all() and len(cells) == 3
     assert cells[["se", "z", "p", "lower", "upper"]].isna().all(axis=None)
     tests = inference.tests()
-    pairs = tests[(tests["predictor"] == "Class") & (tests["predictor2"] == "Age")].set_index("group")
+    pairs = tests[(tests["predictor"] == "Class") & (tests["predictor2"] == "Age")].set_index(
+        "group"
+    )
     # the crew had no children; those of the second class are missed among the dead
-    assert pairs.loc["No", "test"] == "exact, 1 of 3" and pairs.loc["No", "df"] == 1 and pairs.loc["No", "p"] < 1e-3
-    assert pairs.loc["Yes", "df"] == 3 and pairs.loc["Yes", "test"] == "exact"  # and no child of the crew lived
-    assert table.loc[table["test"] == "Wald", ["se", "z", "p", "lower", "upper"]].notna().all(axis=None)
+    assert (
+        pairs.loc["No", "test"] == "exact, 1 of 3"
+        and pairs.loc["No", "df"] == 1
+        and pairs.loc["No", "p"] < 1e-3
+    )
+    # and no child of the crew lived
+    assert pairs.loc["Yes", "df"] == 3 and pairs.loc["Yes", "test"] == "exact"
+    assert (
+        table.loc[table["test"] == "Wald", ["se", "z", "p", "lower", "upper"]]
+        .notna()
+        .all(axis=None)
+    )
     text = str(bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").summary())
-    assert "exact, 1 of 3" in text and "what the rows cannot determine has none" in " ".join(text.split())
+    assert "exact, 1 of 3" in text and "what the rows cannot determine has none" in " ".join(
+        text.split()
+    )
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 1e-5, 1e-3])
-def test_a_coupling_of_levels_that_never_meet_has_no_p_and_its_pair_that_of_fisher_whatever_the_penalty(lambda_):
+def test_a_coupling_of_levels_that_never_meet_has_no_p_and_its_pair_that_of_fisher_whatever_the_penalty(  # noqa: E501
+    lambda_,
+):
     options = {"lambda_": lambda_, "lambdah": lambda_, "verbose": 0}
     if lambda_:
         fit = bbl.bbl("y ~ .^2", EMPTY, **options)
     else:
         with pytest.warns(
-            ConvergenceWarning, match="no finite optimum.*group 'u', predictor 'a' .level 1 with level 1 of 'b'"
+            ConvergenceWarning,
+            match="no finite optimum.*group 'u', predictor 'a' .level 1 with level 1 of 'b'",
         ):
             fit = bbl.bbl("y ~ .^2", EMPTY, **options)
     assert fit.converged == (lambda_ > 0)
@@ -55,19 +75,24 @@ def test_a_coupling_of_levels_that_never_meet_has_no_p_and_its_pair_that_of_fish
 
     pairs, couplings = fit.interactions(), fit.inference().table().query("term == 'J'")
     assert couplings["p"].isna().all() and (couplings["test"] == ABSENT).all()
-    half = 0.5 * hypergeom.pmf(0, 100, 10, 5)  # mid-p: the rows say nothing, and are not expected to
+    # mid-p: the rows say nothing, and are not expected to
+    half = 0.5 * hypergeom.pmf(0, 100, 10, 5)
     np.testing.assert_allclose(pairs["p"], 2 * min(half, 1 - half), rtol=1e-9)
     for of in ("pooled", ("u", "v")):
         pairs = fit.interactions(of)
         assert pairs["p"].isna().all() and (pairs["test"] == ABSENT).all()
     boot = fit.bootstrap(4, seed=0) if lambda_ else None
-    assert boot is None or boot.loc[boot["test"] == ABSENT, ["se", "lower", "upper"]].isna().all(axis=None)
-    assert (fit.interactions(pvalues="permutation", seed=0)["p"] == 1.0).all()  # as Fisher's test says
+    assert boot is None or boot.loc[boot["test"] == ABSENT, ["se", "lower", "upper"]].isna().all(
+        axis=None
+    )
+    # as Fisher's test says
+    assert (fit.interactions(pvalues="permutation", seed=0)["p"] == 1.0).all()
 
 
 def test_tests_do_not_depend_on_the_penalty():
     tables = [
-        bbl.bbl("Survived ~ .^2", TITANIC, "Freq", lambda_=v, lambdah=v).inference().table() for v in (1e-5, 1e-2)
+        bbl.bbl("Survived ~ .^2", TITANIC, "Freq", lambda_=v, lambdah=v).inference().table()
+        for v in (1e-5, 1e-2)
     ]
     for column in ("p", "lower", "upper"):
         np.testing.assert_allclose(tables[0][column], tables[1][column], rtol=1e-6, atol=1e-12)
@@ -76,7 +101,9 @@ def test_tests_do_not_depend_on_the_penalty():
 
 def test_copied_and_collinear_predictors_have_no_tests_and_do_not_converge():
     rng = np.random.default_rng(0)
-    data = pd.DataFrame(rng.integers(0, 2, (400, 3)), columns=list("abc")).assign(y=rng.integers(0, 2, 400))
+    data = pd.DataFrame(rng.integers(0, 2, (400, 3)), columns=list("abc")).assign(
+        y=rng.integers(0, 2, 400)
+    )
     data["d"] = data["a"]
     with pytest.warns(ConvergenceWarning, match="no finite optimum.*'d'"):
         fit = bbl.bbl("y ~ .^2", data, lambda_=0, lambdah=0, verbose=0)
@@ -93,7 +120,9 @@ def test_copied_and_collinear_predictors_have_no_tests_and_do_not_converge():
 
 def test_ordinary_data_converges_without_a_penalty_in_silence():
     rng = np.random.default_rng(1)
-    data = pd.DataFrame(rng.integers(0, 3, (600, 3)), columns=list("abc")).assign(y=rng.integers(0, 2, 600))
+    data = pd.DataFrame(rng.integers(0, 3, (600, 3)), columns=list("abc")).assign(
+        y=rng.integers(0, 2, 600)
+    )
     fit = bbl.bbl("y ~ .^2", data, lambda_=0, lambdah=0, verbose=0)
     assert fit.converged and (fit.inference().table()["test"] == "Wald").all()
 
@@ -104,8 +133,11 @@ def test_the_optimum_without_a_penalty_is_that_of_a_fit_without():
     sample = Sample(codes, np.ones(300))
     start = PseudoLikelihood(lambda_=0.05, lambdah=0.05).fit(sample, layout).site_theta
     found, determined = unpenalised(sample, layout, start)
-    np.testing.assert_allclose(found, PseudoLikelihood(lambda_=0.0).fit(sample, layout).site_theta, atol=1e-8)
-    assert determined.sum() == 1 + 3 + 1 + 3 + 2 * (1 + 2) + 2 - 1 - 1  # all but a predictor's columns of itself
+    np.testing.assert_allclose(
+        found, PseudoLikelihood(lambda_=0.0).fit(sample, layout).site_theta, atol=1e-8
+    )
+    # all but a predictor's columns of itself
+    assert determined.sum() == 1 + 3 + 1 + 3 + 2 * (1 + 2) + 2 - 1 - 1
     cells = cell_counts(sample, layout)[:, :, 0]
     wanted = [[((codes[:, 0] == a) & (codes[:, 1] == b)).sum() for b in (0, 1)] for a in (0, 1)]
     np.testing.assert_array_equal(cells, wanted)
@@ -113,7 +145,9 @@ def test_the_optimum_without_a_penalty_is_that_of_a_fit_without():
 
 def test_separation_without_an_empty_cell_is_found():
     # c is decided by a and b together: every pair of levels occurs
-    rows = [(0, 0, 0)] * 30 + [(0, 1, 1)] * 30 + [(1, 0, 1)] * 30 + [(1, 1, 1)] * 30 + [(0, 0, 1)] * 0
+    rows = (
+        [(0, 0, 0)] * 30 + [(0, 1, 1)] * 30 + [(1, 0, 1)] * 30 + [(1, 1, 1)] * 30 + [(0, 0, 1)] * 0
+    )
     layout = Layout([2, 2, 2])
     sample = Sample(np.array(rows, dtype=np.uint8), np.ones(len(rows)))
     start = PseudoLikelihood(lambda_=1e-3, lambdah=1e-3).fit(sample, layout).site_theta
@@ -123,7 +157,9 @@ def test_separation_without_an_empty_cell_is_found():
 
 @pytest.mark.long
 def test_the_level_of_the_sparse_pairs_on_the_page():
-    """Independent a (10 %) and b (5 %), n = 100: 65 % were rejected once, nearly all of them empty cells."""
+    """Independent a (10 %) and b (5 %), n = 100: 65 % were rejected once, nearly all of them empty
+    cells.
+    """
     rng, layout, rejected, made = np.random.default_rng(3), Layout([2, 2]), 0, 0
     for _ in range(100):
         groups = []
@@ -131,7 +167,9 @@ def test_the_level_of_the_sparse_pairs_on_the_page():
             codes = (rng.random((100, 2)) < [0.1, 0.05]).astype(np.uint8)
             sample = Sample(codes, np.ones(100)).collapsed([2, 2])
             engine = PseudoLikelihood(lambda_=1e-3, lambdah=1e-3)
-            groups.append(evidence(sample, layout, engine.fit(engine.prepare(sample, layout), layout).theta))
+            groups.append(
+                evidence(sample, layout, engine.fit(engine.prepare(sample, layout), layout).theta)
+            )
         for found in (*map(of_group, groups), compare_groups(*groups)):
             p = found.tables()[2][2:]
             rejected, made = rejected + int((p < 0.05).sum()), made + int((~np.isnan(p)).sum())
@@ -140,7 +178,9 @@ def test_the_level_of_the_sparse_pairs_on_the_page():
 
 def test_more_predictors_than_rows_bear_no_test():
     rng = np.random.default_rng(4)
-    data = pd.DataFrame(rng.integers(0, 2, (40, 30)), columns=[f"x{k}" for k in range(30)]).assign(y=np.arange(40) % 2)
+    data = pd.DataFrame(rng.integers(0, 2, (40, 30)), columns=[f"x{k}" for k in range(30)]).assign(
+        y=np.arange(40) % 2
+    )
     fit = bbl.bbl("y ~ .^2", data, verbose=0)
     pairs = fit.interactions()
     assert pairs["p"].isna().all() and pairs["strength"].notna().all()
@@ -158,9 +198,13 @@ def test_weights_are_repeated_rows_in_every_test():
     one = bbl.bbl("y ~ .^2", data, weights="w", verbose=0)
     other = bbl.bbl("y ~ .^2", data.loc[data.index.repeat(data["w"])].drop(columns="w"), verbose=0)
     for of in ("group", "pooled", (0, 1)):
-        pd.testing.assert_frame_equal(one.inference().table(of), other.inference().table(of), check_exact=True)
+        pd.testing.assert_frame_equal(
+            one.inference().table(of), other.inference().table(of), check_exact=True
+        )
     options = {"pvalues": "permutation", "n": 99, "seed": 1}
-    pd.testing.assert_frame_equal(one.interactions(**options, n_jobs=1), other.interactions(**options, n_jobs=2))
+    pd.testing.assert_frame_equal(
+        one.interactions(**options, n_jobs=1), other.interactions(**options, n_jobs=2)
+    )
 
 
 def test_permutation_agrees_with_the_exact_test_and_takes_tables_of_any_size():
@@ -171,7 +215,9 @@ def test_permutation_agrees_with_the_exact_test_and_takes_tables_of_any_size():
     _, df, p = permutation_tests(sample, layout, 9999, rng, 1)
     from scipy.stats import fisher_exact
 
-    assert df[0] == 1 and p[0] == pytest.approx(fisher_exact(cell_counts(sample, layout)[:, :, 0])[1], abs=0.01)
+    assert df[0] == 1 and p[0] == pytest.approx(
+        fisher_exact(cell_counts(sample, layout)[:, :, 0])[1], abs=0.01
+    )
     wide = Layout([3, 4, 2])
     codes = np.column_stack([rng.integers(0, L, 200) for L in wide.n_levels]).astype(np.uint8)
     _, df, p = permutation_tests(Sample(codes, np.ones(200)), wide, 99, rng, 1)
@@ -182,7 +228,9 @@ def test_permutation_tests_hold_what_explains_a_pair_fixed():
     # a - c - b: a and b depend on each other only through c
     rng = np.random.default_rng(8)
     c = rng.integers(0, 2, 1000)
-    data = pd.DataFrame({"a": c ^ (rng.random(1000) < 0.1), "b": c ^ (rng.random(1000) < 0.1), "c": c, "y": 0})
+    data = pd.DataFrame(
+        {"a": c ^ (rng.random(1000) < 0.1), "b": c ^ (rng.random(1000) < 0.1), "c": c, "y": 0}
+    )
     data.loc[500:, "y"] = 1
     pairs = bbl.bbl("y ~ .^2", data, verbose=0).interactions(pvalues="permutation", seed=0)
     apart = (pairs["predictor"] == "a") & (pairs["predictor2"] == "b")
@@ -192,7 +240,11 @@ def test_permutation_tests_hold_what_explains_a_pair_fixed():
 def test_strengths_are_there_without_tests(tmp_path):
     mean_field = bbl.bbl("Survived ~ .^2", TITANIC, "Freq", "mf")
     pairs = mean_field.interactions("pooled")
-    assert pairs["strength"].notna().all() and pairs["p"].isna().all() and pairs["test"].str.contains("mf").all()
+    assert (
+        pairs["strength"].notna().all()
+        and pairs["p"].isna().all()
+        and pairs["test"].str.contains("mf").all()
+    )
     assert mean_field.interactions(pvalues="permutation", seed=0)["p"].notna().all()
     fit = bbl.bbl("Survived ~ .^2", TITANIC, "Freq")
     fit.save(tmp_path / "fit.bbl")
@@ -220,22 +272,36 @@ def test_the_naive_bayes_test_of_the_summary_is_exact_where_counts_are_small():
 
 def test_a_group_without_rows_has_no_tests_and_the_others_have():
     rng, layout, engine = np.random.default_rng(9), Layout([2, 2]), PseudoLikelihood()
-    sample = Sample(rng.integers(0, 2, (400, 2)).astype(np.uint8), np.ones(400), np.repeat([0, 1], 200))
+    sample = Sample(
+        rng.integers(0, 2, (400, 2)).astype(np.uint8), np.ones(400), np.repeat([0, 1], 200)
+    )
     result = estimate(Task(sample, layout, 3, pooled=True), engine)
     found = covariances(sample, result, engine)
-    assert np.isfinite(found.standard_errors(found.group[0])).all() and found.composite[2] == (0.0, 0.0)
-    assert (
-        np.isnan(found.standard_errors(found.group[2])).all() and np.isnan(found.standard_errors(found.shift[2])).all()
+    assert np.isfinite(found.standard_errors(found.group[0])).all() and found.composite[2] == (
+        0.0,
+        0.0,
     )
-    groups = [evidence(sample.group(g), layout, theta) for g, theta in enumerate(result.parameters.theta)]
+    assert (
+        np.isnan(found.standard_errors(found.group[2])).all()
+        and np.isnan(found.standard_errors(found.shift[2])).all()
+    )
+    groups = [
+        evidence(sample.group(g), layout, theta) for g, theta in enumerate(result.parameters.theta)
+    ]
     pooled = compare_pooled(groups, evidence(sample.pooled, layout, result.parameters.pooled))
     for full, empty in ((of_group(groups[0]), of_group(groups[2])), (pooled[0], pooled[2])):
-        assert np.isfinite(full.p).all() and np.isnan(empty.p).all() and (empty.verdict == Kind.ABSENT).all()
+        assert (
+            np.isfinite(full.p).all()
+            and np.isnan(empty.p).all()
+            and (empty.verdict == Kind.ABSENT).all()
+        )
     assert np.isnan(compare_groups(groups[0], groups[2]).p).all()
 
 
 def test_the_level_of_a_sparse_pair_is_held_by_the_sum_over_all_tables():
-    """Two independent predictors: every 2 x 2 table of n rows, its chance, and what the test says of it."""
+    """Two independent predictors: every 2 x 2 table of n rows, its chance, and what the test says
+    of it.
+    """
     from scipy.special import gammaln
 
     layout, n, q = Layout([2, 2]), 14, np.array([0.5, 0.3, 0.1])
@@ -254,11 +320,22 @@ def test_the_level_of_a_sparse_pair_is_held_by_the_sum_over_all_tables():
 
 
 def test_a_field_that_only_certain_rows_tell_of_has_no_test():
-    # in group b, x = 1 is all that goes with z = 0, where fields compare levels: 0 and 3 go with z = 2 only
-    rows = pd.DataFrame({"y": list("aabbb"), "x": [3, 0, 0, 1, 3], "z": [0, 0, 2, 0, 2], "w": [100, 50, 100, 100, 100]})
+    # in group b, x = 1 is all that goes with z = 0, where fields compare levels: 0 and 3 go with z
+    # = 2 only
+    rows = pd.DataFrame(
+        {
+            "y": list("aabbb"),
+            "x": [3, 0, 0, 1, 3],
+            "z": [0, 0, 2, 0, 2],
+            "w": [100, 50, 100, 100, 100],
+        }
+    )
     with pytest.warns(ConvergenceWarning):
         fit = bbl.bbl("y ~ .^2", rows, weights="w")
     for of in ("group", "pooled"):
         table = fit.inference().table(of=of)
         field = table[(table["group"] == "b") & (table["term"] == "h") & (table["level"] == 3)]
-        assert field["test"].tolist() == ["not estimable: no finite optimum"] and np.isnan(field["se"]).all()
+        assert (
+            field["test"].tolist() == ["not estimable: no finite optimum"]
+            and np.isnan(field["se"]).all()
+        )

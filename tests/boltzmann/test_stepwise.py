@@ -20,7 +20,10 @@ def test_models_stay_hierarchical():
     model = terms("01", "02", "12", "012", "23")
     assert droppable_terms(model, frozenset()) == [(2, 3), (0, 1, 2)]
     assert droppable_terms(model, terms("23")) == [(0, 1, 2)]
-    assert addable_terms(terms("01", "02"), terms("01", "02", "12", "012", "13")) == [(1, 2), (1, 3)]
+    assert addable_terms(terms("01", "02"), terms("01", "02", "12", "012", "13")) == [
+        (1, 2),
+        (1, 3),
+    ]
     assert addable_terms(terms("01", "02", "12"), terms("012")) == [(0, 1, 2)]
 
 
@@ -31,7 +34,10 @@ def test_paths_end_at_a_model_that_no_step_betters(directions):
     codes[:, 1] = np.where(rng.random(300) < 0.7, codes[:, 0], codes[:, 1])
     everything = frozenset(t for k in (2, 3) for t in combinations(range(4), k))
     scorer = StepScorer(
-        Sample(codes, np.ones(300), np.zeros(300, dtype=np.intp)), 1, Layout(np.full(4, 2)), make_engine("ml", {}, [])
+        Sample(codes, np.ones(300), np.zeros(300, dtype=np.intp)),
+        1,
+        Layout(np.full(4, 2)),
+        make_engine("ml", {}, []),
     )
     start = everything if directions == "-" else frozenset()
     path = stepwise(scorer, start, frozenset(), everything, directions, 2.0, lambda *_: None)

@@ -1,4 +1,6 @@
-"""Design covariances of regressions of single predictors against svyglm of R's survey package, and of fits."""
+"""Design covariances of regressions of single predictors against svyglm of R's survey package, and
+of fits.
+"""
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from bbl.rows.sample import Sample
 from bbl.stats.survey.plan import SamplingPlan
 from bbl.stats.survey.sample import SurveySample
 
-pytestmark = pytest.mark.skipif(not rsurvey.folder().exists(), reason="the reference numbers of R are not here")
+pytestmark = pytest.mark.skipif(
+    not rsurvey.folder().exists(), reason="the reference numbers of R are not here"
+)
 
 
 def regressions():
@@ -49,12 +53,16 @@ def test_site_regressions_are_those_of_svyglm(name, k):
         weights, replicates = rsurvey.replicates(case)
         inside &= weights > 0
         trivial = np.arange(len(table))
-        survey = SurveySample(SamplingPlan(weights, 0 * trivial, (trivial,)), replicates, np.flatnonzero(inside))
+        survey = SurveySample(
+            SamplingPlan(weights, 0 * trivial, (trivial,)), replicates, np.flatnonzero(inside)
+        )
     else:
         plan = rsurvey.plan(case, table)
         weights, survey = plan.weights, SurveySample(plan, None, np.flatnonzero(inside))
     columns = [table[column][inside].cat.remove_unused_categories() for column in names]
-    codes = np.column_stack([table[response][inside].astype(int), *(column.cat.codes for column in columns)])
+    codes = np.column_stack(
+        [table[response][inside].astype(int), *(column.cat.codes for column in columns)]
+    )
     n_levels = [2, *(len(column.cat.categories) for column in columns)]
     scopes = {(0, *sorted(1 + names.index(part) for part in term)) for term in terms}
     scopes |= {scope[1:] for scope in scopes if len(scope) > 2}
@@ -66,7 +74,9 @@ def test_site_regressions_are_those_of_svyglm(name, k):
         return unpenalised(chosen.collapsed(layout.n_levels), layout, start, np.array([0]))[0]
 
     site_theta = solve(rows, np.zeros((layout.D, 1 + regressors(layout).D)))
-    order = rsurvey.order_of_r([len(column.cat.categories) - 1 for column in columns], any(len(t) > 1 for t in terms))
+    order = rsurvey.order_of_r(
+        [len(column.cat.categories) - 1 for column in columns], any(len(t) > 1 for t in terms)
+    )
     order = np.append(0, 1 + order)  # the constant first
     at = regressors(layout).columns[0][order]
     theta = site_theta[0][at]
@@ -76,7 +86,11 @@ def test_site_regressions_are_those_of_svyglm(name, k):
     else:
         influence = Influence(rows.collapsed(layout.n_levels), layout, site_theta, 0.0, 0.0)
         position = {0: order}
-        E = linearised(lambda chunk: influence.site_influences(chunk, position), n_parameters, rows, survey)
+        E = linearised(
+            lambda chunk: influence.site_influences(chunk, position), n_parameters, rows, survey
+        )
     theirs = np.array(analysis["covariance"], dtype=float)
     errors = np.sqrt(theirs.diagonal())
-    np.testing.assert_allclose(E.T @ E / np.outer(errors, errors), theirs / np.outer(errors, errors), atol=2e-7)
+    np.testing.assert_allclose(
+        E.T @ E / np.outer(errors, errors), theirs / np.outer(errors, errors), atol=2e-7
+    )

@@ -1,4 +1,6 @@
-"""The penalty by cross-validation inside a fit: the same choice as fitting every setting exactly, with less work."""
+"""The penalty by cross-validation inside a fit: the same choice as fitting every setting exactly,
+with less work.
+"""
 
 import pickle
 from contextlib import contextmanager
@@ -39,7 +41,10 @@ def noise(n=300, m=8, seed=0):
     """Rows without interactions: the best penalty is large."""
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
-    frame = {f"x{i}": (rng.random(n) < 0.3 + 0.2 * y).astype(int) + rng.integers(2, size=n) for i in range(m)}
+    frame = {
+        f"x{i}": (rng.random(n) < 0.3 + 0.2 * y).astype(int) + rng.integers(2, size=n)
+        for i in range(m)
+    }
     return pd.DataFrame({"y": y, **frame})
 
 
@@ -59,11 +64,15 @@ def evaluations(monkeypatch):
 
 
 def tuned(frame, rule="cv", lambdah=1e-3, **options):
-    return bbl.bbl("y ~ .^2", frame, lambda_=rule, lambdah=lambdah, testNull=False, verbose=0, **options)
+    return bbl.bbl(
+        "y ~ .^2", frame, lambda_=rule, lambdah=lambdah, testNull=False, verbose=0, **options
+    )
 
 
 @pytest.mark.parametrize(("make", "share"), [(species, 0.45), (noise, 0.45)])
-def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, share, evaluations, monkeypatch):
+def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(
+    make, share, evaluations, monkeypatch
+):
     frame = make()
     monkeypatch.setattr(solvers, "NEWTON_WORK", 0.0)
     fit = tuned(frame)
@@ -72,14 +81,20 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(make, 
     monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: False)
     exact = tuned(frame)
     assert exact.engine.lambda_ == fit.engine.lambda_
-    assert fit.tuning.loss[fit.tuning.chosen] == pytest.approx(exact.tuning.loss[exact.tuning.chosen], abs=1e-3)
-    np.testing.assert_array_equal(fit.parameters.theta, exact.parameters.theta)  # the fit itself is exact
+    assert fit.tuning.loss[fit.tuning.chosen] == pytest.approx(
+        exact.tuning.loss[exact.tuning.chosen], abs=1e-3
+    )
+    # the fit itself is exact
+    np.testing.assert_array_equal(fit.parameters.theta, exact.parameters.theta)
     assert searched < share * sum(evaluations)
 
 
-def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_choice(evaluations, monkeypatch):
+def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_choice(
+    evaluations, monkeypatch
+):
     frame, rng = species(n=240, m=10), np.random.default_rng(0)
-    for name in frame.columns[1:]:  # noise that leaves levels absent from a group; no penalty holds their fields
+    # noise that leaves levels absent from a group; no penalty holds their fields
+    for name in frame.columns[1:]:
         for _, rows in frame.groupby("y"):
             some = rows.index[rng.random(len(rows)) < 0.6]
             frame.loc[some, name] = rng.permutation(frame.loc[some, name])
@@ -105,7 +120,8 @@ def test_what_is_told_is_what_was_tried():
         assert np.isin(told.values, GRID).all() and (np.diff(told.values) > 0).all()
         assert told.chosen == np.argmin(told.loss)
         at = int(np.flatnonzero(told.values[told.chosen] == GRID)[0])
-        assert np.isin(GRID[max(at - 1, 0) : at + 2], told.values).all()  # the neighbours of the chosen one
+        # the neighbours of the chosen one
+        assert np.isin(GRID[max(at - 1, 0) : at + 2], told.values).all()
 
 
 def test_the_search_ends_where_the_loss_has_risen():
@@ -135,8 +151,12 @@ def test_each_variant_is_tried_until_its_own_loss_has_risen():
     assert len(tried) == 24
 
 
-@pytest.mark.parametrize(("second", "is_tried"), [([0.7, 0.6], False), ([0.7, 0.646], True), ([0.9, 0.8], True)])
-def test_the_third_variant_on_a_line_is_left_out_if_the_second_is_clearly_better_than_the_first(second, is_tried):
+@pytest.mark.parametrize(
+    ("second", "is_tried"), [([0.7, 0.6], False), ([0.7, 0.646], True), ([0.9, 0.8], True)]
+)
+def test_the_third_variant_on_a_line_is_left_out_if_the_second_is_clearly_better_than_the_first(
+    second, is_tried
+):
     tried, told, losses = [], [], [[0.8, 0.65], second, [0.5, 0.4]]
 
     def fit(v, k):
@@ -150,11 +170,14 @@ def test_the_third_variant_on_a_line_is_left_out_if_the_second_is_clearly_better
     assert tried.count(2) == 2
 
 
-@pytest.mark.parametrize(("second", "left_at"), [
-    ([0.1, 0.45, 0.44, 0.45, 0.46], 1),  # risen past the best setting of the first, 2
-    ([0.1, 0.1, 0.47, 0.46, 0.45], 2),  # risen twice there
-    ([0.4, 0.41, 0.42, 0.46, 0.45], 0),  # risen once before it
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("second", "left_at"),
+    [
+        ([0.1, 0.45, 0.44, 0.45, 0.46], 1),  # risen past the best setting of the first, 2
+        ([0.1, 0.1, 0.47, 0.46, 0.45], 2),  # risen twice there
+        ([0.4, 0.41, 0.42, 0.46, 0.45], 0),  # risen once before it
+    ],
+)
 def test_a_later_variant_is_left_where_its_loss_rises_past_the_best_setting_before(second, left_at):
     losses, tried = [[0.1, 0.45, 0.4, 0.5, 0.6], second], []
 
@@ -177,12 +200,23 @@ def test_other_variants_are_searched_near_the_best_setting_of_the_first(rule, n_
     monkeypatch.setattr(tuning, "_tune_one", noting)
     design, sample, *_ = Design.from_data("y ~ .^2", frame)
     task = Task(sample, Layout(design.n_levels, design.pairs), 2, labels=design.labels)
-    variants = tuple(pseudo.PseudoLikelihood(lambdah=1e-3, prior_count=count) for count in (1.0, 0.1))
-    best = tuning.tune(task, variants[0], rule, "none", Run(1, np.random.default_rng(0)), among=(variants, tuple(GRID)))
+    variants = tuple(
+        pseudo.PseudoLikelihood(lambdah=1e-3, prior_count=count) for count in (1.0, 0.1)
+    )
+    best = tuning.tune(
+        task,
+        variants[0],
+        rule,
+        "none",
+        Run(1, np.random.default_rng(0)),
+        among=(variants, tuple(GRID)),
+    )
     (whole, first), (near, second) = grids
     k = list(GRID).index(first.values[first.chosen])
     assert tuple(whole) == tuple(GRID) and len(near) == n_tried
-    assert 2 <= k < len(GRID) - 2 and (rule == "cv-1se" or tuple(near) == tuple(GRID[k - 2 : k + 3]))
+    assert 2 <= k < len(GRID) - 2 and (
+        rule == "cv-1se" or tuple(near) == tuple(GRID[k - 2 : k + 3])
+    )
     assert best.loss[best.chosen] == min(each.loss[each.chosen] for each in (first, second))
 
 
@@ -211,7 +245,9 @@ def test_starts_lie_on_the_line_through_the_nearest_fits():
 
     warm_starts = {10.0: at(10.0), 0.1: at(0.1), 1.0: at(1.0)}
     for lambda_ in (0.001, 0.1, 0.4, 1.0, 5.0, 10.0, 40.0):
-        np.testing.assert_allclose(pseudo_path.extrapolate(warm_starts, lambda_), at(lambda_), rtol=1e-12)
+        np.testing.assert_allclose(
+            pseudo_path.extrapolate(warm_starts, lambda_), at(lambda_), rtol=1e-12
+        )
     bent = {**warm_starts, 0.01: at(0.01) + 1.0}
     np.testing.assert_allclose(pseudo_path.extrapolate(bent, 0.5), at(0.5), rtol=1e-12)
     np.testing.assert_allclose(pseudo_path.extrapolate(bent, 0.01), at(0.01) + 1.0, rtol=1e-12)
@@ -259,7 +295,9 @@ def test_a_trail_goes_to_another_process_without_what_was_made_of_the_rows():
 
 
 def fitted_in_search(loss_of):
-    """Return the positions in GRID that a search fits, in order; ``loss_of(position, n)`` is the loss of fit n."""
+    """Return the positions in GRID that a search fits, in order; ``loss_of(position, n)`` is the
+    loss of fit n.
+    """
     fitted = []
 
     def compare(values, progress):
@@ -288,10 +326,14 @@ def test_the_coarse_search_ends_where_the_loss_has_risen_far_or_twice(losses, la
     assert min(at for at in fitted if at % 2 == 0) == last
 
 
-@pytest.mark.parametrize(("loss", "again"), [((0.5, 0.4, 0.5), 1), ((0.5, 0.4, 0.402), 2), ((0.4, 0.4, 0.4), 3)])
+@pytest.mark.parametrize(
+    ("loss", "again"), [((0.5, 0.4, 0.5), 1), ((0.5, 0.4, 0.402), 2), ((0.4, 0.4, 0.4), 3)]
+)
 def test_only_settings_that_may_be_the_best_are_fitted_again(loss, again):
     """Settings whose losses move by 0.2 % when they are fitted again."""
-    fitted = fitted_in_search(lambda at, n: (loss[at - 4] if 4 <= at <= 6 else 0.6) * (1.0 if n == 1 else 1.002))
+    fitted = fitted_in_search(
+        lambda at, n: (loss[at - 4] if 4 <= at <= 6 else 0.6) * (1.0 if n == 1 else 1.002)
+    )
     assert len(fitted) - len(set(fitted)) == again
 
 
@@ -332,9 +374,15 @@ def recorded(monkeypatch, module):
 )
 @pytest.mark.parametrize("make", [species, noise])
 def test_progress_ends_at_the_whole_and_never_goes_beyond(options, make, monkeypatch):
-    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: True)  # as of large problems
+    # as of large problems
+    monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: True)
     bars = recorded(monkeypatch, bbl.api.machine.fit)
-    bbl.bbl("y ~ .^2" if options.get("method") != "naive" else "y ~ .", make(n=200, m=5), testNull=False, **options)
+    bbl.bbl(
+        "y ~ .^2" if options.get("method") != "naive" else "y ~ .",
+        make(n=200, m=5),
+        testNull=False,
+        **options,
+    )
     assert len(bars) == 2
     for total, taken in bars:
         assert taken == pytest.approx(total, rel=1e-9)
@@ -351,6 +399,13 @@ def test_variants_share_the_progress(monkeypatch):
         taken.append(share)
 
     variants = [engine, replace(engine, prior_count=1.0)]
-    task = Task(sample, Layout(design.n_levels, design.pairs), len(design.labels.groups), labels=design.labels)
-    tuning.tune(task, engine, "cv", "none", Run(progress=progress), among=(variants, engine.tuned.grid))
+    task = Task(
+        sample,
+        Layout(design.n_levels, design.pairs),
+        len(design.labels.groups),
+        labels=design.labels,
+    )
+    tuning.tune(
+        task, engine, "cv", "none", Run(progress=progress), among=(variants, engine.tuned.grid)
+    )
     assert sum(taken) == pytest.approx(tuning.NFOLD)

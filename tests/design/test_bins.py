@@ -1,4 +1,6 @@
-"""Binning and lumping: cuts, tables, and that a model does the same to new data, also from its file."""
+"""Binning and lumping: cuts, tables, and that a model does the same to new data, also from its
+file.
+"""
 
 import numpy as np
 import pandas as pd
@@ -22,13 +24,23 @@ def people():
 
 def test_quantile_cuts_halve_the_weight_and_never_cut_ties():
     x = np.array([1.0, 2.0, 2.0, 2.0, 3.0, 9.0])
-    for cuts in (quantile_cuts(x, np.ones(6), 4), quantile_cuts(np.array([1.0, 2, 3, 9]), np.array([1.0, 3, 1, 1]), 4)):
-        np.testing.assert_array_equal(cuts, quantile_cuts(np.repeat([1.0, 2, 3, 9], [1, 3, 1, 1]), np.ones(6), 4))
+    for cuts in (
+        quantile_cuts(x, np.ones(6), 4),
+        quantile_cuts(np.array([1.0, 2, 3, 9]), np.array([1.0, 3, 1, 1]), 4),
+    ):
+        np.testing.assert_array_equal(
+            cuts, quantile_cuts(np.repeat([1.0, 2, 3, 9], [1, 3, 1, 1]), np.ones(6), 4)
+        )
         assert not np.isin(cuts, x).any()
     even = np.arange(100.0)
-    assert np.histogram(even, [-np.inf, *quantile_cuts(even, np.ones(100), 5), np.inf])[0].tolist() == [20] * 5
     assert (
-        len(quantile_cuts(np.array([5.0]), np.ones(1), 3)) == len(width_cuts(np.array([5.0, 5.0]), np.ones(2), 3)) == 0
+        np.histogram(even, [-np.inf, *quantile_cuts(even, np.ones(100), 5), np.inf])[0].tolist()
+        == [20] * 5
+    )
+    assert (
+        len(quantile_cuts(np.array([5.0]), np.ones(1), 3))
+        == len(width_cuts(np.array([5.0, 5.0]), np.ones(2), 3))
+        == 0
     )
     np.testing.assert_allclose(width_cuts(np.array([0.0, 10.0]), np.ones(2), 5), [2, 4, 6, 8])
 
@@ -42,7 +54,8 @@ def test_supervised_cuts_pay_for_themselves():
     assert sum(n > 0 for n in false) <= 3
     w = rng.integers(1, 4, 1000)
     np.testing.assert_array_equal(
-        mdl_cuts(x, w.astype(float), y), mdl_cuts(np.repeat(x, w), np.ones(w.sum()), np.repeat(y, w))
+        mdl_cuts(x, w.astype(float), y),
+        mdl_cuts(np.repeat(x, w), np.ones(w.sum()), np.repeat(y, w)),
     )
     assert len(mdl_cuts(np.arange(200.0), np.ones(200), np.arange(200) % 2, most=3)) <= 3
 
@@ -50,11 +63,22 @@ def test_supervised_cuts_pay_for_themselves():
 def test_every_number_is_in_an_interval_and_missing_stays_missing(people):
     holes = people.assign(age=people["age"].mask(people.index < 10))
     table = bbl.bin(holes, response="y", weights="n")
-    assert table["age"].isna().sum() == 10 and table["age"].cat.ordered and len(table["age"].cat.categories) == 5
-    assert table["age"].cat.categories[0].left == -np.inf and table["age"].cat.categories[-1].right == np.inf
-    pd.testing.assert_frame_equal(table.drop(columns="age"), holes.drop(columns="age"), check_dtype=False)
+    assert (
+        table["age"].isna().sum() == 10
+        and table["age"].cat.ordered
+        and len(table["age"].cat.categories) == 5
+    )
+    assert (
+        table["age"].cat.categories[0].left == -np.inf
+        and table["age"].cat.categories[-1].right == np.inf
+    )
+    pd.testing.assert_frame_equal(
+        table.drop(columns="age"), holes.drop(columns="age"), check_dtype=False
+    )
     assert all(x in i for x, i in zip(holes["age"][10:], table["age"][10:], strict=True))
-    share = people["n"][10:].groupby(table["age"][10:], observed=True).sum() / people["n"][10:].sum()
+    share = (
+        people["n"][10:].groupby(table["age"][10:], observed=True).sum() / people["n"][10:].sum()
+    )
     assert share.between(0.17, 0.23).all()
 
 
@@ -67,7 +91,9 @@ def test_a_model_bins_new_numbers_as_it_was_binned_also_from_its_file(people, tm
         fit = bbl.bbl("y ~ age", table)
         fit.save(tmp_path / "fit.bbl")
         for model in (fit, bbl.load(tmp_path / "fit.bbl")):
-            pd.testing.assert_frame_equal(model.predict(people), fit.predict(table), check_exact=True)
+            pd.testing.assert_frame_equal(
+                model.predict(people), fit.predict(table), check_exact=True
+            )
     with pytest.raises(LevelError, match="age"):
         fit.predict({"age": [150]})  # pandas.cut leaves room beyond its last interval
     assert fit.predict({"age": [150, 20]}, type="prob", unseen="ignore")["old"].between(0, 1).all()
@@ -90,7 +116,11 @@ def test_a_boundary_belongs_where_its_bracket_says():
     right = fit.predict({"x": [1.0, 1.0000001]}, type="class").tolist()
     assert right == [0, 1]
     assert interval_ends(pd.Interval(1.0, 2.0, closed="left")) == (1.0, 2.0, True, False)
-    assert interval_ends("[a, b)") is None and interval_ends("plain") is None and interval_ends(3) is None
+    assert (
+        interval_ends("[a, b)") is None
+        and interval_ends("plain") is None
+        and interval_ends(3) is None
+    )
 
 
 def test_rare_levels_are_one_and_take_in_what_is_unknown(people):
@@ -99,7 +129,9 @@ def test_rare_levels_are_one_and_take_in_what_is_unknown(people):
     assert (table["town"] == "(rare)").sum() == 4 and table["age"].equals(people["age"])
     fit = bbl.bbl("y ~ town", table, lambdah=0.01)
     known = fit.predict({"town": ["(rare)"]}).iloc[:, :2].to_numpy()
-    np.testing.assert_array_equal(fit.predict({"town": ["Sion", "Visp"]}).iloc[:, :2], np.vstack([known, known]))
+    np.testing.assert_array_equal(
+        fit.predict({"town": ["Sion", "Visp"]}).iloc[:, :2], np.vstack([known, known])
+    )
     weighted = bbl.lump(people, "town", min_count=10_000, weights="n")
     assert set(weighted["town"]) == {"(rare)"}
     alone = people.assign(town=["Visp", *["Bern"] * 399])
@@ -130,8 +162,12 @@ def test_missing_values_are_rare_where_they_are_a_level_that_no_training_row_has
     else:
         assert np.isnan(found[1])
     gaps = people.assign(town=people["town"].mask(people.index % 50 == 0))
-    levels = bbl.bbl("y ~ town", bbl.lump(gaps, response="y"), lambdah=0.01, missing=missing).labels.levels[0]
-    assert levels == ("Bern", "Chur", "Thun", "(rare)", "(missing)")[: 5 if missing == "level" else 4]
+    levels = bbl.bbl(
+        "y ~ town", bbl.lump(gaps, response="y"), lambdah=0.01, missing=missing
+    ).labels.levels[0]
+    assert (
+        levels == ("Bern", "Chur", "Thun", "(rare)", "(missing)")[: 5 if missing == "level" else 4]
+    )
 
 
 def test_weights_need_not_be_whole_and_are_never_binned(people):
@@ -143,15 +179,23 @@ def test_weights_need_not_be_whole_and_are_never_binned(people):
     assert named["w"].equals(table["w"]) and named["n"].equals(table["n"])
     share = table["w"].groupby(named["age"], observed=True).sum() / table["w"].sum()
     assert share.between(0.19, 0.21).all()
-    assert len(bbl.bin(table, "age", method="mdl", response="y", weights="w")["age"].cat.categories) > 1
+    assert (
+        len(bbl.bin(table, "age", method="mdl", response="y", weights="w")["age"].cat.categories)
+        > 1
+    )
     quarter = bbl.lump(people.assign(w=0.25), "town", weights="w", min_count=25)["town"]
-    assert quarter.cat.categories.tolist() == bbl.lump(people, "town", min_count=100)["town"].cat.categories.tolist()
+    assert (
+        quarter.cat.categories.tolist()
+        == bbl.lump(people, "town", min_count=100)["town"].cat.categories.tolist()
+    )
     for verb in (bbl.bin, bbl.lump):
         with pytest.raises(OptionError, match="columns names 'w', which holds the weights"):
             verb(table, ["age", "w"], weights="w")
     with pytest.warns(DataWarning, match="weights are not all whole numbers"):
         bbl.bbl("y ~ age", named, weights="w", method="naive")
-    with pytest.raises(BBLTypeError, match=r"were cut into intervals.*bbl\.bin\(data, weights=\.\.\.\)"):
+    with pytest.raises(
+        BBLTypeError, match=r"were cut into intervals.*bbl\.bin\(data, weights=\.\.\.\)"
+    ):
         bbl.bbl("y ~ age", bbl.bin(table, response="y"), weights="w", method="naive")
 
 
@@ -174,5 +218,8 @@ def test_bad_input_is_named(people):
 def test_other_tables_are_binned_too(people):
     pl = pytest.importorskip("polars")
     found = bbl.bin(pl.from_pandas(people), response="y")
-    assert found["age"].astype(str).tolist() == bbl.bin(people, response="y")["age"].astype(str).tolist()
+    assert (
+        found["age"].astype(str).tolist()
+        == bbl.bin(people, response="y")["age"].astype(str).tolist()
+    )
     assert bbl.bin({"x": list(range(10)), "y": ["a", "b"] * 5})["x"].nunique() == 5

@@ -45,7 +45,10 @@ def in_parts(frame, npartitions=3):
 
 
 def differs(one, other):
-    return max(np.abs(one.parameters.theta - other.parameters.theta).max(), np.abs(one.log_z - other.log_z).max())
+    return max(
+        np.abs(one.parameters.theta - other.parameters.theta).max(),
+        np.abs(one.log_z - other.log_z).max(),
+    )
 
 
 def facts(fit):
@@ -61,9 +64,14 @@ def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):
     one, other = bbl.bbl("y ~ .^2", in_parts(frame), **told), bbl.bbl("y ~ .^2", frame, **told)
     assert differs(one, other) < 1e-8
     assert not gathered
-    assert re.match(r"by rows: a sample of 1,5\d\d, and \d+ passes over all, on 2 threads of a cluster", facts(one))
+    assert re.match(
+        r"by rows: a sample of 1,5\d\d, and \d+ passes over all, on 2 threads of a cluster",
+        facts(one),
+    )
     for name in ("mf", "naive"):
-        one, other = (bbl.bbl("y ~ .^2", data, method=name, verbose=0) for data in (in_parts(frame), frame))
+        one, other = (
+            bbl.bbl("y ~ .^2", data, method=name, verbose=0) for data in (in_parts(frame), frame)
+        )
         assert differs(one, other) < 1e-13
 
 
@@ -80,7 +88,12 @@ def test_each_part_is_read_once(client, tmp_path):
     frame, seen = make_frame(), tmp_path / "read.txt"
     frame.loc[7, "x2"] = None
     pieces = [frame.iloc[at] for at in np.array_split(np.arange(len(frame)), 3)]
-    data = Source(tuple(frame.columns), iter, "parts", lambda *_: [(read_part, own, str(seen)) for own in pieces])
+    data = Source(
+        tuple(frame.columns),
+        iter,
+        "parts",
+        lambda *_: [(read_part, own, str(seen)) for own in pieces],
+    )
     told = {"lambda_": 1e-2, "missing": "drop", "verbose": 0}
     one, other = bbl.bbl("y ~ .^2", data, client=client, **told), bbl.bbl("y ~ .^2", frame, **told)
     assert sorted(seen.read_text().split()) == sorted(str(len(own)) for own in pieces)
@@ -93,14 +106,19 @@ def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_pa
     for k, part in enumerate(np.array_split(np.arange(len(frame)), 2)):
         frame.iloc[part].to_parquet(tmp_path / f"{k}.parquet", row_group_size=800)
     assert len(lazy_source(tmp_path).parts(["y"], client)) == 4
-    one, other = (bbl.bbl("y ~ .^2", tmp_path, method="mf", eps="cv", client=own, verbose=0) for own in (client, None))
+    one, other = (
+        bbl.bbl("y ~ .^2", tmp_path, method="mf", eps="cv", client=own, verbose=0)
+        for own in (client, None)
+    )
     np.testing.assert_allclose(one.tuning.loss, other.tuning.loss, rtol=1e-12)
     assert differs(one, other) < 1e-13
 
 
 def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
     monkeypatch.setattr(dealing, "MAX_SINGLE_COPIES", 0)
-    one = bbl.crossVal("y ~ .^2", in_parts(make_frame(seed=2)), method="mf", eps=[0.5], shuffle=True, verbose=0)
+    one = bbl.crossVal(
+        "y ~ .^2", in_parts(make_frame(seed=2)), method="mf", eps=[0.5], shuffle=True, verbose=0
+    )
     assert 0.5 < one.maxscore < 1.0
     consecutive = [
         bbl.crossVal("y ~ .^2", data, method="mf", eps=[0.5, 0.9], verbose=0).cvframe
@@ -113,7 +131,9 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     monkeypatch.setattr(pseudo_nodes, "MIN_SHARE", 2)
     frame = make_frame(seed=4)
-    one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
+    one, other = (
+        bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame)
+    )
     assert facts(one) == "by nodes: predictors shared by 2 threads of a cluster"
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
 
@@ -121,7 +141,9 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
 def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     frame = make_frame(seed=4)
-    one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
+    one, other = (
+        bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame)
+    )
     assert all("shared" not in own.state for own in one.estimate.fits)
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
 
@@ -129,7 +151,10 @@ def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, 
 def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     monkeypatch.setattr(pseudo_nodes, "MIN_SHARE", 2)
-    frame, told = make_frame(seed=5), {"lambda_": 1e-2, "lambdah": 1e-3, "gauge": "zero-sum", "verbose": 0}
+    frame, told = (
+        make_frame(seed=5),
+        {"lambda_": 1e-2, "lambdah": 1e-3, "gauge": "zero-sum", "verbose": 0},
+    )
     one, other = (bbl.bbl("y ~ .^2", data, **told) for data in (in_parts(frame), frame))
     assert facts(one).startswith("by nodes")
     assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()

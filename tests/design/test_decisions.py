@@ -1,4 +1,6 @@
-"""Class shares and costs: numbers without names are taken only for groups whose order users know."""
+"""Class shares and costs: numbers without names are taken only for groups whose order users
+know.
+"""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +12,9 @@ from bbl.design.factors import Factor
 from bbl.errors import OptionError
 
 SORTED = Factor("y", ("healthy", "sick"), ("string", "string"))
-NAMES_NEEDED = r"numbers without names, and the order of the groups of 'y' was not declared\. Name them, as "
+NAMES_NEEDED = (
+    r"numbers without names, and the order of the groups of 'y' was not declared\. Name them, as "
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,18 +22,28 @@ def table():
     rng = np.random.default_rng(0)
     y = np.tile(["sick", "healthy"], 50)
     return pd.DataFrame(
-        {"y": y, "x": np.where(rng.random(100) < 0.6, y, rng.permutation(y)), "z": rng.integers(3, size=100)}
+        {
+            "y": y,
+            "x": np.where(rng.random(100) < 0.6, y, rng.permutation(y)),
+            "z": rng.integers(3, size=100),
+        }
     )
 
 
 def test_numbers_without_names_need_a_known_order():
     for values in ([0.1, 0.9], np.array([0.1, 0.9])):
-        with pytest.raises(OptionError, match=NAMES_NEEDED + r"priors={'healthy': ..., 'sick': ...}, or declare"):
+        with pytest.raises(
+            OptionError, match=NAMES_NEEDED + r"priors={'healthy': ..., 'sick': ...}, or declare"
+        ):
             check_priors(values, SORTED)
-    with pytest.raises(OptionError, match=NAMES_NEEDED + r"costs={'healthy': {...: ...}, 'sick': {...: ...}}"):
+    with pytest.raises(
+        OptionError, match=NAMES_NEEDED + r"costs={'healthy': {...: ...}, 'sick': {...: ...}}"
+    ):
         check_costs([[0, 1], [5, 0]], SORTED)
     np.testing.assert_array_equal(check_priors({"sick": 0.1, "healthy": 0.9}, SORTED), [0.9, 0.1])
-    np.testing.assert_array_equal(check_priors(pd.Series({"sick": 0.1, "healthy": 0.9}), SORTED), [0.9, 0.1])
+    np.testing.assert_array_equal(
+        check_priors(pd.Series({"sick": 0.1, "healthy": 0.9}), SORTED), [0.9, 0.1]
+    )
     np.testing.assert_array_equal(check_priors("equal", SORTED), [0.5, 0.5])
     np.testing.assert_array_equal(check_costs({"sick": {"healthy": 5}}, SORTED), [[0, 0], [5, 0]])
 
@@ -38,7 +52,8 @@ def test_numbers_without_names_need_a_known_order():
     "response",
     [
         Factor("y", ("sick", "healthy"), ("string", "string"), declared=True),
-        Factor("y", ("sick", "healthy"), ("string", "string"), ordered=True),  # as in files of earlier versions
+        # as in files of earlier versions
+        Factor("y", ("sick", "healthy"), ("string", "string"), ordered=True),
         Factor("y", (1, 2), ("number", "number")),
         Factor("y", (False, True), ("bool", "bool")),
     ],
@@ -54,7 +69,9 @@ def fits_of(data, **options):
         "machine": mf,
         "network": bbl.networks.bnc("nb", "y ~ .", data, smooth=1, **options),
         "shooter": bbl.shooter("y ~ x + z", data, lambda_=0.1, order=2, **options),
-        "average": bbl.average([mf, bbl.bbl("y ~ x + z", data, method="naive", **options)], "equal"),
+        "average": bbl.average(
+            [mf, bbl.bbl("y ~ x + z", data, method="naive", **options)], "equal"
+        ),
         "auto": bbl.bbl("y ~ x + z", data, method="auto", verbose=0, **options),
     }
 
@@ -100,7 +117,9 @@ def test_every_verb_takes_numbers_in_the_declared_order(table, tmp_path):
             pd.testing.assert_frame_equal(each.predict(declared, "prob", priors=[0.1, 0.9]), named)
             for use in uses(each, declared):
                 use([0.1, 0.9], [[0, 1], [5, 0]])
-    given = bbl.bbl("y ~ x", table, method="naive", xlevels={"y": ["sick", "healthy"]}, priors=[0.1, 0.9])
+    given = bbl.bbl(
+        "y ~ x", table, method="naive", xlevels={"y": ["sick", "healthy"]}, priors=[0.1, 0.9]
+    )
     assert given.labels.groups == ("sick", "healthy") and given.priors.tolist() == [0.1, 0.9]
 
 

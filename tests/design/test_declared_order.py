@@ -1,4 +1,6 @@
-"""The declared order of categories: every source has the same levels in the same order, or says why not."""
+"""The declared order of categories: every source has the same levels in the same order, or says why
+not.
+"""
 
 import numpy as np
 import pandas as pd
@@ -28,7 +30,9 @@ def table():
         {
             "status": pd.Categorical(status, STATUS),
             "dose": pd.Categorical(np.array(DOSE)[dose], DOSE, ordered=True),
-            "town": pd.Categorical(rng.choice(["Thun", "Bern", "Chur"], N), ["Thun", "Chur", "Bern"]),
+            "town": pd.Categorical(
+                rng.choice(["Thun", "Bern", "Chur"], N), ["Thun", "Chur", "Bern"]
+            ),
         }
     )
 
@@ -53,7 +57,9 @@ def write_files(table, folder):
 def with_enums(table):
     """Return the table with polars' and DuckDB's own way to declare an order."""
     plain = pl.DataFrame({name: table[name].astype(str).tolist() for name in table})
-    return plain.with_columns(pl.col("status").cast(pl.Enum(STATUS)), pl.col("dose").cast(pl.Enum(DOSE)))
+    return plain.with_columns(
+        pl.col("status").cast(pl.Enum(STATUS)), pl.col("dose").cast(pl.Enum(DOSE))
+    )
 
 
 def relation(table):
@@ -63,7 +69,10 @@ def relation(table):
     for name, levels in (("of_status", STATUS), ("of_dose", DOSE)):
         connection.execute(f"create type {name} as enum({', '.join(map(repr, levels))})")
     plain = table.astype(str)  # noqa: F841  # DuckDB finds it by its name
-    connection.execute("create table t as select status::of_status as status, dose::of_dose as dose, town from plain")
+    connection.execute(
+        "create table t as select status::of_status as status, dose::of_dose as dose, town from "
+        "plain"
+    )
     return connection.sql("select * from t")
 
 
@@ -125,7 +134,9 @@ SOURCES = {
     "Dask": lambda t, _: dask_frame(t),
     "callable of pandas": lambda t, _: lambda: iter(parts(t)),
     "callable of arrow": lambda t, _: lambda: map(arrow_of, parts(t)),
-    "callable of record batches": lambda t, _: lambda: iter(arrow_of(t).to_batches(max_chunksize=70)),
+    "callable of record batches": lambda t, _: (
+        lambda: iter(arrow_of(t).to_batches(max_chunksize=70))
+    ),
     "callable of polars": lambda t, _: lambda: map(with_enums, parts(t)),
 }
 
@@ -140,7 +151,10 @@ def test_every_source_has_the_levels_of_the_table_in_their_order(kind, table, tm
     pd.testing.assert_frame_equal(
         fit.predict(new, "prob", priors=[0.1, 0.9]), memory.predict(new, "prob", priors=[0.1, 0.9])
     )
-    assert fit.evaluate(new).scores.loc["AUC", "estimate"] == memory.evaluate(new).scores.loc["AUC", "estimate"]
+    assert (
+        fit.evaluate(new).scores.loc["AUC", "estimate"]
+        == memory.evaluate(new).scores.loc["AUC", "estimate"]
+    )
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -150,7 +164,9 @@ def test_networks_have_the_levels_that_do_not_occur_from_every_source(kind, tabl
     assert fit.labels.groups == tuple(STATUS) and fit.labels.levels == (tuple(DOSE),)
 
 
-@pytest.mark.parametrize("kind", ["Parquet file", "Parquet folder", "RecordBatchReader", "DuckDB", "callable of arrow"])
+@pytest.mark.parametrize(
+    "kind", ["Parquet file", "Parquet folder", "RecordBatchReader", "DuckDB", "callable of arrow"]
+)
 def test_new_rows_of_every_source_are_predicted_alike(kind, table, tmp_path):
     fit = bbl.bbl("status ~ .", table, method="naive")
     expected = fit.predict(table, "prob").reset_index(drop=True)
@@ -159,22 +175,35 @@ def test_new_rows_of_every_source_are_predicted_alike(kind, table, tmp_path):
 
 
 def numbers_of(table):
-    """Return a table with ordered categories of numbers, of which Parquet keeps the numbers alone."""
+    """Return a table with ordered categories of numbers, of which Parquet keeps the numbers
+    alone.
+    """
     return table.assign(dose=table["dose"].cat.rename_categories([3, 1, 2, 0]))
 
 
-@pytest.mark.parametrize("kind", ["arrow table", "RecordBatchReader", "Dataset in memory", "Dataset of Arrow files"])
+@pytest.mark.parametrize(
+    "kind", ["arrow table", "RecordBatchReader", "Dataset in memory", "Dataset of Arrow files"]
+)
 def test_ordered_categories_of_numbers_keep_their_order(kind, table, tmp_path):
     fit = bbl.bbl("status ~ dose", SOURCES[kind](numbers_of(table), tmp_path), method="naive")
     assert fit.labels.levels == ((3, 1, 2),)
 
 
-@pytest.mark.parametrize("kind", ["arrow table of a file", "Parquet file", "Parquet folder", "Dataset"])
-def test_categories_of_numbers_in_parquet_need_xlevels_where_their_order_counts(kind, table, tmp_path):
+@pytest.mark.parametrize(
+    "kind", ["arrow table of a file", "Parquet file", "Parquet folder", "Dataset"]
+)
+def test_categories_of_numbers_in_parquet_need_xlevels_where_their_order_counts(
+    kind, table, tmp_path
+):
     numbers = numbers_of(table)
     with pytest.raises(DataError, match=r"'dose' was written as categories.*xlevels={'dose': "):
         bbl.bbl("status ~ dose", SOURCES[kind](numbers, tmp_path), method="naive")
-    fit = bbl.bbl("status ~ dose", SOURCES[kind](numbers, tmp_path), method="naive", xlevels={"dose": [3, 1, 2]})
+    fit = bbl.bbl(
+        "status ~ dose",
+        SOURCES[kind](numbers, tmp_path),
+        method="naive",
+        xlevels={"dose": [3, 1, 2]},
+    )
     assert fit.labels.levels == ((3, 1, 2),)
     unordered = numbers.assign(dose=numbers["dose"].cat.as_unordered())
     fit = bbl.bbl("status ~ dose", SOURCES[kind](unordered, tmp_path), method="naive")
@@ -185,17 +214,27 @@ def test_categories_of_numbers_in_parquet_need_xlevels_where_their_order_counts(
 
 def test_categories_in_the_names_of_folders_need_xlevels(table, tmp_path):
     table.to_parquet(tmp_path / "hive", partition_cols=["status"])
-    with pytest.raises(DataError, match="'status' was written as categories.*names of folders keep none"):
+    with pytest.raises(
+        DataError, match="'status' was written as categories.*names of folders keep none"
+    ):
         bbl.bbl("status ~ dose", tmp_path / "hive", method="naive")
-    fit = bbl.bbl("status ~ dose", tmp_path / "hive", method="naive", xlevels={"status": ["sick", "healthy"]})
+    fit = bbl.bbl(
+        "status ~ dose", tmp_path / "hive", method="naive", xlevels={"status": ["sick", "healthy"]}
+    )
     assert fit.labels == bbl.bbl("status ~ dose", table, method="naive").labels
 
 
 def test_categories_that_are_stored_value_by_value_need_xlevels(table, tmp_path):
     table.to_parquet(tmp_path / "rows.parquet", use_dictionary=False)
-    for formula, name in (("status ~ town", "status"), ("town ~ dose", "town"), ("town ~ dose", "dose")):
+    for formula, name in (
+        ("status ~ town", "status"),
+        ("town ~ dose", "town"),
+        ("town ~ dose", "dose"),
+    ):
         given = {} if name != "dose" else {"town": ["Bern", "Chur", "Thun"]}
-        with pytest.raises(DataError, match=f"'{name}' was written as categories.*xlevels={{'{name}': "):
+        with pytest.raises(
+            DataError, match=f"'{name}' was written as categories.*xlevels={{'{name}': "
+        ):
             bbl.bbl(formula, tmp_path / "rows.parquet", method="naive", xlevels=given)
     given = {"status": ["sick", "healthy"]}
     fit = bbl.bbl("status ~ town", tmp_path / "rows.parquet", method="naive", xlevels=given)
@@ -224,14 +263,18 @@ def files_in_other_order(table, folder):
     ],
 )
 def test_an_order_that_is_not_the_same_everywhere_needs_xlevels(make, table, tmp_path):
-    with pytest.raises(DataError, match=r"'status' has categories that are not the same in all .*'sick', 'unknown'"):
+    with pytest.raises(
+        DataError, match=r"'status' has categories that are not the same in all .*'sick', 'unknown'"
+    ):
         bbl.bbl("status ~ dose", make(table, tmp_path), method="naive")
     given = {"status": ["sick", "healthy"]}
     fit = bbl.bbl("status ~ dose", make(table, tmp_path), method="naive", xlevels=given)
     assert fit.labels.groups == ("sick", "healthy")
-    fit = bbl.bbl("town ~ status", make(table, tmp_path), method="naive")  # levels of a predictor are sorted
+    # levels of a predictor are sorted
+    fit = bbl.bbl("town ~ status", make(table, tmp_path), method="naive")
     assert fit.labels.levels == (("healthy", "sick"),)
-    with pytest.raises(DataError, match="not the same in all"):  # but networks take them as they are declared
+    # but networks take them as they are declared
+    with pytest.raises(DataError, match="not the same in all"):
         bbl.networks.bnc("nb", "town ~ status", make(table, tmp_path))
 
 
@@ -239,7 +282,9 @@ def test_what_only_some_batches_declare_needs_xlevels(table):
     first, *_, last = parts(table)
     mixed = [first, last.assign(status=last["status"].astype(str))]
     for pieces in (mixed, mixed[::-1]):
-        with pytest.raises(DataError, match="'status' is not of the same categories in all batches"):
+        with pytest.raises(
+            DataError, match="'status' is not of the same categories in all batches"
+        ):
             bbl.bbl("status ~ dose", lambda pieces=pieces: iter(pieces), method="naive")
 
 
@@ -258,7 +303,9 @@ def test_row_labels_of_pandas_are_no_predictor(table, tmp_path):
 
 
 def test_dictionaries_that_only_store_values_declare_nothing(table):
-    plain = pa.table({name: pa.array(table[name].astype(str)).dictionary_encode() for name in table})
+    plain = pa.table(
+        {name: pa.array(table[name].astype(str)).dictionary_encode() for name in table}
+    )
     lazy = lambda: iter(plain.to_batches(max_chunksize=70))  # noqa: E731
     for data in (plain, lazy, {name: plain[name] for name in table}, pl.from_pandas(table)):
         labels = bbl.bbl("status ~ .", data, method="naive").labels
@@ -278,5 +325,7 @@ def test_what_workers_of_a_cluster_saw_is_joined_like_batches(table):
         joined.join(seen(last, name))
         again = Merged(name)
         again.join(joined)
-        assert problem in again.counted().order_problem and bool(problem) == bool(again.order_problem)
+        assert problem in again.counted().order_problem and bool(problem) == bool(
+            again.order_problem
+        )
         assert again.counted().declared and again.counted().n == 200

@@ -25,7 +25,12 @@ FRAME = pd.DataFrame(
 
 
 def data(**columns):
-    return {"y": ["no", "yes", "no", "yes"], "a": ["u", "v", "u", "v"], "b": [1, 2, 2, 1], **columns}
+    return {
+        "y": ["no", "yes", "no", "yes"],
+        "a": ["u", "v", "u", "v"],
+        "b": [1, 2, 2, 1],
+        **columns,
+    }
 
 
 def test_from_data():
@@ -60,9 +65,14 @@ def test_weight_zero_rows_go_before_levels_are_collected(weights):
     formula = "y ~ ." if isinstance(weights, str) else "y ~ . - n"
     design, sample, index, _ = Design.from_data(formula, FRAME, weights)
     assert design.labels.names == ("a", "b") and design.labels.levels == (("u", "v"), (1, 2, 10))
-    assert sample.codes.tolist() == [[0, 0], [1, 1], [0, 2], [1, 1]] and sample.codes.flags.c_contiguous
+    assert (
+        sample.codes.tolist() == [[0, 0], [1, 1], [0, 2], [1, 1]]
+        and sample.codes.flags.c_contiguous
+    )
     assert sample.weights.tolist() == [3.0, 1.0, 2.0, 4.0] and index.tolist() == [10, 11, 13, 14]
-    removed, same, *_ = Design.from_data(formula, FRAME[FRAME["n"] > 0], "n" if isinstance(weights, str) else None)
+    removed, same, *_ = Design.from_data(
+        formula, FRAME[FRAME["n"] > 0], "n" if isinstance(weights, str) else None
+    )
     assert removed.labels == design.labels and np.array_equal(same.codes, sample.codes)
 
 
@@ -110,7 +120,9 @@ def test_bad_weights(weights, error, text):
 
 
 def test_weights_that_are_no_column():
-    with pytest.raises(DataError, match=r"weights='bb' is not a column of the data; did you mean 'b'\?") as caught:
+    with pytest.raises(
+        DataError, match=r"weights='bb' is not a column of the data; did you mean 'b'\?"
+    ) as caught:
         Design.from_data("y ~ a", data(), "bb")
     assert caught.value.argument == "weights"
     with pytest.raises(DataError, match="weights are not all counts: row 0 has -1"):
@@ -127,12 +139,19 @@ def test_weights_series_with_another_index():
     by_position = Design.from_data("y ~ a", FRAME, series.to_numpy())[1]
     assert by_position.weights.tolist() == [1, 2, 3, 4, 5]
     assert (
-        Design.from_data("y ~ a", data(), pd.Series([1, 2, 3, 4], index=list("abcd")))[1].total == 10
+        Design.from_data("y ~ a", data(), pd.Series([1, 2, 3, 4], index=list("abcd")))[1].total
+        == 10
     )  # dicts have none
 
 
 @pytest.mark.parametrize(
-    "weights", [pl.Series([1, 2, 3, 4]), pa.array([1, 2, 3, 4]), np.array([1, 2, 3, 4], dtype=np.uint8), range(1, 5)]
+    "weights",
+    [
+        pl.Series([1, 2, 3, 4]),
+        pa.array([1, 2, 3, 4]),
+        np.array([1, 2, 3, 4], dtype=np.uint8),
+        range(1, 5),
+    ],
 )
 def test_weights_of_any_type(weights):
     assert check_weights(weights, 4).tolist() == [1.0, 2.0, 3.0, 4.0]
@@ -172,14 +191,19 @@ def test_as_many_groups_as_rows():
 
 def test_constant_predictor():
     columns = data(c=["k"] * 4, d=[1] * 4)
-    with pytest.raises(LevelError, match=r"predictors with one level: 'c', 'd'. Drop them with removeConst") as caught:
+    with pytest.raises(
+        LevelError, match=r"predictors with one level: 'c', 'd'. Drop them with removeConst"
+    ) as caught:
         Design.from_data("y ~ .", columns)
     assert caught.value.column == "c" and "novarOk=True" in str(caught.value)
     many = data(**{f"x{k}": [0] * 4 for k in range(9)})
     with pytest.raises(LevelError, match="'x4', and 4 more"):
         Design.from_data("y ~ .", many)
     design, sample, *_ = Design.from_data("y ~ .", columns, novarOk=True)
-    assert design.labels.levels[2:] == (("k", "(other)"), (1, "(other)")) and design.n_levels.tolist() == [2] * 4
+    assert (
+        design.labels.levels[2:] == (("k", "(other)"), (1, "(other)"))
+        and design.n_levels.tolist() == [2] * 4
+    )
     assert not sample.codes[:, 2:].any()
     for bad in (1, "yes", None):
         with pytest.raises(BBLTypeError, match="novarOk must be True or False"):
@@ -208,13 +232,22 @@ def test_declared_order():
 def test_xlevels():
     given = {"a": ["w", "v", "u"], "y": ["yes", "no"]}
     design, sample, *_ = Design.from_data("y ~ a + b", data(), xlevels=given)
-    assert design.labels.levels == (("w", "v", "u"), (1, 2)) and design.labels.groups == ("yes", "no")
+    assert design.labels.levels == (("w", "v", "u"), (1, 2)) and design.labels.groups == (
+        "yes",
+        "no",
+    )
     assert sample.codes[:, 0].tolist() == [2, 1, 2, 1] and sample.y.tolist() == [1, 0, 1, 0]
-    assert Design.from_data("y ~ a", data(a=["u"] * 4), xlevels={"a": ["u", "v"]})[0].n_levels.tolist() == [2]
-    with pytest.raises(LevelError, match="column 'a' has levels that xlevels does not list: 'v'") as caught:
+    assert Design.from_data("y ~ a", data(a=["u"] * 4), xlevels={"a": ["u", "v"]})[
+        0
+    ].n_levels.tolist() == [2]
+    with pytest.raises(
+        LevelError, match="column 'a' has levels that xlevels does not list: 'v'"
+    ) as caught:
         Design.from_data("y ~ a", data(), xlevels={"a": ["u", "w"]})
     assert caught.value.column == "a" and caught.value.argument == "xlevels"
-    with pytest.raises(DataError, match=r"xlevels names 'aa', which the formula does not use; did you mean 'a'\?"):
+    with pytest.raises(
+        DataError, match=r"xlevels names 'aa', which the formula does not use; did you mean 'a'\?"
+    ):
         Design.from_data("y ~ a", data(), xlevels={"aa": ["u", "v"]})
     with pytest.raises(BBLTypeError, match="xlevels must be a dict") as caught:
         Design.from_data("y ~ a", data(), xlevels=["u", "v"])
@@ -267,12 +300,22 @@ def test_encode_no_rows():
 def test_encode_unseen():
     new = FRAME.assign(a=["u", "zz", "w", "u", "qq"])
     with pytest.raises(
-        LevelError, match=r"column 'a' has levels that the model does not know: 'zz', 'qq'; it knows 'u', 'v', 'w'"
+        LevelError,
+        match=(
+            r"column 'a' has levels that the model does not know: 'zz', 'qq'; it knows 'u', 'v', "
+            r"'w'"
+        ),
     ):
         fitted().encode(new)
     codes, unknown = fitted().encode(new, unseen="ignore")
     assert codes.tolist() == [[0, 0], [0, 1], [2, 0], [0, 2], [0, 1]]
-    assert unknown.tolist() == [[False, False], [True, False], [False, False], [False, False], [True, False]]
+    assert unknown.tolist() == [
+        [False, False],
+        [True, False],
+        [False, False],
+        [False, False],
+        [True, False],
+    ]
     with pytest.raises(LevelError, match="column 'b' .*'1'; it knows 1, 2, 10"):
         fitted().encode(FRAME.assign(b=["1"] * 5))
     with pytest.raises(OptionError, match="unseen='reference' is unknown"):
@@ -280,15 +323,22 @@ def test_encode_unseen():
 
 
 def test_encode_missing():
-    with pytest.raises(DataError, match=r"newdata has no column 'b'\. Its columns are: a") as caught:
+    with pytest.raises(
+        DataError, match=r"newdata has no column 'b'\. Its columns are: a"
+    ) as caught:
         fitted().encode(FRAME[["a"]])
     assert caught.value.column == "b" and caught.value.argument == "newdata"
     for unseen in ("raise", "ignore"):
-        with pytest.raises(DataError, match="column 'b' of newdata has 1 missing value,.*missing='marginal': predict"):
+        with pytest.raises(
+            DataError,
+            match="column 'b' of newdata has 1 missing value,.*missing='marginal': predict",
+        ):
             fitted().encode(FRAME.assign(b=[1, 2, None, 1, 1]), unseen)
 
 
-@pytest.mark.parametrize("newdata", [None, [1, 2], np.zeros((2, 2)), "new.csv", 3], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "newdata", [None, [1, 2], np.zeros((2, 2)), "new.csv", 3], ids=lambda v: type(v).__name__
+)
 def test_encode_no_table(newdata):
     for use in (fitted().encode, fitted().encode_response):
         with pytest.raises(BBLTypeError, match="newdata must be") as caught:
@@ -320,7 +370,9 @@ def test_odd_column_names():
     renamed = frame.set_axis(["y", *names], axis=1)
     design, sample, *_ = Design.from_data("y ~ .^2", renamed)
     plain, same, *_ = Design.from_data("`0` ~ .^2", frame)
-    assert design.labels.names == tuple(names) and plain.labels.names == tuple(range(1, len(names) + 1))
+    assert design.labels.names == tuple(names) and plain.labels.names == tuple(
+        range(1, len(names) + 1)
+    )
     assert np.array_equal(sample.codes, same.codes) and np.array_equal(design.pairs, plain.pairs)
     quoted = Design.from_data("y ~ (" + " + ".join(f"`{n}`" for n in names) + ")^2", renamed)[1]
     assert np.array_equal(quoted.codes, sample.codes)
@@ -333,7 +385,9 @@ def test_row_and_column_order_do_not_matter():
     design, sample, *_ = Design.from_data("y ~ a + b", FRAME)
     again, other, index, _ = Design.from_data("y ~ a + b", FRAME.iloc[::-1, ::-1])
     assert again.labels == design.labels and index.tolist() == [14, 13, 12, 11, 10]
-    assert np.array_equal(other.codes[::-1], sample.codes) and np.array_equal(other.y[::-1], sample.y)
+    assert np.array_equal(other.codes[::-1], sample.codes) and np.array_equal(
+        other.y[::-1], sample.y
+    )
 
 
 def test_input_is_not_changed_and_may_be_read_only():
@@ -356,20 +410,30 @@ def test_input_is_not_changed_and_may_be_read_only():
 class TestManyLevels:
     def test_identifiers_are_refused(self):
         for ids in (np.arange(500), [f"patient {k}" for k in range(500)], np.arange(500) // 1 * 3):
-            with pytest.raises(DataError, match=r"'id' looks like an identifier: 500 distinct values in 500") as caught:
+            with pytest.raises(
+                DataError, match=r"'id' looks like an identifier: 500 distinct values in 500"
+            ) as caught:
                 Design.from_data("y ~ .", dict(y=np.arange(500) % 2, a=np.arange(500) % 3, id=ids))
             assert caught.value.column == "id"
 
     def test_declared_levels_are_taken_with_a_warning(self):
         frame = pd.DataFrame({"y": np.arange(500) % 2, "id": pd.Categorical(np.arange(500))})
-        with pytest.warns(DataWarning, match=r"Most levels are rare in 'id' \(500 levels in 500 observations\)"):
+        with pytest.warns(
+            DataWarning, match=r"Most levels are rare in 'id' \(500 levels in 500 observations\)"
+        ):
             design, *_ = Design.from_data("y ~ .", frame)
         assert design.n_levels.tolist() == [500]
         with pytest.warns(DataWarning, match="Most levels are rare in 'id'"):
-            Design.from_data("y ~ id", {"y": [0, 1] * 100, "id": list(range(200))}, xlevels={"id": list(range(200))})
+            Design.from_data(
+                "y ~ id",
+                {"y": [0, 1] * 100, "id": list(range(200))},
+                xlevels={"id": list(range(200))},
+            )
 
     def test_many_rare_levels_are_warned_of(self):
-        with pytest.warns(DataWarning, match=r"'zip' \(150 levels in 800 observations\).*Group the rare levels"):
+        with pytest.warns(
+            DataWarning, match=r"'zip' \(150 levels in 800 observations\).*Group the rare levels"
+        ):
             Design.from_data("y ~ .", dict(y=np.arange(800) % 2, zip=np.arange(800) % 150))
 
     def test_a_toy_table_may_have_as_many_levels_as_rows(self):
@@ -384,7 +448,11 @@ class TestManyLevels:
 
     def test_pairs_of_very_many_predictors_are_checked_before_they_are_listed(self):
         rng = np.random.default_rng(0)
-        table = dict(y=[0, 1, 2, 0], **{f"x{i}": rng.permutation(4) % 3 for i in range(1200)}, z=["a", "b", "a", "b"])
+        table = dict(
+            y=[0, 1, 2, 0],
+            **{f"x{i}": rng.permutation(4) % 3 for i in range(1200)},
+            z=["a", "b", "a", "b"],
+        )
         told = []
 
         def check_pairs(n, K, n_levels):
@@ -418,7 +486,11 @@ class TestDeclaredLevels:
         )
         assert design.labels.groups == ("c", "b", "a")
         assert design.labels.levels == (("w", "u"), ("p", "q"), ("k",))
-        assert sample.y.tolist() == [1, 2, -1] and sample.missing[:, 0].tolist() == [False, True, False]
+        assert sample.y.tolist() == [1, 2, -1] and sample.missing[:, 0].tolist() == [
+            False,
+            True,
+            False,
+        ]
         assert design.encode_response(self.DATA).tolist() == [1, 2, -1]
         again = Design.from_dict(json.loads(json.dumps(design.to_dict())))
         assert again.labels == design.labels and again.declared
@@ -428,11 +500,15 @@ class TestDeclaredLevels:
         assert "declared" not in design.to_dict()
 
     def test_there_need_be_no_predictors(self):
-        design, sample, *_ = Design.from_data("y ~ 1", {"y": [0, 1]}, rules=EncodingRules(declared=True))
+        design, sample, *_ = Design.from_data(
+            "y ~ 1", {"y": [0, 1]}, rules=EncodingRules(declared=True)
+        )
         assert design.labels.names == () and sample.codes.shape == (2, 0)
         with pytest.raises(FormulaError, match="no predictors are left"):
             Design.from_data("y ~ 1", {"y": [0, 1]})
 
     def test_a_missing_class_is_refused_where_missing_values_are(self):
         with pytest.raises(DataError, match="is the response, which has to be known"):
-            Design.from_data("y ~ z", self.DATA, missing="level", rules=EncodingRules(declared=True))
+            Design.from_data(
+                "y ~ z", self.DATA, missing="level", rules=EncodingRules(declared=True)
+            )

@@ -54,8 +54,15 @@ def test_tables(data):
     assert frame.columns == ("x", "n") and frame.n == 5 and frame.index.tolist() == list(range(5))
     assert codes_of(frame.column("x")) == (("a", "b", "c"), [1, 0, 2, 0, 1])
     assert codes_of(frame.column("n")) == ((1, 2, 3), [2, 0, 1, 0, 2])
-    assert frame.has("x") and not frame.has("y") and not frame.has([1]) and not frame.has(frame.column("x"))
-    with pytest.raises(DataError, match=r"data has no column 'xx'; did you mean 'x'\? Its columns are: x, n") as caught:
+    assert (
+        frame.has("x")
+        and not frame.has("y")
+        and not frame.has([1])
+        and not frame.has(frame.column("x"))
+    )
+    with pytest.raises(
+        DataError, match=r"data has no column 'xx'; did you mean 'x'\? Its columns are: x, n"
+    ) as caught:
         frame.column("xx")
     assert caught.value.column == "xx"
     assert to_frame(frame) is frame
@@ -79,7 +86,9 @@ def test_tables(data):
     ids=lambda data: type(data).__name__,
 )
 def test_no_table(data):
-    with pytest.raises(BBLTypeError, match="newdata must be a pandas or polars DataFrame") as caught:
+    with pytest.raises(
+        BBLTypeError, match="newdata must be a pandas or polars DataFrame"
+    ) as caught:
         to_frame(data, "newdata")
     remedy = "pandas.read_csv(" if isinstance(data, str) else "pandas.DataFrame("
     assert caught.value.argument == "newdata" and remedy in str(caught.value)
@@ -87,7 +96,13 @@ def test_no_table(data):
 
 
 @pytest.mark.parametrize(
-    "data", [{"a": [1, 2], "b": [1]}, {"a": 1}, {"a": np.zeros((2, 2))}, {"a": [1], "b": pd.Series([1, 2])}]
+    "data",
+    [
+        {"a": [1, 2], "b": [1]},
+        {"a": 1},
+        {"a": np.zeros((2, 2))},
+        {"a": [1], "b": pd.Series([1, 2])},
+    ],
 )
 def test_bad_dicts(data):
     with pytest.raises(DataError, match="data is a dict that makes no table") as caught:
@@ -110,7 +125,9 @@ def test_duplicate_names(data):
 
 
 def test_odd_column_names():
-    frame = to_frame(pd.DataFrame([[1, 2, 3]], columns=pd.Index([0, ("a", 1), "b"], tupleize_cols=False)))
+    frame = to_frame(
+        pd.DataFrame([[1, 2, 3]], columns=pd.Index([0, ("a", 1), "b"], tupleize_cols=False))
+    )
     assert frame.columns == (0, ("a", 1), "b") and frame.column(("a", 1)).tolist() == [2]
     frame = to_frame(pd.DataFrame({("a", 1): [1], ("a", 2): [2]}))
     assert frame.column(("a", 2)).tolist() == [2]
@@ -122,26 +139,37 @@ STRINGS = {
     "string": pd.Series(LETTERS, dtype="string"),
     "string[pyarrow]": pd.Series(LETTERS, dtype="string[pyarrow]"),
     "arrow": pd.Series(LETTERS, dtype=pd.ArrowDtype(pa.string())),
-    "arrow dictionary": pd.Series(LETTERS, dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
+    "arrow dictionary": pd.Series(
+        LETTERS, dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))
+    ),
     "category": pd.Series(LETTERS, dtype="category"),
     "category, declared": pd.Series(pd.Categorical(LETTERS, ["z", "c", "b", "a"])),
     "ordered": pd.Series(pd.Categorical(LETTERS, ["a", "b", "bb", "c"], ordered=True)),
     "numpy": pd.Series(np.array(LETTERS)),
     "np.str_": pd.Series([np.str_(v) for v in LETTERS], dtype=object),
     "pa.Table": to_frame(pa.table({"x": LETTERS})).column("x"),
-    "pa.Table, dictionary": to_frame(pa.table({"x": pa.array(LETTERS).dictionary_encode()})).column("x"),
+    "pa.Table, dictionary": to_frame(pa.table({"x": pa.array(LETTERS).dictionary_encode()})).column(
+        "x"
+    ),
     "pa.Table, chunks": to_frame(
         pa.table(
             {
                 "x": pa.chunked_array(
-                    [pa.array(LETTERS[:2]).dictionary_encode(), pa.array(LETTERS[2:]).dictionary_encode()]
+                    [
+                        pa.array(LETTERS[:2]).dictionary_encode(),
+                        pa.array(LETTERS[2:]).dictionary_encode(),
+                    ]
                 )
             }
         )
     ).column("x"),
     "pl.String": to_frame(pl.DataFrame({"x": LETTERS})).column("x"),
-    "pl.Categorical": to_frame(pl.DataFrame({"x": pl.Series(LETTERS, dtype=pl.Categorical)})).column("x"),
-    "pl.Enum": to_frame(pl.DataFrame({"x": pl.Series(LETTERS, dtype=pl.Enum(["a", "b", "bb", "c"]))})).column("x"),
+    "pl.Categorical": to_frame(
+        pl.DataFrame({"x": pl.Series(LETTERS, dtype=pl.Categorical)})
+    ).column("x"),
+    "pl.Enum": to_frame(
+        pl.DataFrame({"x": pl.Series(LETTERS, dtype=pl.Enum(["a", "b", "bb", "c"]))})
+    ).column("x"),
 }
 
 
@@ -167,7 +195,13 @@ NUMBERS = [
     "Float64",
     "object",
 ]
-NUMBERS += ["int64[pyarrow]", "double[pyarrow]", "category", pd.SparseDtype("int64", 0), pd.SparseDtype("float64", 0.0)]
+NUMBERS += [
+    "int64[pyarrow]",
+    "double[pyarrow]",
+    "category",
+    pd.SparseDtype("int64", 0),
+    pd.SparseDtype("float64", 0.0),
+]
 
 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
@@ -181,7 +215,9 @@ def test_numbers_of_any_type(dtype):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["bool", "boolean", "object", "bool[pyarrow]", "category", pd.SparseDtype("bool", False)], ids=str
+    "dtype",
+    ["bool", "boolean", "object", "bool[pyarrow]", "category", pd.SparseDtype("bool", False)],
+    ids=str,
 )
 def test_booleans_of_any_type(dtype):
     levels, codes = codes_of(pd.Series([True, False, True]).astype(dtype))
@@ -210,7 +246,11 @@ def test_kind_counts():
         (str, "True"),
     ]
     assert codes == [2, 1, 4, 2, 5, 0, 3, 1, 2]
-    numbers, text, flags = collect(pd.Series([0, 1])), collect(pd.Series(["0", "1"])), collect(pd.Series([False, True]))
+    numbers, text, flags = (
+        collect(pd.Series([0, 1])),
+        collect(pd.Series(["0", "1"])),
+        collect(pd.Series([False, True])),
+    )
     for factor in (numbers, text, flags):
         for other in (numbers, text, flags):
             if other is not factor:
@@ -225,7 +265,11 @@ def test_kind_counts():
 def test_other_kinds():
     intervals = pd.Series(pd.cut([1, 5, 9, 1], [0, 4, 8, 12]))
     factor = collect(intervals)
-    assert factor.ordered and factor.levels == tuple(intervals.cat.categories) and factor.kinds == ("other",) * 3
+    assert (
+        factor.ordered
+        and factor.levels == tuple(intervals.cat.categories)
+        and factor.kinds == ("other",) * 3
+    )
     assert codes_of(pd.Series([b"b", b"a"]))[1] == [1, 0]
     assert codes_of(pd.Series(pd.IntervalIndex.from_breaks([0, 1, 2])[::-1]))[1] == [1, 0]
 
@@ -233,7 +277,8 @@ def test_other_kinds():
         RED = 1
         BLUE = 2
 
-    assert codes_of(pd.Series([Colour.RED, Colour.BLUE], dtype=object))[1] == [1, 0]  # sorted by text
+    # sorted by text
+    assert codes_of(pd.Series([Colour.RED, Colour.BLUE], dtype=object))[1] == [1, 0]
     days = pd.Series(pd.Categorical(pd.to_datetime(["2020-01-02", "2020-01-01"])))
     assert codes_of(days)[1] == [1, 0]  # declared categories may be anything
 
@@ -245,8 +290,17 @@ def test_order_of_levels():
     assert collect(pd.Series(declared), keep_order=True).levels == ("lo", "mid", "hi")
     assert collect(pd.Series(ordered)).levels == ("lo", "mid", "hi")
     assert collect(pd.Series(ordered)).ordered and not collect(pd.Series(declared)).ordered
-    assert collect(pd.Series(["b", "B", "a", "é", "10", "9"])).levels == ("10", "9", "B", "a", "b", "é")
-    enum = to_frame(pl.DataFrame({"x": pl.Series(["lo", "hi"], dtype=pl.Enum(["lo", "mid", "hi"]))})).column("x")
+    assert collect(pd.Series(["b", "B", "a", "é", "10", "9"])).levels == (
+        "10",
+        "9",
+        "B",
+        "a",
+        "b",
+        "é",
+    )
+    enum = to_frame(
+        pl.DataFrame({"x": pl.Series(["lo", "hi"], dtype=pl.Enum(["lo", "mid", "hi"]))})
+    ).column("x")
     assert collect(enum).levels == ("lo", "hi") and collect(enum).ordered
     arrow = to_frame(pa.Table.from_pandas(pd.DataFrame({"x": declared}))).column("x")
     assert collect(arrow, keep_order=True).levels == ("lo", "mid", "hi")
@@ -262,7 +316,9 @@ def encodings(values):
     yield pd.Series(pd.arrays.ArrowExtensionArray(dictionary))
     yield to_frame(pl.DataFrame({"x": values})).column("x")
     yield to_frame(pl.DataFrame({"x": pl.Series(values, dtype=pl.Categorical)})).column("x")
-    yield to_frame(pl.DataFrame({"x": pl.Series(values, dtype=pl.Categorical)}).to_arrow()).column("x")
+    yield to_frame(pl.DataFrame({"x": pl.Series(values, dtype=pl.Categorical)}).to_arrow()).column(
+        "x"
+    )
     buffer = io.BytesIO()
     pq.write_table(pa.table({"x": values}), buffer)
     yield to_frame(pq.read_table(buffer, read_dictionary=["x"])).column("x")
@@ -283,7 +339,9 @@ def through_parquet(table):
 def test_what_was_declared_stays_declared_in_arrow_and_parquet():
     values, levels = ["lo", "hi", "lo"], ["lo", "mid", "hi"]
     for ordered in (False, True):
-        table = pa.Table.from_pandas(pd.DataFrame({"x": pd.Categorical(values, levels, ordered=ordered)}))
+        table = pa.Table.from_pandas(
+            pd.DataFrame({"x": pd.Categorical(values, levels, ordered=ordered)})
+        )
         for arrow in (table, through_parquet(table)):
             found = collect(to_frame(arrow).column("x"), keep_order=True)
             assert found.levels == ("lo", "hi") and found.ordered is ordered
@@ -313,9 +371,13 @@ MISSING = {
     "Int64": pd.Series([1, None, 2, None], dtype="Int64"),
     "boolean": pd.Series([True, None, False, None], dtype="boolean"),
     "arrow": pd.Series(["a", None, "b", None], dtype=pd.ArrowDtype(pa.string())),
-    "arrow float": pd.Series(pd.arrays.ArrowExtensionArray(pa.array([1.0, None, 2.0, float("nan")]))),
+    "arrow float": pd.Series(
+        pd.arrays.ArrowExtensionArray(pa.array([1.0, None, 2.0, float("nan")]))
+    ),
     "sparse": pd.Series(pd.arrays.SparseArray([1.0, np.nan, 0.0, np.nan])),
-    "arrow dictionary": pd.Series(pd.arrays.ArrowExtensionArray(pa.array(["a", None, "b", None]).dictionary_encode())),
+    "arrow dictionary": pd.Series(
+        pd.arrays.ArrowExtensionArray(pa.array(["a", None, "b", None]).dictionary_encode())
+    ),
 }
 for library, make in (("polars", pl.DataFrame), ("pa.Table", pa.table)):
     for label, values in {
@@ -336,7 +398,11 @@ MISSING["polars Categorical"] = to_frame(
 @pytest.mark.parametrize("series", [pytest.param(v, id=k) for k, v in MISSING.items()])
 def test_missing_values(series):
     with pytest.raises(
-        DataError, match=r"column 'x' has 2 missing values\. Drop the rows.*'drop'.*level of their own.*'marginal'"
+        DataError,
+        match=(
+            r"column 'x' has 2 missing values\. Drop the rows.*'drop'.*level of their "
+            r"own.*'marginal'"
+        ),
     ) as caught:
         column(series)
     assert caught.value.column == "x"
@@ -374,7 +440,11 @@ def test_one_missing_value_is_singular():
 )
 def test_values_that_cannot_be_levels(series):
     with pytest.raises(
-        BBLTypeError, match=r"column 'x' holds .*, which cannot be levels. Turn it into strings.* of a date take a part"
+        BBLTypeError,
+        match=(
+            r"column 'x' holds .*, which cannot be levels. Turn it into strings.* of a date take a "
+            r"part"
+        ),
     ) as caught:
         column(series)
     assert caught.value.column == "x"
@@ -389,10 +459,13 @@ def test_continuous_column():
     rng = np.random.default_rng(0)
     for values in (rng.normal(size=30), rng.normal(size=5_000), rng.normal(size=50_000).round(3)):
         with pytest.raises(
-            DataError, match=r"column 'x' looks continuous: \d+ distinct numbers in \d+ rows. Bin it"
+            DataError,
+            match=r"column 'x' looks continuous: \d+ distinct numbers in \d+ rows. Bin it",
         ) as caught:
             collect(values)
-        assert caught.value.column == "x" and f"{len(np.unique(values))} distinct" in str(caught.value)
+        assert caught.value.column == "x" and f"{len(np.unique(values))} distinct" in str(
+            caught.value
+        )
     assert len(collect(rng.normal(size=20)).levels) == 20  # few
     assert len(collect(np.arange(0, 20, 0.5).repeat(3)).levels) == 40  # repeated
     assert len(collect(np.arange(5_000)).levels) == 5_000  # whole numbers
@@ -400,7 +473,8 @@ def test_continuous_column():
 
 
 @pytest.mark.parametrize(
-    ("L", "dtype"), [(2, np.uint8), (256, np.uint8), (257, np.uint16), (300, np.uint16), (70_000, np.int32)]
+    ("L", "dtype"),
+    [(2, np.uint8), (256, np.uint8), (257, np.uint16), (300, np.uint16), (70_000, np.int32)],
 )
 def test_many_levels_do_not_wrap(L, dtype):
     values = np.random.default_rng(1).permutation(np.arange(L).repeat(2))
@@ -416,16 +490,28 @@ def test_unseen_levels():
     factor = collect(["a", "b"])
     new = column(pd.Series(["a", "zzz", "b", "q", "zzz"]), "x")
     with pytest.raises(
-        LevelError, match=r"column 'x' has levels that the model does not know: 'zzz', 'q'; it knows 'a', 'b'"
+        LevelError,
+        match=r"column 'x' has levels that the model does not know: 'zzz', 'q'; it knows 'a', 'b'",
     ) as caught:
         factor.encode(new, argument="newdata")
-    assert caught.value.column == "x" and caught.value.argument == "newdata" and "unseen='ignore'" in str(caught.value)
+    assert (
+        caught.value.column == "x"
+        and caught.value.argument == "newdata"
+        and "unseen='ignore'" in str(caught.value)
+    )
     codes, unknown = factor.encode(new, "ignore")
-    assert codes.tolist() == [0, 0, 1, 0, 0] and unknown.tolist() == [False, True, False, True, True]
+    assert codes.tolist() == [0, 0, 1, 0, 0] and unknown.tolist() == [
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
     many = column(pd.Series([f"z{k}" for k in range(100)]))
     with pytest.raises(LevelError, match=r"'z4', and 95 more; it knows"):
         factor.encode(many)
-    unused = column(pd.Series(pd.Categorical(["b"], ["zzz", "b"])))  # a category that does not occur is no matter
+    # a category that does not occur is no matter
+    unused = column(pd.Series(pd.Categorical(["b"], ["zzz", "b"])))
     assert factor.encode(unused)[0].tolist() == [1]
     assert factor.encode(column(pd.Series([], dtype=object)))[0].tolist() == []
 
@@ -436,10 +522,15 @@ def test_given_levels():
     assert factor.encode(column(LETTERS))[0].tolist() == [2, 1, 0, 1, 2]
     assert Factor.from_list("x", range(3)).levels == (0, 1, 2)
     assert Factor.from_list("x", [1, False, "1"]).levels == (1, False, "1")
-    with pytest.raises(LevelError, match="column 'x' has levels that xlevels does not list: 'c'. Add them to 'a', 'b'"):
+    with pytest.raises(
+        LevelError,
+        match="column 'x' has levels that xlevels does not list: 'c'. Add them to 'a', 'b'",
+    ):
         Factor.from_list("x", ["a", "b"]).encode(column(LETTERS), argument="xlevels")
     for bad in ("abc", 3, None, b"ab", {"a": 1}):
-        with pytest.raises(BBLTypeError, match=r"xlevels\['x'\] must be a list of levels") as caught:
+        with pytest.raises(
+            BBLTypeError, match=r"xlevels\['x'\] must be a list of levels"
+        ) as caught:
             Factor.from_list("x", bad)
         assert caught.value.argument == "xlevels" and caught.value.column == "x"
     with pytest.raises(LevelError, match="gives a level twice"):
@@ -475,7 +566,7 @@ def test_polars_without_pyarrow(monkeypatch):
         assert codes_of(frame.column(name)) == (("a", "b", "c"), [1, 0, 2, 0, 1])
 
 
-# -- declared levels ---------------------------------------------------------------------------------------------------
+# -- declared levels -------------------------------------------------------------------------------
 def declared_frame():
     return pd.DataFrame(
         {
@@ -497,7 +588,12 @@ def test_declared_levels_count_in_their_order_if_asked():
     groups, levels, sample = levels_of(declared_frame(), declared=True)
     assert groups == ("c", "b", "a")
     assert levels == [("w", "never", "u"), (3, 2, 1), ("p", "q")]
-    assert sample.codes.tolist() == [[0, 1, 1], [2, 2, 0], [0, 1, 1], [0, 2, 0]] and sample.y.tolist() == [1, 2, 1, 2]
+    assert sample.codes.tolist() == [
+        [0, 1, 1],
+        [2, 2, 0],
+        [0, 1, 1],
+        [0, 2, 0],
+    ] and sample.y.tolist() == [1, 2, 1, 2]
     assert sample.missing.tolist() == [[False] * 3] * 3 + [[True, False, False]]
 
 
@@ -509,7 +605,9 @@ def test_declared_levels_that_do_not_occur_are_left_out_by_default():
 
 def test_declared_levels_of_other_tables():
     columns = {"y": ["b", "a"], "x": ["w", "u"]}
-    enums = pl.DataFrame(columns, schema={"y": pl.Enum(["c", "b", "a"]), "x": pl.Enum(["w", "never", "u"])})
+    enums = pl.DataFrame(
+        columns, schema={"y": pl.Enum(["c", "b", "a"]), "x": pl.Enum(["w", "never", "u"])}
+    )
     assert levels_of(enums, declared=True)[:2] == (("c", "b", "a"), [("w", "never", "u")])
     coded = pa.table(
         {
@@ -517,7 +615,8 @@ def test_declared_levels_of_other_tables():
             "x": pa.DictionaryArray.from_arrays([0, 2], ["w", "never", "u"]),
         }
     )
-    assert levels_of(coded, declared=True)[:2] == (("a", "b"), [("u", "w")])  # an encoding, which declares nothing
+    # an encoding, which declares nothing
+    assert levels_of(coded, declared=True)[:2] == (("a", "b"), [("u", "w")])
     same = levels_of(declared_frame(), declared=True)[:2]
     assert levels_of(pa.Table.from_pandas(declared_frame()), declared=True)[:2] == same
 

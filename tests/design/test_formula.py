@@ -23,7 +23,9 @@ def read(formula, columns=COLUMNS, exclude=None):
     assert terms.pairs.shape == (len(terms.pairs), 2) and terms.pairs.dtype == np.intp
     i, j = terms.pairs.T
     assert (i < j).all() and (np.diff(i * len(terms.predictors) + j) > 0).all()
-    return list(terms.predictors), [terms.predictors[i] + terms.predictors[j] for i, j in terms.pairs]
+    return list(terms.predictors), [
+        terms.predictors[i] + terms.predictors[j] for i, j in terms.pairs
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,18 @@ def test_grammar(formula, predictors, pairs):
 
 @pytest.mark.parametrize(
     "formula",
-    ["y~1+a+b", "y~0+a+b", "y~-1+a+b", "y~a+b-1", "y~a+0+b", "y~a-0+b", "y~+a+b", "y~a - -b", "y~a+-1+b", "y~(a+1)+b"],
+    [
+        "y~1+a+b",
+        "y~0+a+b",
+        "y~-1+a+b",
+        "y~a+b-1",
+        "y~a+0+b",
+        "y~a-0+b",
+        "y~+a+b",
+        "y~a - -b",
+        "y~a+-1+b",
+        "y~(a+1)+b",
+    ],
 )
 def test_intercept_and_signs_change_nothing(formula):
     assert read(formula) == (["a", "b"], [])
@@ -99,7 +112,26 @@ def test_first_sign_drops():
 
 @pytest.mark.parametrize(
     "name",
-    ["1", "0", "-1", "2.5", "a b", "a:b", "a+b", "a*b", "^2", ".", "..", "~", "(", "for", "é", "e\u0301", "漢字", "x'y"]
+    [
+        "1",
+        "0",
+        "-1",
+        "2.5",
+        "a b",
+        "a:b",
+        "a+b",
+        "a*b",
+        "^2",
+        ".",
+        "..",
+        "~",
+        "(",
+        "for",
+        "é",
+        "e\u0301",
+        "漢字",
+        "x'y",
+    ]
     + [
         'say "x"',
         "a`b",
@@ -129,7 +161,9 @@ def test_any_name_works_in_backticks(name):
     assert parse("y ~ .^2", columns).predictors == (name, "b", "c")
 
 
-@pytest.mark.parametrize("name", ["for", "in", "é", "漢字", "a.b", "_x", "x1", "1x", "lambda", "None", "C", "factor"])
+@pytest.mark.parametrize(
+    "name", ["for", "in", "é", "漢字", "a.b", "_x", "x1", "1x", "lambda", "None", "C", "factor"]
+)
 def test_words_need_no_backticks(name):
     assert parse(f"y ~ {name}:b", ["y", name, "b"]).predictors == (name, "b")
     assert parse(f"{name} ~ b", ["y", name, "b"]).response == name
@@ -148,7 +182,9 @@ def test_names_that_are_no_strings():
 def test_excluded_columns():
     assert read("y ~ .", [*COLUMNS, "w"], {"w": "the weights"}) == (list("abcd"), [])
     assert read("y ~ . - w", [*COLUMNS, "w"], {"w": "the weights"}) == (list("abcd"), [])
-    with pytest.raises(FormulaError, match=r"'w' holds the weights and is also a predictor") as caught:
+    with pytest.raises(
+        FormulaError, match=r"'w' holds the weights and is also a predictor"
+    ) as caught:
         parse("y ~ a + w", [*COLUMNS, "w"], {"w": "the weights"})
     assert caught.value.column == "w" and caught.value.argument == "formula"
     with pytest.raises(FormulaError, match="'w' holds the weights and cannot be the response"):
@@ -157,22 +193,43 @@ def test_excluded_columns():
 
 @pytest.mark.parametrize(
     "formula",
-    ["y ~ a:b:c", "y ~ a*b*c", "y ~ (a+b+c)^3", "y ~ .^3", "y ~ (a:b + c)^2", "y ~ (a*b):c", "y ~ a:b:(c + d)"]
+    [
+        "y ~ a:b:c",
+        "y ~ a*b*c",
+        "y ~ (a+b+c)^3",
+        "y ~ .^3",
+        "y ~ (a:b + c)^2",
+        "y ~ (a*b):c",
+        "y ~ a:b:(c + d)",
+    ]
     + ["y ~ (a:b):(c:d)", "y ~ c*(a:b)", "y ~ .:.:.", "y ~ (a + b):c:(a:d)", "y ~ (a:b):(a:c)"],
 )
 def test_three_way_terms(formula):
-    with pytest.raises(FormulaError, match=r"of three or more predictors.*pairwise.*Write \(\w \+ \w \+ \w\)\^2"):
+    with pytest.raises(
+        FormulaError, match=r"of three or more predictors.*pairwise.*Write \(\w \+ \w \+ \w\)\^2"
+    ):
         parse(formula, COLUMNS)
 
 
 def test_three_way_term_is_named():
-    with pytest.raises(FormulaError, match=r"the term a:c:d .*Write \(a \+ c \+ d\)\^2 for all pairs"):
+    with pytest.raises(
+        FormulaError, match=r"the term a:c:d .*Write \(a \+ c \+ d\)\^2 for all pairs"
+    ):
         parse("y ~ a:c:d", COLUMNS)
 
 
 @pytest.mark.parametrize(
     "formula",
-    ["y ~ 1", "y ~ 0", "y ~ -1", "y ~ a - a", "y ~ -a", "y ~ a*b - a - b", "y ~ . - .", "y ~ .^2 - (a + b + c + d)"],
+    [
+        "y ~ 1",
+        "y ~ 0",
+        "y ~ -1",
+        "y ~ a - a",
+        "y ~ -a",
+        "y ~ a*b - a - b",
+        "y ~ . - .",
+        "y ~ .^2 - (a + b + c + d)",
+    ],
 )
 def test_no_predictors_left(formula):
     with pytest.raises(FormulaError, match="no predictors are left"):
@@ -190,10 +247,13 @@ def test_response_also_on_the_right():
 def test_unknown_names():
     columns = ["outcome", "Class", "Sex", *map(str, range(20))]
     with pytest.raises(
-        FormulaError, match=r"'class' is not a column.*did you mean 'Class'\? The columns are outcome, Class"
+        FormulaError,
+        match=r"'class' is not a column.*did you mean 'Class'\? The columns are outcome, Class",
     ):
         parse("outcome ~ class", columns)
-    with pytest.raises(FormulaError, match=r"'outcom' is not a column.*did you mean 'outcome'\?.*and more") as caught:
+    with pytest.raises(
+        FormulaError, match=r"'outcom' is not a column.*did you mean 'outcome'\?.*and more"
+    ) as caught:
         parse("outcom ~ Class", columns)
     assert caught.value.column == "outcom"
     caller = 1  # a name of the caller is no column
@@ -226,8 +286,9 @@ def test_a_name_that_needs_backticks_is_told_so(right, name):
 
 
 class SlowReader:
-    """The rules of a formula's right side over Python sets: a value is its terms, and the predictors that stay from
-    pairs which were dropped again."""
+    """The rules of a formula's right side over Python sets: a value is its terms, and the
+    predictors that stay from pairs which were dropped again.
+    """
 
     def __init__(self, text):
         self.text, self.position = text, 0
@@ -309,9 +370,9 @@ def random_side(depth):
 
 def by_name(terms):
     """Return predictors and terms of all orders as sets of names."""
-    return {frozenset(terms.predictors[i] for i in row) for rows in terms.terms for row in rows.tolist()} | {
-        frozenset([name]) for name in terms.predictors
-    }
+    return {
+        frozenset(terms.predictors[i] for i in row) for rows in terms.terms for row in rows.tolist()
+    } | {frozenset([name]) for name in terms.predictors}
 
 
 @pytest.mark.long
@@ -328,7 +389,9 @@ def test_agrees_with_sets():
         assert terms.order == max(map(len, expected)), side
         for k, rows in enumerate(terms.terms, 2):
             assert rows.dtype == np.intp and rows.shape == (terms.interactions.count(k), k), side
-            assert [*map(tuple, rows.tolist())] == sorted(map(tuple, rows.tolist())) and (np.diff(rows) > 0).all(), side
+            assert [*map(tuple, rows.tolist())] == sorted(map(tuple, rows.tolist())) and (
+                np.diff(rows) > 0
+            ).all(), side
         orders[terms.order] += 1
         for order in (2, 3):
             if terms.order > order:
@@ -362,15 +425,22 @@ def test_agrees_with_sets():
 def test_terms_of_three_and_more(formula, expected):
     terms = parse(formula, COLUMNS, order=None)
     assert by_name(terms) == set(map(frozenset, expected.split()))
-    assert terms.predictors == tuple(dict.fromkeys("".join(sorted(expected.split()[: len(terms.predictors)]))))
+    assert terms.predictors == tuple(
+        dict.fromkeys("".join(sorted(expected.split()[: len(terms.predictors)])))
+    )
 
 
 def test_the_order_of_an_engine_is_where_a_formula_ends():
     assert Engine.order == inspect.signature(parse).parameters["order"].default == 2
     assert Engine.order == EncodingRules().order
-    with pytest.raises(FormulaError, match=r"the term a:b:c:d of 4 or more predictors, but the method takes at most 3"):
+    with pytest.raises(
+        FormulaError,
+        match=r"the term a:b:c:d of 4 or more predictors, but the method takes at most 3",
+    ):
         parse("y ~ .^4", COLUMNS, order=3)
-    with pytest.raises(FormulaError, match=r"the term a:b:d of three .*Write \(a \+ b \+ d\)\^2 for all pairs"):
+    with pytest.raises(
+        FormulaError, match=r"the term a:b:d of three .*Write \(a \+ b \+ d\)\^2 for all pairs"
+    ):
         parse("y ~ .^3 - a:b:c", COLUMNS)
 
 
@@ -387,11 +457,19 @@ def test_long_terms_of_many_columns_are_told_apart(k):
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_numbers_are_those_of_the_list(order):
-    formula = f"y ~ (a + b + c + d + e)^{order}" + (" - a:b - c:d:e + f:a:b:c - b:c:d" if order > 2 else "")
+    formula = f"y ~ (a + b + c + d + e)^{order}" + (
+        " - a:b - c:d:e + f:a:b:c - b:c:d" if order > 2 else ""
+    )
     terms = parse(formula, ["y", *"abcdef"], order=None)
     n_levels = [2, 3, 4, 1, 5, 3][: len(terms.predictors)]
     layout = Layout(n_levels, terms.terms)
-    assert [terms.interactions.count(k) for k in range(2, 6)] == [*map(len, layout.terms), 0, 0, 0, 0][:4]
+    assert [terms.interactions.count(k) for k in range(2, 6)] == [
+        *map(len, layout.terms),
+        0,
+        0,
+        0,
+        0,
+    ][:4]
     assert terms.interactions.n_couplings(n_levels) == layout.size - layout.D
     assert all(map(np.array_equal, layout.terms, terms.terms))
     assert terms.order == layout.order
@@ -422,7 +500,15 @@ def test_a_formula_may_be_without_a_response_where_that_is_allowed():
 
 @pytest.mark.parametrize(
     "right, complete",
-    [(".^2", True), ("a*b*c", False), ("a*b", True), (".^2 - a:b", False), (".", False), (".^3", False), ("a", True)],
+    [
+        (".^2", True),
+        ("a*b*c", False),
+        ("a*b", True),
+        (".^2 - a:b", False),
+        (".", False),
+        (".^3", False),
+        ("a", True),
+    ],
 )
 def test_a_formula_knows_whether_it_asks_for_all_pairs(right, complete):
     assert parse(f"y ~ {right}", ["y", "a", "b", "c"], order=3).complete is complete

@@ -19,9 +19,24 @@ SIDES = """
 a^(2) @ a^2^2 @ a^100 @ a** @ a ** * 2 @ a +* b @ a +-* b @ .. @ . . @ .a. @ 2 @ 2*a @ a*1 @ a:0 @ 1^2 @ `a @ a`
 ``a` @ `a`` @ a | b @ a / b @ a %in% b @ a, b @ a == b @ a & b @ !a @ 'a' @ a; b @ a # b @ \\a @ [a] @ a[0] @ {a}
 $a @ a (b) @ (a)(b) @ C() @ C(a)(b) @ C(a + b) @ C(.) @ factor(a, b) @ C(C(a @ a.b @ a.__class__
-"""
-MALFORMED = ["y ~ " + side.strip() for line in SIDES.strip().splitlines() for side in line.split(" @ ")]
-MALFORMED += ["", " ", "y", "~", "~ a", "y ~", "(y ~ a)", "y ~ a * ", "1 ~ a", "y + a ~ b", ". ~ a", "y:a ~ b"]
+"""  # noqa: E501
+MALFORMED = [
+    "y ~ " + side.strip() for line in SIDES.strip().splitlines() for side in line.split(" @ ")
+]
+MALFORMED += [
+    "",
+    " ",
+    "y",
+    "~",
+    "~ a",
+    "y ~",
+    "(y ~ a)",
+    "y ~ a * ",
+    "1 ~ a",
+    "y + a ~ b",
+    ". ~ a",
+    "y:a ~ b",
+]
 MALFORMED += ["-y ~ a", "y = a", 'y ~ "a"', "y ~ a\x00", "y ~ \ud800", "y ~ /[\u6f22", "y ~ \ua66e"]
 MALFORMED += ["y ~ \ua66e0", "log(y) ~ a", "y ~ e\u0301"]
 
@@ -37,7 +52,8 @@ def test_malformed(formula):
 
 
 @pytest.mark.parametrize(
-    "formula", [None, 1, 1.5, b"y ~ a", ["y ~ a"], ("y", "a"), {"y": "a"}, np.array("y ~ a"), object()]
+    "formula",
+    [None, 1, 1.5, b"y ~ a", ["y ~ a"], ("y", "a"), {"y": "a"}, np.array("y ~ a"), object()],
 )
 def test_wrong_type(formula):
     with pytest.raises(BBLTypeError, match="formula must be a string") as caught:
@@ -49,7 +65,17 @@ def payloads(path):
     touch = f"open('{path}', 'w')"
     call = f"__import__('pathlib').Path('{path}').touch()"
     system = f"__import__('os').system('touch {path}')"
-    names = ["I({})", "C(a, {})", "{{{}}}", "poly({})", "Q({})", "np.abs({})", "log({})", "factor({})", "C(`a`, {})"]
+    names = [
+        "I({})",
+        "C(a, {})",
+        "{{{}}}",
+        "poly({})",
+        "Q({})",
+        "np.abs({})",
+        "log({})",
+        "factor({})",
+        "C(`a`, {})",
+    ]
     for code in (touch, call, system):
         yield from (f"y ~ {name.format(code)}" for name in names)
         yield f"y ~ {code}"
@@ -81,7 +107,9 @@ def test_nothing_is_evaluated(tmp_path, monkeypatch):
         with pytest.raises(FormulaError) as caught:
             parse(formula, COLUMNS)
         if "is not a column" not in str(caught.value):
-            assert "compute the column first" in str(caught.value) or "exponent" in str(caught.value), formula
+            assert "compute the column first" in str(caught.value) or "exponent" in str(
+                caught.value
+            ), formula
     assert not list(tmp_path.iterdir())
 
 
@@ -94,7 +122,8 @@ def test_column_named_like_code_is_a_name(tmp_path):
 
 
 def seconds(formula, columns):
-    start = time.thread_time()  # of this thread alone: what else the machine does is no fault of the formula
+    # of this thread alone: what else the machine does is no fault of the formula
+    start = time.thread_time()
     with contextlib.suppress(FormulaError):
         parse(formula, columns)
     return time.thread_time() - start
@@ -116,7 +145,9 @@ def test_all_triples_of_784_columns_are_known_by_their_number():
     terms = parse("y ~ .^3 - `0`:`1`:`2` - `5`", columns, order=3)
     assert terms.order == 3 and terms.interactions.count(2) == 783 * 782 // 2
     assert terms.interactions.count(3) == 783 * 782 * 781 // 6 - 1
-    assert terms.interactions.n_couplings(np.full(783, 3)) == 4 * (783 * 782 // 2) + 8 * (783 * 782 * 781 // 6 - 1)
+    assert terms.interactions.n_couplings(np.full(783, 3)) == 4 * (783 * 782 // 2) + 8 * (
+        783 * 782 * 781 // 6 - 1
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10e6
@@ -127,7 +158,12 @@ def test_all_triples_of_784_columns_are_known_by_their_number():
 def test_high_powers_do_not_blow_up():
     columns = ["y", *"abcdefgh"]
     names = " + ".join("abcdefgh")
-    for formula in (f"y ~ ({names})^8", f"y ~ ({names})^100000", "y ~ (a + b)^99", "y ~ " + "*".join("abcdefgh" * 3)):
+    for formula in (
+        f"y ~ ({names})^8",
+        f"y ~ ({names})^100000",
+        "y ~ (a + b)^99",
+        "y ~ " + "*".join("abcdefgh" * 3),
+    ):
         assert seconds(formula, columns) < 1
     assert parse(f"y ~ ({names})^99", columns, order=None).order == 8
     with pytest.raises(FormulaError, match="repeats itself"):
@@ -136,18 +172,32 @@ def test_high_powers_do_not_blow_up():
 
 
 def long_texts(part):
-    """Return texts that repeat one thing, a part of the length that each can have, or of a depth that stops it."""
+    """Return texts that repeat one thing, a part of the length that each can have, or of a depth
+    that stops it.
+    """
     n = {k: k // part for k in (2_500, 3_000, 4_000, 30_000, 40_000, 90_000)}
     texts = [sign * n[2_500] + "a" for sign in ("a+", "a:", "a*", "a-", "a^")]
-    texts += ["-" * n[90_000] + "a", "a " * n[4_000], "(" * n[40_000] + "a" + ")" * n[40_000], "a**" * n[4_000] + "2"]
-    texts += [sign * n[90_000] for sign in "`x)~"] + ["C(" * n[30_000], "a b+" * n[4_000], " " * n[90_000] + "a"]
-    texts += ["+".join([own] * n[2_500]) for own in (".^2", "(.^2 - a)", ".")] + [".^2" + " - a:b + a:b" * n[3_000]]
+    texts += [
+        "-" * n[90_000] + "a",
+        "a " * n[4_000],
+        "(" * n[40_000] + "a" + ")" * n[40_000],
+        "a**" * n[4_000] + "2",
+    ]
+    texts += [sign * n[90_000] for sign in "`x)~"] + [
+        "C(" * n[30_000],
+        "a b+" * n[4_000],
+        " " * n[90_000] + "a",
+    ]
+    texts += ["+".join([own] * n[2_500]) for own in (".^2", "(.^2 - a)", ".")] + [
+        ".^2" + " - a:b + a:b" * n[3_000]
+    ]
     return [*texts, "a" + "(" * 300, "(-" * 90 + "a" + ")" * 90]
 
 
 @pytest.mark.parametrize(
     ("text", "limit"),
-    [(text, 2) for text in long_texts(4)] + [pytest.param(text, 5, marks=pytest.mark.long) for text in long_texts(1)],
+    [(text, 2) for text in long_texts(4)]
+    + [pytest.param(text, 5, marks=pytest.mark.long) for text in long_texts(1)],
     ids=lambda own: own[:12] if isinstance(own, str) else str(own),
 )
 def test_long_formulas_end_soon(text, limit):

@@ -21,7 +21,11 @@ def test_fasta_joins_lines_and_keeps_case():
     frame = readFasta(io.StringIO(text))
     assert rows(frame) == ["ACgt", "acGT", "ACGT"]
     assert frame.columns.tolist() == ["1", "2", "3", "4"] and frame.index.tolist() == [0, 1, 2]
-    assert readFasta(io.StringIO(text), rownames=True).index.tolist() == ["one first", "two", "three"]
+    assert readFasta(io.StringIO(text), rownames=True).index.tolist() == [
+        "one first",
+        "two",
+        "three",
+    ]
     assert rows(readFasta(io.BytesIO(b"\xef\xbb\xbf" + text.encode()))) == rows(frame)
 
 
@@ -36,7 +40,10 @@ def test_a_byte_order_mark_is_no_content(tmp_path):
 def test_a_handle_of_another_encoding_is_refused_in_words(tmp_path):
     path = tmp_path / "latin.fasta"
     path.write_bytes(b">\xe9\nACGT\n")
-    with open(path, encoding="ascii") as handle, pytest.raises(DataError, match="is no text in ascii"):
+    with (
+        open(path, encoding="ascii") as handle,
+        pytest.raises(DataError, match="is no text in ascii"),
+    ):
         readFasta(handle)
 
 
@@ -45,9 +52,17 @@ def test_fasta_cuts_and_skips_with_a_warning():
     with pytest.warns(DataWarning) as caught:
         frame = readFasta(io.StringIO(text), rownames=True)
     (warning,) = caught
-    assert "of 8 sequences, 2 longer than the first (3) and cut, 2 shorter and skipped, 2 empty" in str(warning.message)
+    assert (
+        "of 8 sequences, 2 longer than the first (3) and cut, 2 shorter and skipped, 2 empty"
+        in str(warning.message)
+    )
     assert warning.filename == __file__
-    assert frame.index.tolist() == ["1", "4", "5", "7"] and rows(frame) == ["ACG", "ACG", "TTT", "GGG"]
+    assert frame.index.tolist() == ["1", "4", "5", "7"] and rows(frame) == [
+        "ACG",
+        "ACG",
+        "TTT",
+        "GGG",
+    ]
     with pytest.warns(DataWarning, match="of 2 sequences, 1 shorter and skipped.$"):
         readFasta(io.StringIO(">1\nACG\n>2\nAC\n"))
 
@@ -63,7 +78,17 @@ def test_fasta_paths(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n\n", ">a\n>b\n", "ACGT\n", "a,b\n1,2\n", ">a\nA\0C\n", b"\xff\xfe\x00", b"\x1f\x8b\x08\x00"]
+    "text",
+    [
+        "",
+        "\n\n",
+        ">a\n>b\n",
+        "ACGT\n",
+        "a,b\n1,2\n",
+        ">a\nA\0C\n",
+        b"\xff\xfe\x00",
+        b"\x1f\x8b\x08\x00",
+    ],
 )
 def test_no_fasta(text):
     with pytest.raises(DataError, match="Give a FASTA file"):
@@ -83,23 +108,34 @@ def test_motif_of_the_paper(shared):
     path = shared / "data" / "bbl-r" / "MA0014.3.fasta"
     if not path.exists():
         pytest.skip(f"{path} is absent")
-    with pytest.warns(DataWarning, match=r"of 1412 sequences, 39 shorter and skipped, 425 empty and skipped"):
+    with pytest.warns(
+        DataWarning, match=r"of 1412 sequences, 39 shorter and skipped, 425 empty and skipped"
+    ):
         frame = readFasta(path)
     assert frame.shape == (948, 12)
-    assert rows(frame)[:4] == ["GGGCGTGACTTC", "CAGCGTGACGCG", "GCGCGTCACGCT", "CAGCTTGACCAG"]  # section 3.6
+    # section 3.6
+    assert rows(frame)[:4] == ["GGGCGTGACTTC", "CAGCGTGACGCG", "GCGCGTCACGCT", "CAGCTTGACCAG"]
     assert set(frame.to_numpy().ravel()) == set("ACGT")
 
 
 def tables():
     columns = {"a": ["x", "y", "z"], "n": [2, 0, 3], "b": [1.5, 2.5, 3.5]}
-    yield from (columns, pd.DataFrame(columns, index=[7, 8, 9]), pl.DataFrame(columns), pa.table(columns))
+    yield from (
+        columns,
+        pd.DataFrame(columns, index=[7, 8, 9]),
+        pl.DataFrame(columns),
+        pa.table(columns),
+    )
 
 
 @pytest.mark.parametrize("data", list(tables()), ids=lambda data: type(data).__module__)
 def test_freq2raw(data):
     by_name = freq2raw(data, "n")
     assert by_name.columns.tolist() == ["a", "b"] and by_name.index.tolist() == [0, 1, 2, 3, 4]
-    assert by_name["a"].tolist() == ["x", "x", "z", "z", "z"] and by_name["b"].tolist() == [1.5] * 2 + [3.5] * 3
+    assert (
+        by_name["a"].tolist() == ["x", "x", "z", "z", "z"]
+        and by_name["b"].tolist() == [1.5] * 2 + [3.5] * 3
+    )
     by_array = freq2raw(data, [2, 0, 3])
     assert by_array.columns.tolist() == ["a", "n", "b"]
     pd.testing.assert_frame_equal(by_array.drop(columns="n"), by_name)
@@ -113,7 +149,13 @@ def test_freq2raw_keeps_types():
 
 @pytest.mark.parametrize(
     ("freq", "error"),
-    [("m", DataError), ("a", BBLTypeError), ([1, 2], DataError), ([1, 2, -1], DataError), ([1, 2, 0.5], DataError)]
+    [
+        ("m", DataError),
+        ("a", BBLTypeError),
+        ([1, 2], DataError),
+        ([1, 2, -1], DataError),
+        ([1, 2, 0.5], DataError),
+    ]
     + [(None, BBLTypeError), (3, BBLTypeError), ([0, 0, 0], DataError), ([1, 1, None], DataError)],
 )
 def test_freq2raw_bad(freq, error):
@@ -126,7 +168,9 @@ def test_freq2raw_refuses_a_series_of_another_index():
     counts = pd.Series([1, 0, 2], index=data.index)
     assert freq2raw(data, counts)["a"].tolist() == ["x", "z", "z"]
     for other in (counts[::-1], counts.reset_index(drop=True)):
-        with pytest.raises(DataError, match=r"freq is a Series whose index differs.*freq\.reindex\(data\.index\)"):
+        with pytest.raises(
+            DataError, match=r"freq is a Series whose index differs.*freq\.reindex\(data\.index\)"
+        ):
             freq2raw(data, other)
         assert freq2raw(data, other.to_numpy())["a"].tolist()[0] in "xy"
 
@@ -138,19 +182,34 @@ def test_freq2raw_names_its_argument():
 
 
 def test_remove_const():
-    data = {"y": ["no"] * 3, "a": [1, 1, 1], "b": [1, 2, 1], "c": [None] * 3, "d": [1.0, np.nan, 1.0], "e": [[1]] * 3}
+    data = {
+        "y": ["no"] * 3,
+        "a": [1, 1, 1],
+        "b": [1, 2, 1],
+        "c": [None] * 3,
+        "d": [1.0, np.nan, 1.0],
+        "e": [[1]] * 3,
+    }
     assert removeConst(data).columns.tolist() == ["b", "d"]
     assert removeConst(data, "y").columns.tolist() == ["y", "b", "d"]
-    assert isinstance(removeConst({"a": [1, 2], "b": [1, 1]}), pd.DataFrame)  # one column is a frame too
+    # one column is a frame too
+    assert isinstance(removeConst({"a": [1, 2], "b": [1, 1]}), pd.DataFrame)
     assert removeConst({"a": [1, 1]}).shape == (2, 0)
     mixed = pd.DataFrame(
-        {"a": np.array([1, True], dtype=object), "l": [[1], [2]], "t": pd.to_datetime(["2020", "2021"])}
+        {
+            "a": np.array([1, True], dtype=object),
+            "l": [[1], [2]],
+            "t": pd.to_datetime(["2020", "2021"]),
+        }
     )
     assert removeConst(mixed).columns.tolist() == ["a", "l", "t"]
     categories = pd.DataFrame(
-        {"a": pd.Categorical(["x", "x"], ["x", "y"]), "b": pd.Categorical(["x", None])}, index=[5, 6]
+        {"a": pd.Categorical(["x", "x"], ["x", "y"]), "b": pd.Categorical(["x", None])},
+        index=[5, 6],
     )
-    assert removeConst(categories).columns.tolist() == ["b"] and removeConst(categories).index.tolist() == [5, 6]
+    assert removeConst(categories).columns.tolist() == ["b"] and removeConst(
+        categories
+    ).index.tolist() == [5, 6]
     assert removeConst(pd.DataFrame({"a": []})).columns.tolist() == ["a"]
     with pytest.raises(DataError, match="no column 'z'"):
         removeConst(data, "z")
@@ -159,7 +218,10 @@ def test_remove_const():
 
 
 def test_remove_const_of_any_table():
-    for data in (pl.DataFrame({"a": [1, 1], "b": ["x", "y"]}), pa.table({"a": [1, 1], "b": ["x", "y"]})):
+    for data in (
+        pl.DataFrame({"a": [1, 1], "b": ["x", "y"]}),
+        pa.table({"a": [1, 1], "b": ["x", "y"]}),
+    ):
         assert removeConst(data).to_dict("list") == {"b": ["x", "y"]}
 
 

@@ -1,4 +1,6 @@
-"""Data read in batches: every kind of source has the rows of its table, and a fault names the file or the column."""
+"""Data read in batches: every kind of source has the rows of its table, and a fault names the file
+or the column.
+"""
 
 import tempfile
 
@@ -37,14 +39,19 @@ def no_file_is_left(monkeypatch, tmp_path):
 def rows_of(sample):
     """Return codes and weights of each group, in the order of the data."""
     parts = [list(sample.group(y).blocks()) for y in range(2)]
-    return [(np.concatenate([p.codes for p in own]), np.concatenate([p.weights for p in own])) for own in parts]
+    return [
+        (np.concatenate([p.codes for p in own]), np.concatenate([p.weights for p in own]))
+        for own in parts
+    ]
 
 
 def assert_same(found, table, *args, **named):
     design, sample, *_ = Design.from_data("y ~ .", table, *args, **named)
     assert found.design.labels == design.labels
     assert found.design.to_dict() == design.to_dict()
-    for (codes, weights), own in zip(rows_of(found.sample), [sample.group(0), sample.group(1)], strict=True):
+    for (codes, weights), own in zip(
+        rows_of(found.sample), [sample.group(0), sample.group(1)], strict=True
+    ):
         np.testing.assert_array_equal(codes, own.codes)
         np.testing.assert_array_equal(weights, own.weights)
 
@@ -60,7 +67,16 @@ def test_tables_in_memory_are_no_sources(table):
     import polars as pl
 
     arrow = pa.Table.from_pandas(table)
-    for data in (table, arrow, pl.from_pandas(table), table.to_dict("list"), table.to_numpy(), None, 3, [1, 2]):
+    for data in (
+        table,
+        arrow,
+        pl.from_pandas(table),
+        table.to_dict("list"),
+        table.to_numpy(),
+        None,
+        3,
+        [1, 2],
+    ):
         assert lazy_source(data) is None
 
 
@@ -93,24 +109,41 @@ def test_few_states_become_a_table_of_counts(table, tmp_path):
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("formula", ["y ~ .", "y ~ x0 + x1"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_are_dealt_to_the_folds_of_a_table_in_memory(shuffled, formula, weighted, table, tmp_path):
+def test_rows_are_dealt_to_the_folds_of_a_table_in_memory(
+    shuffled, formula, weighted, table, tmp_path
+):
     table = table.assign(n=np.arange(len(table)) % 4 + 1)
     formula, weights = f"{formula} - n", "n" if weighted else None
     source = lazy_source(lazydata.lazy("callable", table, tmp_path))
     rng = np.random.default_rng(3) if shuffled else None
     found = encode_source(source, formula, weights, deal=Deal(4, rng))
     _, sample, *_ = Design.from_data(formula, table, weights)
-    folds = shuffled_folds(sample, 4, np.random.default_rng(3)) if shuffled else consecutive_folds(sample, 4)
+    folds = (
+        shuffled_folds(sample, 4, np.random.default_rng(3))
+        if shuffled
+        else consecutive_folds(sample, 4)
+    )
     for f in range(4):
         one, other = found.folds.one(f), folds.one(f)
         if shuffled and weighted:  # other draws of as many copies
-            held = found.sample.fold(f) if isinstance(found.sample, StoredSample) else one.validation(found.sample)[0]
-            total = held.total if isinstance(found.sample, StoredSample) else one.validation(found.sample)[1].sum()
+            held = (
+                found.sample.fold(f)
+                if isinstance(found.sample, StoredSample)
+                else one.validation(found.sample)[0]
+            )
+            total = (
+                held.total
+                if isinstance(found.sample, StoredSample)
+                else one.validation(found.sample)[1].sum()
+            )
             assert total == folds.held[f].sum()
             continue
         for k in range(2):
             levels = found.design.n_levels
-            a, b = (level_counts(own.training(s).group(k), levels) for own, s in ((one, found.sample), (other, sample)))
+            a, b = (
+                level_counts(own.training(s).group(k), levels)
+                for own, s in ((one, found.sample), (other, sample))
+            )
             assert all(map(np.array_equal, a, b))
 
 
@@ -119,7 +152,9 @@ def test_shuffled_folds_of_weighted_rows_do_not_depend_on_batches(table):
 
     def counts(size):
         parts = lambda: (table.iloc[k : k + size] for k in range(0, len(table), size))  # noqa: E731
-        found = encode_source(lazy_source(parts), "y ~ .", "n", deal=Deal(3, np.random.default_rng(1)))
+        found = encode_source(
+            lazy_source(parts), "y ~ .", "n", deal=Deal(3, np.random.default_rng(1))
+        )
         return [level_counts(found.sample.fold(f), found.design.n_levels, 2) for f in range(3)]
 
     for a, b in zip(counts(100), counts(1777), strict=True):
@@ -148,14 +183,20 @@ def test_columns_that_are_no_levels_are_refused_while_they_are_read():
     with pytest.raises(DataError, match="'x' looks continuous"):
         encode_source(lazy_source(lambda: numbers(lambda n, k: rng.random(n))), "y ~ .")
     assert len(seen) < 10
-    with pytest.raises(DataError, match="'x' looks like an identifier: 100000 distinct values in 100000 observations"):
+    with pytest.raises(
+        DataError,
+        match="'x' looks like an identifier: 100000 distinct values in 100000 observations",
+    ):
         encode_source(lazy_source(lambda: numbers(lambda n, k: np.arange(n) + n * k)), "y ~ .")
 
 
 def test_dates_and_lists_are_refused_by_the_column_and_its_file(table, tmp_path):
     for values in (pd.date_range("2020-01-01", periods=len(table)), [[1]] * len(table)):
         lazydata.write_parts(table.assign(x0=values), tmp_path / "parts")
-        with pytest.raises(BBLTypeError, match=r"column 'x0' holds .* cannot be levels.*In the file '.*part0.parquet'"):
+        with pytest.raises(
+            BBLTypeError,
+            match=r"column 'x0' holds .* cannot be levels.*In the file '.*part0.parquet'",
+        ):
             encode_source(lazy_source(tmp_path / "parts"), "y ~ .")
 
 
@@ -179,7 +220,8 @@ def test_a_schema_that_differs_between_files_is_told_with_the_file(table, tmp_pa
         encode_source(lazy_source(paths), "y ~ .")
     pq.write_table(pa.Table.from_pandas(table.assign(x2=1).head(50)), paths[1])
     with pytest.raises(
-        DataError, match=r"column 'x2' is of type int64 in the file '.*part1.parquet', and of type .*string"
+        DataError,
+        match=r"column 'x2' is of type int64 in the file '.*part1.parquet', and of type .*string",
     ):
         encode_source(lazy_source(paths), "y ~ .")
 
@@ -190,18 +232,28 @@ def test_data_that_change_between_the_passes_are_told(table):
 
         def read():
             calls.append(1)
-            return iter([table if len(calls) < 3 else second])  # the first call looks at the columns
+            # the first call looks at the columns
+            return iter([table if len(calls) < 3 else second])
 
         return lazy_source(read)
 
-    with pytest.raises(DataError, match="the data changed between the two passes.*3,000 rows at first, then 2,999"):
+    with pytest.raises(
+        DataError, match="the data changed between the two passes.*3,000 rows at first, then 2,999"
+    ):
         encode_source(changing(table.iloc[1:]), "y ~ .")
     other = table.copy()
     other.loc[5, "x1"] = "new"
-    with pytest.raises(DataError, match="changed between the two passes.*column 'x1' has levels .*'new'"):
+    with pytest.raises(
+        DataError, match="changed between the two passes.*column 'x1' has levels .*'new'"
+    ):
         encode_source(changing(other), "y ~ .")
-    with pytest.raises(DataError, match="changed between the two passes.*levels of column 'x1' have other counts"):
-        encode_source(changing(table.assign(x1=table["x1"].to_numpy()[::-1] * 0 + table["x1"].iloc[0])), "y ~ .")
+    with pytest.raises(
+        DataError, match="changed between the two passes.*levels of column 'x1' have other counts"
+    ):
+        encode_source(
+            changing(table.assign(x1=table["x1"].to_numpy()[::-1] * 0 + table["x1"].iloc[0])),
+            "y ~ .",
+        )
 
 
 def test_empty_batches_are_passed_over_and_no_rows_at_all_told(table):
@@ -211,7 +263,9 @@ def test_empty_batches_are_passed_over_and_no_rows_at_all_told(table):
         encode_source(lazy_source(lambda: iter([table.head(0)])), "y ~ .")
     with pytest.raises(DataError, match="has no batches"):
         lazy_source(lambda: iter([]))
-    with pytest.raises(BBLTypeError, match="a callable that returns DataFrame, not an iterator of tables"):
+    with pytest.raises(
+        BBLTypeError, match="a callable that returns DataFrame, not an iterator of tables"
+    ):
         lazy_source(lambda: table)
 
 
@@ -237,7 +291,9 @@ def test_weights_are_a_column_and_checked_with_their_file(table, tmp_path):
         encode_source(source, "y ~ .", np.ones(3000))
     with pytest.raises(DataError, match="weights='m' is not a column of the data"):
         encode_source(source, "y ~ .", "m")
-    with pytest.raises(DataError, match=r"not all counts: row 0 has -1.*\(In the file '.*part0.parquet'"):
+    with pytest.raises(
+        DataError, match=r"not all counts: row 0 has -1.*\(In the file '.*part0.parquet'"
+    ):
         encode_source(source, "y ~ .", "n")
     zeros = lazy_source(lambda: iter([table.assign(n=0)]))
     with pytest.raises(DataError, match="weights are all zero"):
@@ -263,9 +319,14 @@ def test_folders_of_partitions_have_the_columns_of_their_names(table, tmp_path):
     for name, own in table.groupby("x0"):
         folder = tmp_path / "hive" / f"x0={name}"
         folder.mkdir(parents=True)
-        pq.write_table(pa.Table.from_pandas(own.drop(columns="x0"), preserve_index=False), folder / "part.parquet")
+        pq.write_table(
+            pa.Table.from_pandas(own.drop(columns="x0"), preserve_index=False),
+            folder / "part.parquet",
+        )
     found = encode_source(lazy_source(tmp_path / "hive"), "y ~ x0 + x1")
     assert found.design.labels.levels[0] == tuple("abcdef")
     _, sample, *_ = Design.from_data("y ~ x0 + x1", table)
-    for a, b in zip(level_counts(found.sample, [6, 6], 2), level_counts(sample, [6, 6], 2), strict=True):
+    for a, b in zip(
+        level_counts(found.sample, [6, 6], 2), level_counts(sample, [6, 6], 2), strict=True
+    ):
         np.testing.assert_array_equal(a, b)

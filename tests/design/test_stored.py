@@ -12,7 +12,9 @@ from bbl.errors import BBLError, BBLTypeError, DataError, FormulaError
 
 
 def fitted():
-    return Design.from_data("y ~ (a + b)^2", {"y": ["no", "yes", "no"], "a": ["u", "v", "w"], "b": [1, 2, 10]})[0]
+    return Design.from_data(
+        "y ~ (a + b)^2", {"y": ["no", "yes", "no"], "a": ["u", "v", "w"], "b": [1, 2, 10]}
+    )[0]
 
 
 def test_storage():
@@ -32,8 +34,12 @@ def test_storage():
         loaded = Design.from_dict(stored)
         assert loaded.terms.text == formula and loaded.terms.predictors == design.terms.predictors
         assert np.array_equal(loaded.pairs, design.pairs) and loaded.pairs.dtype == np.intp
-        assert loaded.labels.groups == design.labels.groups and loaded.labels.levels[:4] == design.labels.levels[:4]
-        assert np.array_equal(loaded.encode(frame)[0], design.encode(frame)[0])  # intervals match by their text
+        assert (
+            loaded.labels.groups == design.labels.groups
+            and loaded.labels.levels[:4] == design.labels.levels[:4]
+        )
+        # intervals match by their text
+        assert np.array_equal(loaded.encode(frame)[0], design.encode(frame)[0])
         assert np.array_equal(loaded.encode_response(frame), design.encode_response(frame))
         assert loaded.predictors[0].ordered and loaded.to_dict() == stored
 
@@ -61,10 +67,21 @@ def test_storage_of_terms_of_any_order(formula, pairs, terms):
 
 
 @pytest.mark.parametrize(
-    "terms", ["all", None, 3, [[[0, 1]]], [[[0, 0, 1]]], [[[2, 1, 0]]], [[[0, 1, 9]]], [[[0.5, 1, 2]]], ["some"]]
+    "terms",
+    [
+        "all",
+        None,
+        3,
+        [[[0, 1]]],
+        [[[0, 0, 1]]],
+        [[[2, 1, 0]]],
+        [[[0, 1, 9]]],
+        [[[0.5, 1, 2]]],
+        ["some"],
+    ]
     + [[[[0, 1, 2], [0, 1, 2]]], ["all", "all"], ["all"] * 10_000],
     ids=lambda terms: str(terms)[:30],
-)  # fmt: skip
+)
 def test_corrupt_terms(terms):
     design = Design.from_data(
         "y ~ .^3", {"y": [0, 1], **{name: [0, 1] for name in "abc"}}, rules=EncodingRules(order=3)
@@ -76,7 +93,8 @@ def test_corrupt_terms(terms):
 def test_a_model_of_too_many_terms_is_refused_before_they_are_listed():
     frame = {"y": [0, 1], **{f"v{i}": [0, 1] for i in range(784)}}
     with pytest.raises(
-        BBLError, match=r"A model of 15,701,873,796 terms with 15,701,873,796 couplings in each of 2 groups"
+        BBLError,
+        match=r"A model of 15,701,873,796 terms with 15,701,873,796 couplings in each of 2 groups",
     ):
         Design.from_data("y ~ .^4", frame, rules=EncodingRules(order=4))
     stored = fitted().to_dict() | {"pairs": "all"}
@@ -84,7 +102,9 @@ def test_a_model_of_too_many_terms_is_refused_before_they_are_listed():
 
 
 def test_storage_of_names():
-    frame = pd.DataFrame([[0, 0, 1], [1, 1, 0]], columns=pd.Index(["y", 3, ("p", (1, 2.5))], tupleize_cols=False))
+    frame = pd.DataFrame(
+        [[0, 0, 1], [1, 1, 0]], columns=pd.Index(["y", 3, ("p", (1, 2.5))], tupleize_cols=False)
+    )
     design = Design.from_data("y ~ .", frame)[0]
     loaded = Design.from_dict(json.loads(json.dumps(design.to_dict())))
     assert loaded.terms.predictors == (3, ("p", (1, 2.5)))
@@ -95,7 +115,11 @@ def test_storage_of_names():
 
 
 def corrupt():
-    level = {"name": ["string", "a"], "levels": [["string", "u"], ["string", "v"]], "ordered": False}
+    level = {
+        "name": ["string", "a"],
+        "levels": [["string", "u"], ["string", "v"]],
+        "ordered": False,
+    }
     yield from ({}, None, [], "x", {"formula": "y ~ a"})
     yield from (
         {"formula": 3},

@@ -16,7 +16,9 @@ RULE = {"rate": 0.3, "ridge": 0.7, "least": 3.0, "entry": 4.0}
 
 
 def kernel_rows(seed, n=80, K=3, n_levels=(4, 2, 3, 1, 5)):
-    """Codes (m, n), numbers of levels, groups, weights of which some are 0, and probabilities (n, K)."""
+    """Codes (m, n), numbers of levels, groups, weights of which some are 0, and probabilities (n,
+    K).
+    """
     rng = np.random.default_rng(seed)
     codes = np.array([rng.integers(0, L, n) for L in n_levels], dtype=np.int32)
     y = ((codes[0] + codes[2] * (rng.random(n) < 0.6)) % K).astype(np.intp)
@@ -46,7 +48,8 @@ def probabilities(fit, new):
     return fit.predict(new, type="prob").drop(columns="yhat")
 
 
-@pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 18])  # rows of one vector, of several, and with lanes that are not used
+# rows of one vector, of several, and with lanes that are not used
+@pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 18])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     codes, n_levels, y, weights, p = kernel_rows(seed, K=K)
@@ -55,7 +58,8 @@ def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     kernel.round_of_fields(rows, codes, n_levels, *RULE.values(), False, stream(), tables)
     np.testing.assert_allclose(tables, np.vstack(expected), atol=1e-13)
     np.testing.assert_allclose(rows.p, expected_p, rtol=1e-12)
-    assert {bool(table.any()) for table in expected} == {True, False}  # some gain less than the entry
+    # some gain less than the entry
+    assert {bool(table.any()) for table in expected} == {True, False}
     before = tables.copy()  # tables that are not zero grow whatever their gain is
     begun = [not table.any() and L > 1 for table, L in zip(expected, n_levels, strict=True)]
     everything = RULE | {"entry": np.inf}
@@ -63,7 +67,9 @@ def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     changed = [
         bool((new != old).any())
         for new, old in zip(
-            np.split(tables, np.cumsum(n_levels)[:-1]), np.split(before, np.cumsum(n_levels)[:-1]), strict=True
+            np.split(tables, np.cumsum(n_levels)[:-1]),
+            np.split(before, np.cumsum(n_levels)[:-1]),
+            strict=True,
         )
     ]
     assert not any(c and b for c, b in zip(changed, begun, strict=True)) and any(changed)
@@ -78,15 +84,25 @@ def test_a_round_of_pairs_and_their_gains_are_those_of_the_oracle(seed, K):
     kernel.pair_gains(rows, codes, n_levels, pairs, RULE["ridge"], RULE["least"], gains)
     best = [
         oracle.pair_gain(
-            codes[i], codes[j], n_levels[i], n_levels[j], y, weights, p, RULE["ridge"], RULE["least"]
+            codes[i],
+            codes[j],
+            n_levels[i],
+            n_levels[j],
+            y,
+            weights,
+            p,
+            RULE["ridge"],
+            RULE["least"],
         )
         for i, j in pairs
-    ]  # fmt: skip
+    ]
     np.testing.assert_allclose(gains, best, rtol=1e-12)
     expected, expected_p = oracle.round_of_pairs(codes, n_levels, pairs, y, weights, p, **RULE)
     tables = np.zeros((n_levels[pairs].prod(axis=1).sum(), K))
     kernel.round_of_pairs(rows, codes, n_levels, pairs, *RULE.values(), False, stream(), tables)
-    np.testing.assert_allclose(tables, np.vstack([table.reshape(-1, K) for table in expected]), atol=1e-13)
+    np.testing.assert_allclose(
+        tables, np.vstack([table.reshape(-1, K) for table in expected]), atol=1e-13
+    )
     np.testing.assert_allclose(rows.p, expected_p, rtol=1e-12)
 
 
@@ -102,10 +118,14 @@ def test_levels_without_number_and_rows_that_do_not_fill_vectors(n):
 
 
 def test_impossible_groups_stay_finite():
-    """The probability of a group that cannot be becomes 0 up to rounding, but its logarithm is finite."""
+    """The probability of a group that cannot be becomes 0 up to rounding, but its logarithm is
+    finite.
+    """
     codes, n_levels, y, weights, p = kernel_rows(0)
     rows = kernel.BoostedRows(y, weights, np.array([1e-300, 0.5, 0.5])[None].repeat(len(y), axis=0))
-    kernel.round_of_fields(rows, codes, n_levels, *RULE.values(), False, stream(), np.zeros((n_levels.sum(), 3)))
+    kernel.round_of_fields(
+        rows, codes, n_levels, *RULE.values(), False, stream(), np.zeros((n_levels.sum(), 3))
+    )
     assert (rows.p >= 1e-290).all() and np.isfinite(rows.p).all()
     np.testing.assert_allclose(rows.p.sum(axis=1), 1.0, rtol=1e-14)
 
@@ -120,7 +140,9 @@ def test_random_cuts_part_levels_in_two_and_raise_the_likelihood():
         p = boosted.p
         by_predictor = np.split(tables, np.cumsum(n_levels)[:-1])
         assert all(len(np.unique(table, axis=0)) <= 2 for table in by_predictor)
-        scores = np.log(before) + sum(table[c] for table, c in zip(by_predictor, codes, strict=True))
+        scores = np.log(before) + sum(
+            table[c] for table, c in zip(by_predictor, codes, strict=True)
+        )
         np.testing.assert_allclose(p, oracle.softmax(scores), rtol=1e-12)
         rows = np.arange(len(y))
         assert weights @ np.log(p[rows, y]) > weights @ np.log(before[rows, y])
@@ -132,7 +154,10 @@ def test_the_best_round_is_kept(monkeypatch):
     codes, n_levels, y, weights, _ = kernel_rows(3, n=200)
     log_shares = np.log(np.bincount(y) / 200)
     held = np.where(np.arange(200) % 4 == 0, 1.0, 0.0)
-    rows, pairs = Rows(codes, n_levels, y, 1.0 - held, held), np.array([(0, 2), (1, 4)], dtype=np.intp)
+    rows, pairs = (
+        Rows(codes, n_levels, y, 1.0 - held, held),
+        np.array([(0, 2), (1, 4)], dtype=np.intp),
+    )
 
     def held_loss(model):
         scores = np.tile(log_shares, (200, 1)) + sum(
@@ -159,15 +184,20 @@ def test_a_fit_is_the_mean_of_five_models(data, monkeypatch):
     monkeypatch.setattr("bbl.engines.boosting.engine.boost", spy)
     fit = bbl.bbl("y ~ .^2", data, method="boosting", verbose=0)
     assert len(models) == 5
-    np.testing.assert_array_equal(sum(rows.held for rows, _ in models), models[0][0].train + models[0][0].held)
+    np.testing.assert_array_equal(
+        sum(rows.held for rows, _ in models), models[0][0].train + models[0][0].held
+    )
     rows = models[0][0]
     scores = np.log(np.bincount(rows.y, rows.train + rows.held) / 400)
     for _, model in models:
-        tables = [table[(slice(None), *(rows.codes[i] for i in scope))].T for scope, table in model.tables]
+        tables = [
+            table[(slice(None), *(rows.codes[i] for i in scope))].T for scope, table in model.tables
+        ]
         scores = scores + sum(tables) / 5
     states = pd.DataFrame({f"x{i}": [f"l{a}" for a in row] for i, row in enumerate(rows.codes)})
     np.testing.assert_allclose(probabilities(fit, states), oracle.softmax(scores), rtol=1e-9)
-    assert fit.n_parameters <= 2 * (10 + 4 * 10) and fit.engine.setting != fit.engine.setting  # nothing is tuned
+    # nothing is tuned
+    assert fit.n_parameters <= 2 * (10 + 4 * 10) and fit.engine.setting != fit.engine.setting
 
 
 def test_pairs_that_act_together_alone_are_found(data):
@@ -176,7 +206,9 @@ def test_pairs_that_act_together_alone_are_found(data):
     without = bbl.bbl("y ~ .^2", data, method="boosting", pairs=0, verbose=0)
     fields_alone = bbl.bbl("y ~ .", data, method="boosting", verbose=0)
     assert (without.relevant()["order"] == 1).all()
-    pd.testing.assert_frame_equal(probabilities(without, data), probabilities(fields_alone, data), check_exact=True)
+    pd.testing.assert_frame_equal(
+        probabilities(without, data), probabilities(fields_alone, data), check_exact=True
+    )
     assert fit.log_loss.loss < without.log_loss.loss - 0.05
 
 
@@ -189,7 +221,10 @@ def test_weights_are_repeated_rows_and_order_does_not_matter_to_the_last_bit(dat
 
 
 def test_seeds_reproduce_and_differ(data):
-    fits = [bbl.bbl("y ~ .^2", data, method="boosting", seed=seed, verbose=0).predict(data) for seed in (1, 1, 2)]
+    fits = [
+        bbl.bbl("y ~ .^2", data, method="boosting", seed=seed, verbose=0).predict(data)
+        for seed in (1, 1, 2)
+    ]
     pd.testing.assert_frame_equal(fits[0], fits[1], check_exact=True)
     assert not fits[0].equals(fits[2])
 
@@ -207,7 +242,10 @@ def test_more_predictors_than_rows_and_than_pairs_are_compared_of(monkeypatch):
     fit = bbl.bbl("y ~ .^2", table, method="boosting", novarOk=True, verbose=0)
     assert fit.score() > 0.8 and "x3" in fit.relevant().index
     monkeypatch.setattr(rounds, "MAX_CELLS", 3)
-    assert (bbl.bbl("y ~ .^2", table, method="boosting", novarOk=True, verbose=0).relevant()["order"] == 1).all()
+    assert (
+        bbl.bbl("y ~ .^2", table, method="boosting", novarOk=True, verbose=0).relevant()["order"]
+        == 1
+    ).all()
 
 
 def test_one_level_groups_absent_from_a_fold_and_few_rows():
@@ -219,8 +257,13 @@ def test_one_level_groups_absent_from_a_fold_and_few_rows():
     fit = bbl.bbl("y ~ .^2", table, method="boosting", novarOk=True, verbose=0)
     assert np.isfinite(probabilities(fit, table).to_numpy()).all()
     for n in (2, 3, 7):
-        few = bbl.bbl("y ~ .^2", table.iloc[-n:].assign(y=["g0", "g1"] * (n // 2) + ["g0"] * (n % 2)),
-                      method="boosting", novarOk=True, verbose=0)  # fmt: skip
+        few = bbl.bbl(
+            "y ~ .^2",
+            table.iloc[-n:].assign(y=["g0", "g1"] * (n // 2) + ["g0"] * (n % 2)),
+            method="boosting",
+            novarOk=True,
+            verbose=0,
+        )
         assert np.isfinite(few.predict(type="prob").iloc[:, :2].to_numpy()).all()
 
 

@@ -1,4 +1,6 @@
-"""Conditional likelihood without a penalty: R's numbers, separation, what rows do not determine, and influences."""
+"""Conditional likelihood without a penalty: R's numbers, separation, what rows do not determine,
+and influences.
+"""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,9 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 def joint(fit):
-    return fit.engine.joint.maximum(fit.engine, fit.training, fit.parameters.layout, len(fit.labels.groups))
+    return fit.engine.joint.maximum(
+        fit.engine, fit.training, fit.parameters.layout, len(fit.labels.groups)
+    )
 
 
 @pytest.mark.parametrize("name", rlogistic.names() or [None])
@@ -26,7 +30,9 @@ def test_numbers_of_r(name, shared):
     influence, columns = joint(fit), rlogistic.column_numbers(case, fit)
     groups = [fit.labels.groups.index(group) for group in case.classes]
     coefficients = influence.coefficients - influence.coefficients[groups[0]]
-    np.testing.assert_allclose(coefficients[groups[1:]][:, columns], case.coefficients, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        coefficients[groups[1:]][:, columns], case.coefficients, rtol=0, atol=1e-8
+    )
     differences = (np.eye(len(groups)) - np.eye(len(groups))[groups[0]])[groups[1:]]
     covariance = np.einsum("ag,gchd,bh->acbd", differences, influence.covariance(), differences)
     covariance = covariance[:, columns][:, :, :, columns].reshape(case.covariance.shape)
@@ -54,17 +60,24 @@ def test_influences_are_the_change_when_a_row_counts_more(pairs):
     np.testing.assert_allclose(rows.weights @ psi.reshape(rows.n, -1), 0.0, atol=1e-7)
     for k in (0, 57, 199):
         moved = [
-            engine.maximum(Sample(rows.codes, rows.weights + h * (np.arange(rows.n) == k), rows.y), layout, K)
+            engine.maximum(
+                Sample(rows.codes, rows.weights + h * (np.arange(rows.n) == k), rows.y), layout, K
+            )
             for h in (-1e-3, 1e-3)
         ]
         change = (moved[1].coefficients - moved[0].coefficients) / 2e-3
         np.testing.assert_allclose(psi[k] / influence.total, change, atol=1e-7)
     score = influence.scores(rows)
     information = influence.covariance()[1:, :, 1:].reshape(2 * (1 + layout.size), -1)
-    np.testing.assert_allclose(information @ (score[:, 1:].reshape(rows.n, -1).T), psi[:, 1:].reshape(rows.n, -1).T
-                               / influence.total, atol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(
+        information @ (score[:, 1:].reshape(rows.n, -1).T),
+        psi[:, 1:].reshape(rows.n, -1).T / influence.total,
+        atol=1e-12,
+    )
     difference = influence.between(2, 1)
-    np.testing.assert_allclose(difference.theta, (influence.coefficients[2] - influence.coefficients[1])[1:])
+    np.testing.assert_allclose(
+        difference.theta, (influence.coefficients[2] - influence.coefficients[1])[1:]
+    )
     np.testing.assert_allclose(difference(rows), (psi[:, 2] - psi[:, 1])[:, 1:])
     assert [len(term) for term in difference.terms(rows)] == np.diff(layout.cuts).tolist()
 
@@ -94,8 +107,14 @@ def by_brute_force(codes, counts, layout):
                 cells.append((x, g))
     support = np.ones((n, K), dtype=bool)
     for cell, row in zip(cells, below, strict=True):
-        found = linprog(row, np.array(below), np.zeros(len(below)), np.array(equal) if equal else None,
-                        np.zeros(len(equal)) if equal else None, bounds=(-1, 1))  # fmt: skip
+        found = linprog(
+            row,
+            np.array(below),
+            np.zeros(len(below)),
+            np.array(equal) if equal else None,
+            np.zeros(len(equal)) if equal else None,
+            bounds=(-1, 1),
+        )
         support[cell] = found.fun > -1e-7
     return support
 
@@ -120,7 +139,10 @@ def test_separated_cells_are_those_of_one_programme_for_each_cell():
             continue
         maximum = find_maximum(codes, counts, layout)
         expected = by_brute_force(codes, counts, layout)
-        scores = np.column_stack([np.ones(len(codes)), *_columns(codes, layout)]) @ maximum.coefficients.T
+        scores = (
+            np.column_stack([np.ones(len(codes)), *_columns(codes, layout)])
+            @ maximum.coefficients.T
+        )
         p = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
         np.testing.assert_array_equal(p > 1e-12, expected, str(seed))
         assert maximum.is_separated == (expected.sum(axis=1) == 1).all()
@@ -138,14 +160,18 @@ def _columns(codes, layout):
 def frame_of(n=300, seed=0):
     rng = np.random.default_rng(seed)
     codes = np.column_stack([rng.integers(0, L, n) for L in (2, 3, 2)])
-    score = np.column_stack([0.8 * g * (codes[:, 0] - 0.5 * codes[:, 1] * codes[:, 2]) for g in range(3)])
+    score = np.column_stack(
+        [0.8 * g * (codes[:, 0] - 0.5 * codes[:, 1] * codes[:, 2]) for g in range(3)]
+    )
     y = (score + rng.gumbel(size=score.shape)).argmax(axis=1)
     return pd.DataFrame(codes.astype(str), columns=list("abc")).assign(y=y.astype(str))
 
 
 def fit(formula="y ~ a*b + c", data=None, weights=None, **options):
     data = frame_of() if data is None else data
-    return bbl.bbl(formula, data, weights, method="conditional", verbose=0, **{"ridge": 0.0} | options)
+    return bbl.bbl(
+        formula, data, weights, method="conditional", verbose=0, **{"ridge": 0.0} | options
+    )
 
 
 @pytest.mark.parametrize("name", [*rlogistic.names()[::4]] or [None])
@@ -159,9 +185,14 @@ def test_tables_hold_the_numbers_of_r(name, shared):
         table = found.inference().table(of=(other, first)).iloc[columns]
         np.testing.assert_allclose(table["estimate"], case.coefficients[k, 1:], atol=1e-8)
         np.testing.assert_allclose(table["se"], errors[k, 1:], rtol=1e-8)
-        np.testing.assert_allclose(table["z"], case.coefficients[k, 1:] / errors[k, 1:], rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            table["z"], case.coefficients[k, 1:] / errors[k, 1:], rtol=1e-6, atol=1e-9
+        )
         assert (table["test"] == "Wald").all()
-    assert found.logLik() == pytest.approx(case.log_likelihood) and found.logLik().df == case.coefficients.size
+    assert (
+        found.logLik() == pytest.approx(case.log_likelihood)
+        and found.logLik().df == case.coefficients.size
+    )
     assert found.aic == pytest.approx(-2 * case.log_likelihood + 2 * case.coefficients.size)
 
 
@@ -170,23 +201,40 @@ def test_the_numbers_are_those_of_statsmodels():
 
     data = frame_of(800, seed=3)
     found, codes = fit("y ~ a + b + c", data), data[list("abc")].astype(int).to_numpy()
-    dummies = np.column_stack([codes[:, i] == a for i, L in enumerate((2, 3, 2)) for a in range(1, L)]).astype(float)
-    known = sm.MNLogit(data["y"].astype(int), sm.add_constant(dummies)).fit(disp=0, method="newton", tol=1e-12)
+    dummies = np.column_stack(
+        [codes[:, i] == a for i, L in enumerate((2, 3, 2)) for a in range(1, L)]
+    ).astype(float)
+    known = sm.MNLogit(data["y"].astype(int), sm.add_constant(dummies)).fit(
+        disp=0, method="newton", tol=1e-12
+    )
     for k, group in enumerate("12"):
-        np.testing.assert_allclose(found.params.loc[group], known.params.to_numpy()[1:, k], atol=1e-8)
+        np.testing.assert_allclose(
+            found.params.loc[group], known.params.to_numpy()[1:, k], atol=1e-8
+        )
         np.testing.assert_allclose(found.bse.loc[group], known.bse.to_numpy()[1:, k], rtol=1e-7)
-        np.testing.assert_allclose(found.pvalues.loc[group], known.pvalues.to_numpy()[1:, k], rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(
+            found.pvalues.loc[group], known.pvalues.to_numpy()[1:, k], rtol=1e-5, atol=1e-12
+        )
     assert (found.params.loc["0"] == 0.0).all() and found.bse.loc["0"].isna().all()
-    assert (found.inference().table().query("group == '0'")["test"] == "zero: the reference group").all()
+    assert (
+        found.inference().table().query("group == '0'")["test"] == "zero: the reference group"
+    ).all()
     covariance = found.cov_params()
     np.testing.assert_allclose(np.diag(covariance), found.bse**2)
     places = [1, 2, 3, 4, 6, 7, 8, 9]
-    np.testing.assert_allclose(covariance.loc[["1", "2"], ["1", "2"]],
-                               known.cov_params().to_numpy()[np.ix_(places, places)], rtol=1e-6)  # fmt: skip
+    np.testing.assert_allclose(
+        covariance.loc[["1", "2"], ["1", "2"]],
+        known.cov_params().to_numpy()[np.ix_(places, places)],
+        rtol=1e-6,
+    )
     between = found.inference().table(of=("2", "1"))
-    np.testing.assert_allclose(between["estimate"], found.params.loc["2"].to_numpy() - found.params.loc["1"].to_numpy())
+    np.testing.assert_allclose(
+        between["estimate"], found.params.loc["2"].to_numpy() - found.params.loc["1"].to_numpy()
+    )
     assert found.logLik() == pytest.approx(known.llf) and found.aic == pytest.approx(known.aic)
-    np.testing.assert_allclose(found.predict(data, type="prob")[list("012")], known.predict(), atol=1e-9)
+    np.testing.assert_allclose(
+        found.predict(data, type="prob")[list("012")], known.predict(), atol=1e-9
+    )
 
 
 def test_a_small_ridge_comes_near_and_weights_are_repeated_rows():
@@ -196,7 +244,9 @@ def test_a_small_ridge_comes_near_and_weights_are_repeated_rows():
     pd.testing.assert_series_equal(found.params, by_weights.params, rtol=1e-9, atol=1e-11)
     pd.testing.assert_series_equal(found.bse, by_weights.bse, rtol=1e-9)
     near = fit(data=data, ridge=1e-9).inference().table(of=("2", "0"))
-    np.testing.assert_allclose(found.inference().table(of=("2", "0"))["estimate"], near["estimate"], atol=1e-3)
+    np.testing.assert_allclose(
+        found.inference().table(of=("2", "0"))["estimate"], near["estimate"], atol=1e-3
+    )
     with pytest.warns(bbl.errors.DataWarning, match="not all counts|whole"):
         halved = fit(data=counts.assign(w=counts["w"] / 2 + 0.25), weights="w")
     assert np.isfinite(halved.logLik()) and halved.converged
@@ -215,11 +265,17 @@ def test_nested_models_are_compared_by_their_likelihoods():
     assert table["ratio"].iloc[1] == pytest.approx(ratio) and table["df"].iloc[1] == 8
     from scipy.stats import chi2
 
-    assert table["p"].iloc[1] == pytest.approx(chi2.sf(ratio, 8)) and table["test"].iloc[1] == "likelihood ratio"
+    assert (
+        table["p"].iloc[1] == pytest.approx(chi2.sf(ratio, 8))
+        and table["test"].iloc[1] == "likelihood ratio"
+    )
     assert table[["AIC", "BIC"]].notna().all(axis=None)
-    for other, why in ((fit("y ~ b", data), "not nested"), (fit("y ~ a", data), "same terms"),
-                       (fit("y ~ a*b", data[:-1]), "different rows"),
-                       (fit("y ~ a*b", data, ridge=0.1), "another scale")):  # fmt: skip
+    for other, why in (
+        (fit("y ~ b", data), "not nested"),
+        (fit("y ~ a", data), "same terms"),
+        (fit("y ~ a*b", data[:-1]), "different rows"),
+        (fit("y ~ a*b", data, ridge=0.1), "another scale"),
+    ):
         assert why in bbl.anova([small, other])["test"].iloc[1]
     # an empty cell leaves the larger model no parameter more
     same = data.assign(d=data["a"])
@@ -234,20 +290,30 @@ def test_a_model_is_kept_by_its_file(tmp_path):
         found.save(tmp_path / "model.bbl", store_data=store_data)
         loaded = bbl.load(tmp_path / "model.bbl")
         assert str(loaded.summary()) == str(found.summary())
-        assert (loaded.aic, loaded.n_parameters, loaded.logLik()) == (found.aic, found.n_parameters, found.logLik())
+        assert (loaded.aic, loaded.n_parameters, loaded.logLik()) == (
+            found.aic,
+            found.n_parameters,
+            found.logLik(),
+        )
     assert "Intercepts against 0" in str(found.summary())
 
 
 def test_what_the_rows_leave_open_is_named_and_has_no_standard_error():
     data = frame_of()
     alone = data[~((data["b"] == "2") & (data["y"] == "1"))]  # level 2 of b never occurs in group 1
-    with pytest.warns(ConvergenceWarning, match=r"group '1', predictor 'b'.*level '2'.*|ridge='cv'"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"group '1', predictor 'b'.*level '2'.*|ridge='cv'"
+    ):
         found = fit("y ~ a + b + c", alone)
     assert not found.converged
     table = found.inference().table()
     row = table[(table["group"] == "1") & (table["level"] == "2")].iloc[0]
     assert row["test"] == "not estimable: no such rows" and np.isnan(row["se"])
-    assert table[(table["group"] == "2") | ((table["group"] == "1") & (table["level"] != "2"))]["se"].notna().all()
+    assert (
+        table[(table["group"] == "2") | ((table["group"] == "1") & (table["level"] != "2"))]["se"]
+        .notna()
+        .all()
+    )
     assert found.n_parameters == 2 * 5 - 1
     p = found.predict(data[data["b"] == "2"], type="prob")["1"]
     assert (p < 1e-15).all()
@@ -255,14 +321,19 @@ def test_what_the_rows_leave_open_is_named_and_has_no_standard_error():
     with pytest.warns(ConvergenceWarning, match="'a'.*do not determine it|2 places"):
         copied = fit("y ~ a + b + copy", data.assign(copy=data["a"]))
     assert copied.converged and copied.n_parameters == 2 * 4
-    table, plain = copied.inference().table(of=("2", "0")), fit("y ~ a + b", data).inference().table(of=("2", "0"))
+    table, plain = (
+        copied.inference().table(of=("2", "0")),
+        fit("y ~ a + b", data).inference().table(of=("2", "0")),
+    )
     assert table["test"].str.startswith("not estimable").tolist() == [True, False, False, True]
     np.testing.assert_allclose(table["se"][1:3], plain["se"][1:3], rtol=1e-9)
 
 
 def test_separated_groups_have_no_maximum_and_the_advice_works():
     rng = np.random.default_rng(0)
-    wide = pd.DataFrame(rng.integers(0, 3, (60, 70)).astype(str), columns=[f"x{i}" for i in range(70)])
+    wide = pd.DataFrame(
+        rng.integers(0, 3, (60, 70)).astype(str), columns=[f"x{i}" for i in range(70)]
+    )
     wide["y"] = np.repeat(["u", "v"], 30)
     for name in ("x0", "x1", "x2"):
         wide[name] = np.where(rng.random(60) < 0.9, wide["y"], "w")
@@ -279,7 +350,8 @@ def test_coefficients_without_information_have_no_standard_error():
     few = pd.DataFrame({"y": list("baaab"), "a": list("22133"), "b": list("21222")})
     with pytest.warns(ConvergenceWarning, match="do not determine"):
         found = fit("y ~ .^2", few)
-    assert found.inference().table(of=("b", "a"))["se"].isna().all()  # every warning of numpy's is an error
+    # every warning of numpy's is an error
+    assert found.inference().table(of=("b", "a"))["se"].isna().all()
 
 
 @pytest.mark.long
@@ -290,7 +362,9 @@ def test_the_report_does_without_what_needs_a_model_of_the_predictors(ridge, tmp
     assert "are predicted rightly" in text and "lean on most" not in text
 
 
-@pytest.mark.parametrize("options", [{"start": "pseudo"}, {"early_stopping": True}, {"scale": "cv"}, {"scale": 0}])
+@pytest.mark.parametrize(
+    "options", [{"start": "pseudo"}, {"early_stopping": True}, {"scale": "cv"}, {"scale": 0}]
+)
 def test_options_of_penalised_fits_are_refused(options):
     (name,) = options
     with pytest.raises(OptionError, match=f"same for any {name}"):
@@ -311,11 +385,19 @@ def test_what_is_not_there_without_a_penalty_either_says_so():
 
 def test_folds_are_fitted_without_a_penalty(monkeypatch):
     data = frame_of(400)
-    options = {"method": "conditional", "shuffle": True, "seed": 1, "score": "logloss", "verbose": 0}
+    options = {
+        "method": "conditional",
+        "shuffle": True,
+        "seed": 1,
+        "score": "logloss",
+        "verbose": 0,
+    }
     table = bbl.crossVal("y ~ a + b + c", data, ridge=[0.0, 1e-9], **options).cvframe
     assert table.iloc[0, 1] == pytest.approx(table.iloc[1, 1], abs=1e-5)
     assert fit(data=data, calibrate="temperature", seed=1).log_loss.loss < 1.1
-    one, two = (bbl.crossVal("y ~ a", data, ridge=[0.0], n_jobs=n, **options).cvframe for n in (1, 2))
+    one, two = (
+        bbl.crossVal("y ~ a", data, ridge=[0.0], n_jobs=n, **options).cvframe for n in (1, 2)
+    )
     pd.testing.assert_frame_equal(one, two)
 
 
@@ -323,7 +405,9 @@ def test_many_rows_and_large_programmes_fall_back(monkeypatch):
     from bbl.engines.conditional import maximum as module
 
     data = frame_of()
-    apart = data[~((data["b"] == "2") & (data["y"] == "1"))].assign(d=lambda f: np.where(f["y"] == "2", "s", "t"))
+    apart = data[~((data["b"] == "2") & (data["y"] == "1"))].assign(
+        d=lambda f: np.where(f["y"] == "2", "s", "t")
+    )
     monkeypatch.setattr(module, "MAX_CELLS", 0)
     with pytest.warns(ConvergenceWarning):
         found = fit("y ~ a + b + d", apart)
@@ -338,7 +422,9 @@ def test_intervals_cover_and_tests_hold_their_level(n):
     h = np.array([[0.0, 0.0, 0.0, 0.0], [0.8, -0.5, 0.3, 0.0], [-0.4, 0.6, 0.0, 0.5]])
     for _ in range(500):
         codes = np.column_stack([rng.integers(0, L, n) for L in (2, 3, 2)])
-        X = np.column_stack([codes[:, i] == a for i, L in enumerate((2, 3, 2)) for a in range(1, L)])
+        X = np.column_stack(
+            [codes[:, i] == a for i, L in enumerate((2, 3, 2)) for a in range(1, L)]
+        )
         y = (X @ h.T + rng.gumbel(size=(n, 3))).argmax(axis=1)
         data = pd.DataFrame(codes.astype(str), columns=list("abc")).assign(y=y.astype(str))
         table = fit("y ~ a + b + c", data).inference().table(of=("1", "0"))

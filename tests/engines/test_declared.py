@@ -1,4 +1,6 @@
-"""An engine declares all that others need: one made up here runs through every verb, without touching another file."""
+"""An engine declares all that others need: one made up here runs through every verb, without
+touching another file.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,21 @@ class Shrunken(Engine):
     def __post_init__(self):
         object.__setattr__(self, "tau", real("tau", self.tau, 0.0, 2.0))
 
-    def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def path(
+        self,
+        sample: Sample,
+        layout: Layout,
+        values: Sequence[float] | None = None,
+        workers: int = 1,
+    ):
         f = frequencies(sample, layout, 1.0)
         p = np.concatenate([own[1:] for own in f])
         J = pair_counts(sample, layout) / sample.total - np.outer(p, p)
         h = np.concatenate([log_ratio(own) for own in f])
         return [
-            EngineFit(from_matrix(layout, h, float(tau) * J), 0.0, converged=np.ones(layout.m, dtype=bool))
+            EngineFit(
+                from_matrix(layout, h, float(tau) * J), 0.0, converged=np.ones(layout.m, dtype=bool)
+            )
             for tau in ([self.tau] if values is None else values)
         ]
 
@@ -100,7 +110,10 @@ def test_what_it_needs_of_missing_values_is_asked_for(data):
 
 def test_it_is_an_estimator(data):
     sklearn = pytest.importorskip("bbl.sklearn")
-    for model in (sklearn.BBLClassifier("shrunken", options={"tau": 2.0}), sklearn.BBLClassifier(Shrunken(2.0))):
+    for model in (
+        sklearn.BBLClassifier("shrunken", options={"tau": 2.0}),
+        sklearn.BBLClassifier(Shrunken(2.0)),
+    ):
         model.fit(data[["a", "b", "c"]], data["y"])
         assert model.result_.engine == Shrunken(2.0)
         assert model.score(data[["a", "b", "c"]], data["y"]) > 0.7
@@ -112,7 +125,9 @@ class Noisy(Shrunken):
 
     name = "noisy"
     samples = True
-    posterior = PosteriorTraits(lambda engine: "draws around naive Bayes", lambda engine, layout: "draws")
+    posterior = PosteriorTraits(
+        lambda engine: "draws around naive Bayes", lambda engine, layout: "draws"
+    )
 
     def path(self, sample, layout, values=None, workers=1, *, rng, progress):
         fits = super().path(sample, layout, values, workers)
@@ -120,20 +135,31 @@ class Noisy(Shrunken):
         if progress is not None:
             progress(0.25, "a quarter")
             progress(0.75)
-        return [replace(fit, theta=draws.mean(axis=(0, 1)), sd=draws.std(axis=(0, 1)), draws=draws) for fit in fits]
+        return [
+            replace(fit, theta=draws.mean(axis=(0, 1)), sd=draws.std(axis=(0, 1)), draws=draws)
+            for fit in fits
+        ]
 
 
 def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
     monkeypatch.setitem(ENGINES, "noisy", Noisy)
     fit = bbl.bbl("y ~ .^2", data, method="noisy", seed=3)
-    pd.testing.assert_frame_equal(fit.tidy(), bbl.bbl("y ~ .^2", data, method=Noisy(), seed=3, n_jobs=2).tidy())
+    pd.testing.assert_frame_equal(
+        fit.tidy(), bbl.bbl("y ~ .^2", data, method=Noisy(), seed=3, n_jobs=2).tidy()
+    )
     assert not fit.tidy().equals(bbl.bbl("y ~ .^2", data, method="noisy", seed=4).tidy())
     table = fit.inference().table(level=0.9)
     assert table["p"].isna().all() and (table["test"] == "draws around naive Bayes").all()
-    np.testing.assert_allclose(table["se"], np.concatenate([own.sd for own in fit.estimate.fits[:2]]))
-    np.testing.assert_allclose(table["lower"][0], np.quantile(fit.estimate.fits[0].draws[..., 0], 0.05))
+    np.testing.assert_allclose(
+        table["se"], np.concatenate([own.sd for own in fit.estimate.fits[:2]])
+    )
+    np.testing.assert_allclose(
+        table["lower"][0], np.quantile(fit.estimate.fits[0].draws[..., 0], 0.05)
+    )
     between = fit.inference().table(("yes", "no"))
-    np.testing.assert_allclose(between["se"], np.hypot(*(own.sd for own in fit.estimate.fits[1::-1])))
+    np.testing.assert_allclose(
+        between["se"], np.hypot(*(own.sd for own in fit.estimate.fits[1::-1]))
+    )
     assert fit.conf_int()["upper"].gt(fit.conf_int()["lower"]).all() and fit.bse.gt(0.5).all()
     pairs = fit.interactions()
     assert pairs["sd"].between(0.1, 0.5).all() and pairs["inclusion"].between(0.5, 1.0).all()
@@ -150,7 +176,9 @@ def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
 
 def test_an_engine_tells_how_far_it_is(data, monkeypatch):
     told = []
-    monkeypatch.setattr("bbl.parallel._Steps.__call__", lambda self, share=1.0, note="": told.append((share, note)))
+    monkeypatch.setattr(
+        "bbl.parallel._Steps.__call__", lambda self, share=1.0, note="": told.append((share, note))
+    )
     bbl.bbl("y ~ .^2", data, method=Noisy(), testNull=False)
     assert sum(share for share, _ in told) == 2.0 and (0.25, "a quarter") in told
 
@@ -177,14 +205,18 @@ def weighted(data, monkeypatch):
 
 
 def test_weights_that_are_no_counts_are_refused_unless_the_engine_takes_them(weighted):
-    with pytest.raises(bbl.errors.DataError, match=r"w.* not all counts: row 0 has .* one whole number"):
+    with pytest.raises(
+        bbl.errors.DataError, match=r"w.* not all counts: row 0 has .* one whole number"
+    ):
         bbl.bbl("y ~ .^2", weighted, "w", method="shrunken")
     with pytest.raises(bbl.errors.DataError, match=r"not all weights: row 0 has -1.* one number"):
         bbl.bbl("y ~ .^2", weighted.assign(w=-1.0), "w", method="weighted")
     fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted")
     assert fit.nobs() == pytest.approx(weighted["w"].sum(), rel=1e-12)
     group = weighted[weighted["y"] == "no"]
-    h = bbl.mlestimate(group[["a", "b", "c"]].to_numpy(), group["w"].to_numpy(), method="weighted").h
+    h = bbl.mlestimate(
+        group[["a", "b", "c"]].to_numpy(), group["w"].to_numpy(), method="weighted"
+    ).h
     counts = np.array([np.bincount(group[name], group["w"], 2) + 0.5 for name in "abc"])
     np.testing.assert_allclose(np.concatenate(h), np.log(counts[:, 1] / counts[:, 0]), rtol=1e-12)
 
@@ -204,7 +236,14 @@ def test_whole_numbers_are_counts_for_it_too(weighted):
 def test_rows_of_such_weights_stay_together_in_folds(weighted):
     for shuffle in (False, True):
         cv = bbl.crossVal(
-            "y ~ .^2", weighted, "w", method="weighted", tau=[0.5, 1.0], shuffle=shuffle, seed=3, score="logloss"
+            "y ~ .^2",
+            weighted,
+            "w",
+            method="weighted",
+            tau=[0.5, 1.0],
+            shuffle=shuffle,
+            seed=3,
+            score="logloss",
         )
         validated = np.concatenate(cv.folds)
         assert np.array_equal(np.sort(validated), np.arange(len(weighted)))
@@ -241,13 +280,14 @@ def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
     X, y, w = weighted[["a", "b", "c"]], weighted["y"], weighted["w"]
     model = sklearn.BBLClassifier("weighted").fit(X, y, w)
     np.testing.assert_array_equal(
-        model.predict_proba(X), bbl.bbl("y ~ .^2", weighted, "w", method="weighted").fitted().to_numpy()
+        model.predict_proba(X),
+        bbl.bbl("y ~ .^2", weighted, "w", method="weighted").fitted().to_numpy(),
     )
     with pytest.raises(ValueError, match="not all counts"):
         sklearn.BBLClassifier("shrunken").fit(X, y, w)
 
 
-# -- nobody else knows an engine ---------------------------------------------------------------------------------------
+# -- nobody else knows an engine -------------------------------------------------------------------
 ROOM = Path(bbl.__file__).parent
 ELSEWHERE = {  # words that are names of engines, and mean something else here
     "choices.py": set(ENGINES),  # the words of public signatures, for type checkers
@@ -258,14 +298,18 @@ ELSEWHERE = {  # words that are names of engines, and mean something else here
     "model/logz.py": {"pseudo", "mf"},  # eqs. (31) and (32)
     "bayesnet/dag.py": {"naive"},  # a structure
 }
-AVERAGE = {"boltzmann/averaging.py", "boltzmann/refining.py"}  # what an average of methods is made of
+# what an average of methods is made of
+AVERAGE = {"boltzmann/averaging.py", "boltzmann/refining.py"}
 
 
 @functools.cache
 def outside():
     """Return the Python files that are not in the room of the engines, as syntax trees."""
     files = [path for path in sorted(ROOM.rglob("*.py")) if ROOM / "engines" not in path.parents]
-    return {path.relative_to(ROOM).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in files}
+    return {
+        path.relative_to(ROOM).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in files
+    }
 
 
 def test_nobody_outside_the_room_knows_an_engine_by_its_name_or_an_option():
@@ -276,10 +320,20 @@ def test_nobody_outside_the_room_knows_an_engine_by_its_name_or_an_option():
     named, asked, imported = set(), set(), set()
     for file, tree in outside().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
-                named |= {(file, node.value)} if node.value not in ELSEWHERE.get(file, ()) else set()
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value in names
+            ):
+                named |= (
+                    {(file, node.value)} if node.value not in ELSEWHERE.get(file, ()) else set()
+                )
             elif isinstance(node, ast.Attribute) and node.attr in options:
-                asked |= {(file, node.attr)} if ast.unparse(node.value).split(".")[-1] == "engine" else set()
+                asked |= (
+                    {(file, node.attr)}
+                    if ast.unparse(node.value).split(".")[-1] == "engine"
+                    else set()
+                )
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bbl.engines"):
                 imported |= {file for each in node.names if each.name in classes}
     assert {file for file, _ in named | asked} <= AVERAGE
@@ -287,5 +341,9 @@ def test_nobody_outside_the_room_knows_an_engine_by_its_name_or_an_option():
 
 
 def test_cross_validation_imports_no_engine():
-    modules = {node.module for node in ast.walk(outside()["crossval.py"]) if isinstance(node, ast.ImportFrom)}
+    modules = {
+        node.module
+        for node in ast.walk(outside()["crossval.py"])
+        if isinstance(node, ast.ImportFrom)
+    }
     assert not {name for name in modules if name.startswith(("bbl.engines", "bbl.boltzmann"))}

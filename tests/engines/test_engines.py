@@ -1,4 +1,6 @@
-"""Engines against the oracle: naive Bayes, mean field, pseudo-likelihood on mixed levels, partial pairs, weights."""
+"""Engines against the oracle: naive Bayes, mean field, pseudo-likelihood on mixed levels, partial
+pairs, weights.
+"""
 
 import warnings
 from dataclasses import replace
@@ -21,7 +23,9 @@ PARTIAL = [(0, 1), (1, 3), (0, 2)]
 def make_sample(n=120, levels=LEVELS, seed=0, weighted=True):
     rng = np.random.default_rng(seed)
     common = rng.random(n)
-    columns = [np.minimum((L * (0.6 * common + 0.4 * rng.random(n))).astype(int), L - 1) for L in levels]
+    columns = [
+        np.minimum((L * (0.6 * common + 0.4 * rng.random(n))).astype(int), L - 1) for L in levels
+    ]
     codes = np.column_stack(columns).astype(np.uint8)
     weights = rng.integers(1, 5, n).astype(float) if weighted else np.ones(n)
     return Sample(codes, weights)
@@ -49,7 +53,9 @@ def test_naive_matches_the_oracle():
     for c in (0.0, 1.0, 2.5):
         fit = NaiveBayes(prior_count=c).fit(sample, layout)
         h = oracle.naive_bayes(sample.codes, sample.weights, LEVELS, c)
-        np.testing.assert_allclose(fit.theta, np.concatenate(h[0] if isinstance(h, tuple) else h), atol=1e-12)
+        np.testing.assert_allclose(
+            fit.theta, np.concatenate(h[0] if isinstance(h, tuple) else h), atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("pairs", [None, PARTIAL, []])
@@ -57,7 +63,9 @@ def test_naive_matches_the_oracle():
 def test_mean_field_matches_the_oracle(pairs, eps, c):
     sample, layout = make_sample(), Layout(LEVELS, pairs)
     fit = MeanField(eps=eps, prior_count=c).fit(sample, layout)
-    h, J, log_z, _ = oracle.mean_field(sample.codes, sample.weights, LEVELS, as_oracle(pairs), eps, c)
+    h, J, log_z, _ = oracle.mean_field(
+        sample.codes, sample.weights, LEVELS, as_oracle(pairs), eps, c
+    )
     assert_tables(layout, fit.theta, h, J, 1e-10)
     assert fit.mf_log_z == pytest.approx(log_z, abs=1e-10)
 
@@ -94,7 +102,12 @@ def test_pseudo_matches_the_oracle(pairs, lambda_, lambdah):
     sample, layout = make_sample(), Layout(LEVELS, pairs)
     fit = PseudoLikelihood(lambda_=lambda_, lambdah=lambdah).fit(sample, layout)
     exact = oracle.PseudoFit(
-        sample.codes, sample.weights, LEVELS, as_oracle(pairs), lambda_, lambda_ if lambdah is None else lambdah
+        sample.codes,
+        sample.weights,
+        LEVELS,
+        as_oracle(pairs),
+        lambda_,
+        lambda_ if lambdah is None else lambdah,
     )
     assert_tables(layout, fit.theta, exact.h, exact.J, 1e-8)
     assert fit.lkh == pytest.approx(exact.lkh, abs=1e-12)
@@ -107,7 +120,9 @@ def test_pseudo_without_symmetrisation_keeps_both_solutions():
     fit = PseudoLikelihood(lambda_=0.05, symmetrize=False).fit(sample, layout)
     exact = oracle.PseudoFit(sample.codes, sample.weights, LEVELS, None, 0.05, 0.0)
     for (i, j), table in exact.J_raw.items():
-        block = fit.site_theta[layout.start[i] : layout.start[i + 1], 1 + layout.start[j] : 1 + layout.start[j + 1]]
+        block = fit.site_theta[
+            layout.start[i] : layout.start[i + 1], 1 + layout.start[j] : 1 + layout.start[j + 1]
+        ]
         np.testing.assert_allclose(block, table, atol=1e-8)
     np.testing.assert_allclose(layout.table(fit.theta, 0, 2), exact.J_raw[0, 2], atol=1e-8)
 
@@ -137,7 +152,9 @@ def test_pseudo_path_is_the_single_fits():
     sample, layout = make_sample(), Layout(LEVELS)
     grid = [1e-3, 1.0, 1e-2]
     for value, fit in zip(grid, PseudoLikelihood().path(sample, layout, grid), strict=True):
-        np.testing.assert_allclose(fit.theta, PseudoLikelihood(lambda_=value).fit(sample, layout).theta, atol=1e-8)
+        np.testing.assert_allclose(
+            fit.theta, PseudoLikelihood(lambda_=value).fit(sample, layout).theta, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +196,8 @@ def test_neither_repetition_nor_the_order_of_rows_changes_a_bit(engine, log_z, w
         others.append(replace(sample.rows(again), weights=np.ones(len(again))))
     grid = (0.0, 0.5)
     found, *same = (
-        fit_group(s, layout, engine, grid, log_z, Run(1, np.random.default_rng(1))) for s in (sample, *others)
+        fit_group(s, layout, engine, grid, log_z, Run(1, np.random.default_rng(1)))
+        for s in (sample, *others)
     )
     for fits in same:
         for (one, *ln_z), (other, *other_ln_z) in zip(found, fits, strict=True):
@@ -210,7 +228,11 @@ def test_absent_level_stays_finite_and_is_noted():
     fit = PseudoLikelihood(lambda_=1e-3).fit(Sample(codes, sample.weights), layout)
     assert np.isfinite(fit.theta).all()
     assert any(note[0] == 2 and note[1] == 3 for note in fit.notes)
-    assert not PseudoLikelihood(lambda_=1e-3, lambdah=1e-3).fit(Sample(codes, sample.weights), layout).notes
+    assert (
+        not PseudoLikelihood(lambda_=1e-3, lambdah=1e-3)
+        .fit(Sample(codes, sample.weights), layout)
+        .notes
+    )
 
 
 def test_too_few_iterations_are_reported():
@@ -219,13 +241,18 @@ def test_too_few_iterations_are_reported():
     assert "did not converge" in fit.notes[0][2]
 
 
-@pytest.mark.parametrize("seed", [6, 16, 72])  # whose flat objectives stopped L-BFGS at a gradient of 1e-3
+# whose flat objectives stopped L-BFGS at a gradient of 1e-3
+@pytest.mark.parametrize("seed", [6, 16, 72])
 def test_fewer_rows_than_predictors_converge(seed):
     rng = np.random.default_rng(seed)
     columns = [rng.integers(0, 4, 13)]
     for _ in range(23):
-        columns.append(np.where(rng.random(13) < 0.5, columns[-1], rng.integers(0, rng.integers(2, 5), 13)))
-    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in columns]).astype(np.uint8)
+        columns.append(
+            np.where(rng.random(13) < 0.5, columns[-1], rng.integers(0, rng.integers(2, 5), 13))
+        )
+    codes = np.column_stack(
+        [np.unique(column, return_inverse=True)[1] for column in columns]
+    ).astype(np.uint8)
     layout, engine = Layout(codes.max(axis=0) + 1), PseudoLikelihood(lambdah=0.1)
     fit = engine.fit(Sample(codes, np.ones(13)), layout)
     assert fit.converged.all() and not fit.notes
@@ -274,7 +301,10 @@ def test_parameters_are_recovered():
     ],
 )
 def test_bad_options_are_named(method, options, name):
-    with warnings.catch_warnings(), pytest.raises((OptionError, BBLTypeError), match=name.replace("_", ".")) as caught:
+    with (
+        warnings.catch_warnings(),
+        pytest.raises((OptionError, BBLTypeError), match=name.replace("_", ".")) as caught,
+    ):
         make_engine(method, options)
     assert name in str(caught.value.argument)
 

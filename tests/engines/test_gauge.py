@@ -1,4 +1,6 @@
-"""Penalties in the zero-sum gauge against enumeration; predictions do not depend on which levels are the references."""
+"""Penalties in the zero-sum gauge against enumeration; predictions do not depend on which levels
+are the references.
+"""
 
 import numpy as np
 import pandas as pd
@@ -34,7 +36,10 @@ def make_sample(n=150, missing=False):
 def own_solution(layout, site_theta, i):
     """Return fields and couplings {j: table} of a predictor's own solution."""
     rows = site_theta[layout.start[i] : layout.start[i + 1]]
-    J = {j: rows[:, 1 + layout.start[j] : 1 + layout.start[j + 1]] for j in np.flatnonzero(layout.mask[i]).tolist()}
+    J = {
+        j: rows[:, 1 + layout.start[j] : 1 + layout.start[j + 1]]
+        for j in np.flatnonzero(layout.mask[i]).tolist()
+    }
     return rows[:, 0], J
 
 
@@ -97,8 +102,13 @@ def test_both_solvers_end_at_the_optimum(solver):
 @pytest.mark.parametrize("symmetrize", [True, False])
 def test_couplings_are_averaged_and_ln_z_is_had_in_the_zero_sum_gauge(symmetrize):
     sample, layout = make_sample(), Layout(LEVELS, PAIRS)
-    fit = PseudoLikelihood(LAMBDA, LAMBDAH, gauge="zero-sum", symmetrize=symmetrize).fit(sample, layout)
-    found = [oracle.zero_sum_tables(i, *own_solution(layout, fit.site_theta, i), LEVELS) for i in range(layout.m)]
+    fit = PseudoLikelihood(LAMBDA, LAMBDAH, gauge="zero-sum", symmetrize=symmetrize).fit(
+        sample, layout
+    )
+    found = [
+        oracle.zero_sum_tables(i, *own_solution(layout, fit.site_theta, i), LEVELS)
+        for i in range(layout.m)
+    ]
     x = oracle.states(LEVELS)
     energy = sum(H[x[:, i]] for i, (H, _) in enumerate(found))
     for i, j in PAIRS:
@@ -110,7 +120,9 @@ def test_couplings_are_averaged_and_ln_z_is_had_in_the_zero_sum_gauge(symmetrize
     for half, kind in ((False, "pseudo"), (True, "half")):
         total = 0.0
         for H, K in found:
-            field = H + sum((0.5 if half else 1.0) * table[:, sample.codes[:, j]].T for j, table in K.items())
+            field = H + sum(
+                (0.5 if half else 1.0) * table[:, sample.codes[:, j]].T for j, table in K.items()
+            )
             total += sample.weights @ oracle.logsumexp(field) / sample.total
         assert fit.log_z(kind) == pytest.approx(total - energy[0], abs=1e-10)
 
@@ -137,8 +149,18 @@ def test_probabilities_do_not_depend_on_reference_levels(n, log_z, missing):
     data = table(n, missing == "marginal")
     got = {}
     for gauge in ("reference", "zero-sum"):
-        options = {"lambda_": 0.02, "lambdah": 0.01, "gauge": gauge, "log_z": log_z, "missing": missing, "weights": "w"}
-        fits = [bbl.bbl("y ~ .^2 - w", data, xlevels=relevelled(data, last), verbose=0, **options) for last in (0, 1)]
+        options = {
+            "lambda_": 0.02,
+            "lambdah": 0.01,
+            "gauge": gauge,
+            "log_z": log_z,
+            "missing": missing,
+            "weights": "w",
+        }
+        fits = [
+            bbl.bbl("y ~ .^2 - w", data, xlevels=relevelled(data, last), verbose=0, **options)
+            for last in (0, 1)
+        ]
         first, last = (fit.predict(data, type="prob")[["u", "v"]].to_numpy() for fit in fits)
         got[gauge] = np.abs(first - last).max()
     assert got["zero-sum"] < 1e-8 < 1e-3 < got["reference"]
@@ -154,8 +176,18 @@ def test_probabilities_of_mean_field_do_not_either(log_z, missing, right):
     data.loc[(data["y"] == "v") & (data["c"] == "2"), "c"] = "1"
     got = {}
     for gauge in ("reference", "zero-sum"):
-        options = {"method": "mf", "eps": 0.6, "gauge": gauge, "log_z": log_z, "missing": missing, "weights": "w"}
-        fits = [bbl.bbl(f"y ~ {right}", data, xlevels=relevelled(data, last), **options) for last in (0, 1)]
+        options = {
+            "method": "mf",
+            "eps": 0.6,
+            "gauge": gauge,
+            "log_z": log_z,
+            "missing": missing,
+            "weights": "w",
+        }
+        fits = [
+            bbl.bbl(f"y ~ {right}", data, xlevels=relevelled(data, last), **options)
+            for last in (0, 1)
+        ]
         first, last = (fit.predict(data, type="prob")[["u", "v"]].to_numpy() for fit in fits)
         got[gauge] = np.abs(first - last).max()
     assert got["zero-sum"] < 1e-9 < 1e-3 < got["reference"]
@@ -180,7 +212,9 @@ def test_mean_field_is_shrunk_towards_independent_levels():
         zero_sum = J[np.ix_(own[i], own[j])]
         table = zero_sum[1:, 1:] - zero_sum[:1, 1:] - zero_sum[1:, :1] + zero_sum[0, 0]
         np.testing.assert_allclose(
-            found[layout.start[i] : layout.start[i + 1], layout.start[j] : layout.start[j + 1]], table, atol=1e-10
+            found[layout.start[i] : layout.start[i + 1], layout.start[j] : layout.start[j + 1]],
+            table,
+            atol=1e-10,
         )
     assert not MeanField(0.0, gauge="zero-sum").fit(sample, layout).theta[layout.D :].any()
     two = Sample((sample.codes > 0).astype(np.uint8), sample.weights)
@@ -195,7 +229,9 @@ def test_mean_field_takes_it_from_files_too(tmp_path):
     data = table(300).drop(columns="w")
     data.to_parquet(tmp_path / "rows.parquet")
     options = {"method": "mf", "gauge": "zero-sum", "log_z": "half", "xlevels": relevelled(data, 1)}
-    one, other = (bbl.bbl("y ~ .^2", source, **options) for source in (data, tmp_path / "rows.parquet"))
+    one, other = (
+        bbl.bbl("y ~ .^2", source, **options) for source in (data, tmp_path / "rows.parquet")
+    )
     np.testing.assert_allclose(one.log_z, other.log_z, atol=1e-10)
     np.testing.assert_array_equal(one.parameters.theta, other.parameters.theta)
     one.save(tmp_path / "fit.bbl")
@@ -210,9 +246,9 @@ def test_a_constant_predictor_and_an_absent_level_do_not_bring_them_back():
     data = data[(data["y"] == "v") | (data["c"] != "2")]
     options = {"lambda_": 0.02, "lambdah": 0.01, "gauge": "zero-sum", "verbose": 0}
     found = [
-        bbl.bbl("y ~ a + b*c", data, xlevels=relevelled(data, last, "abc"), **options).predict(data, type="link")[
-            ["u", "v"]
-        ]
+        bbl.bbl("y ~ a + b*c", data, xlevels=relevelled(data, last, "abc"), **options).predict(
+            data, type="link"
+        )[["u", "v"]]
         for last in (0, 1)
     ]
     np.testing.assert_allclose(found[0], found[1], atol=1e-7)
@@ -220,7 +256,10 @@ def test_a_constant_predictor_and_an_absent_level_do_not_bring_them_back():
 
 def test_two_levels_have_the_penalty_of_a_quarter():
     rng = np.random.default_rng(5)
-    sample, layout = Sample(rng.integers(0, 2, (200, 4)).astype(np.uint8), np.ones(200)), Layout([2] * 4)
+    sample, layout = (
+        Sample(rng.integers(0, 2, (200, 4)).astype(np.uint8), np.ones(200)),
+        Layout([2] * 4),
+    )
     found = PseudoLikelihood(0.4, 0.0, gauge="zero-sum").fit(sample, layout)
     wanted = PseudoLikelihood(0.1, 0.0).fit(sample, layout)
     np.testing.assert_allclose(found.site_theta, wanted.site_theta, atol=1e-9)
@@ -236,12 +275,16 @@ def test_a_huge_penalty_leaves_no_couplings(solver):
 
 
 def test_standard_errors_are_of_the_estimate():
-    """A row's influence is the derivative of the estimate by its weight, fields moved by averaging included."""
+    """A row's influence is the derivative of the estimate by its weight, fields moved by averaging
+    included.
+    """
     sample, layout = make_sample(), Layout(LEVELS, PAIRS)
     engine = PseudoLikelihood(LAMBDA, LAMBDAH, tolerance=1e-13, gauge="zero-sum")
     solved = engine.equations(sample, layout)
     assert solved.zero_sum
-    psi = Influence(solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah, zero_sum=True)(sample)
+    psi = Influence(
+        solved.rows, layout, solved.site_theta, solved.lambda_, solved.lambdah, zero_sum=True
+    )(sample)
     for k in (0, 7):
         moved = []
         for step in (1e-3, -1e-3):
@@ -255,11 +298,16 @@ def test_standard_errors_of_probabilities_do_not_depend_on_reference_levels():
     data = table(400)
     options = {"lambda_": 0.02, "lambdah": 0.01, "gauge": "zero-sum", "weights": "w", "verbose": 0}
     first, last = (
-        bbl.bbl("y ~ a*b", data, xlevels=relevelled(data, last, "ab"), **options).inference().table("group")
+        bbl.bbl("y ~ a*b", data, xlevels=relevelled(data, last, "ab"), **options)
+        .inference()
+        .table("group")
         for last in (0, 1)
     )
-    # with two levels a coupling changes but its sign where a reference does; of a and b's outer levels it is so
-    one = first[(first["predictor"] == "a") & (first["predictor2"] == "b") & (first["level2"] == "2")]
+    # with two levels a coupling changes but its sign where a reference does; of a and b's outer
+    # levels it is so
+    one = first[
+        (first["predictor"] == "a") & (first["predictor2"] == "b") & (first["level2"] == "2")
+    ]
     other = last[(last["predictor"] == "a") & (last["predictor2"] == "b") & (last["level2"] == "0")]
     np.testing.assert_allclose(one["estimate"], other["estimate"], atol=1e-8)
     np.testing.assert_allclose(one["se"], other["se"], atol=1e-8)
@@ -272,21 +320,29 @@ def test_the_option_travels(tmp_path):
     fit.save(tmp_path / "fit.bbl", store_data=True)
     loaded = bbl.load(tmp_path / "fit.bbl")
     assert loaded.engine == fit.engine and loaded.engine.gauge == "zero-sum"
-    pd.testing.assert_frame_equal(loaded.inference().table(), fit.inference().table(), check_exact=True)
+    pd.testing.assert_frame_equal(
+        loaded.inference().table(), fit.inference().table(), check_exact=True
+    )
     cv = bbl.crossVal("y ~ .^2", data, lambda_=[0.02, 0.2], seed=1, **options)
     assert cv.model.engine.gauge == "zero-sum"
     tuned = bbl.bbl("y ~ .^2", data, lambda_="cv", seed=1, **options)
     assert tuned.engine.gauge == "zero-sum" and tuned.engine.lambda_ > 0
     own = {"gauge": "zero-sum"}
-    estimator = BBLClassifier("pseudo", lambda_=0.02, lambdah=0.01, options=own).fit(data[list("abcd")], data["y"])
+    estimator = BBLClassifier("pseudo", lambda_=0.02, lambdah=0.01, options=own).fit(
+        data[list("abcd")], data["y"]
+    )
     np.testing.assert_allclose(
-        estimator.predict_proba(data[list("abcd")]), fit.predict(data, type="prob")[["u", "v"]], atol=1e-12
+        estimator.predict_proba(data[list("abcd")]),
+        fit.predict(data, type="prob")[["u", "v"]],
+        atol=1e-12,
     )
 
 
 def test_where_it_does_not_apply_an_error_says_so():
     data = table(60).drop(columns="w")
-    with pytest.raises(OptionError, match="gauge='zero-sum' is for terms of up to two predictors.*some of 3"):
+    with pytest.raises(
+        OptionError, match="gauge='zero-sum' is for terms of up to two predictors.*some of 3"
+    ):
         bbl.bbl("y ~ a*b*c", data, gauge="zero-sum", verbose=0)
     with pytest.raises(OptionError, match="gauge='zero' is unknown.*'reference', 'zero-sum'"):
         bbl.bbl("y ~ a*b", data, gauge="zero", verbose=0)

@@ -37,14 +37,19 @@ def test_the_exact_refits_return_the_weights_of_a_known_model():
     means = Monomials(TOY_B).sums(X, p)
     expected = [0.5523, 0.5595, 0.5523, 0.6173, 0.6173, 0.3820, 0.3748, 0.3820, 0.4259, 0.3064]
     np.testing.assert_allclose(means, expected, atol=5e-5)
-    for objective in (joint.ExactObjective(TOY_B, means, 0.0), joint.PseudoObjective(TOY_B, Sample(STATES, p), 0.0)):
+    for objective in (
+        joint.ExactObjective(TOY_B, means, 0.0),
+        joint.PseudoObjective(TOY_B, Sample(STATES, p), 0.0),
+    ):
         found = joint.minimise(objective, np.zeros(TOY_B.size), 1e-12)
         assert found.converged
         np.testing.assert_allclose(found.theta, WEIGHTS, atol=1e-9)
 
 
 class Ramp:
-    """``max(x, 0)``, but with the slope 1 below 0 too, so that no step lowers it there; of curvature 1."""
+    """``max(x, 0)``, but with the slope 1 below 0 too, so that no step lowers it there; of
+    curvature 1.
+    """
 
     def __call__(self, theta):
         return max(float(theta[0]), 0.0), np.ones(1)
@@ -59,7 +64,11 @@ class Ramp:
 @pytest.mark.parametrize(("itmax", "expected"), [(100, 3), (2, 2)])
 def test_a_joint_fit_counts_the_steps_that_it_made(itmax, expected):
     found = joint.minimise(Ramp(), np.array([2.5]), 1e-9, itmax)
-    assert (found.n_iter, found.theta.tolist(), found.converged) == (expected, [2.5 - expected], False)
+    assert (found.n_iter, found.theta.tolist(), found.converged) == (
+        expected,
+        [2.5 - expected],
+        False,
+    )
 
 
 @pytest.mark.parametrize("kind", ["pseudo", "exact"])
@@ -83,12 +92,16 @@ def test_gradients_and_curvature_are_those_of_finite_differences(kind):
     np.testing.assert_allclose(curve, bend, atol=1e-7)
     objective(theta)
     if kind == "pseudo":
-        np.testing.assert_allclose([objective.curve(e)[i] for i, e in enumerate(np.eye(layout.size))], diagonal)
+        np.testing.assert_allclose(
+            [objective.curve(e)[i] for i, e in enumerate(np.eye(layout.size))], diagonal
+        )
 
 
 @pytest.fixture(scope="module")
 def rows():
-    """Draws of a model with a chain of pairs and one term of three, of eight predictors; x7 by itself."""
+    """Draws of a model with a chain of pairs and one term of three, of eight predictors; x7 by
+    itself.
+    """
     layout = Layout([2] * 8, [(3, 4), (4, 5), (5, 6), (0, 1, 2)])
     theta = np.zeros(layout.size)
     theta[:8] = [-0.6, -0.6, -0.6, 0.3, -0.8, -0.5, 0.2, 0.4]
@@ -110,11 +123,16 @@ def test_the_terms_of_the_model_are_chosen(fit, rows):
     assert chosen >= {("x3", "x4"), ("x4", "x5"), ("x5", "x6"), ("x0", "x1", "x2")}
     assert not any("x7" in term for term in chosen)
     first = terms[terms["order"] == 3].iloc[0]
-    assert first["predictors"] == ("x0", "x1", "x2") and first["votes"] == 3 and len(first["node_weights"]) == 3
+    assert (
+        first["predictors"] == ("x0", "x1", "x2")
+        and first["votes"] == 3
+        and len(first["node_weights"]) == 3
+    )
     np.testing.assert_allclose(first["weight"], first["node_weights"], atol=0.8)
     assert terms.loc[terms["order"] == 1, "votes"].eq(0).all()
     counts = fit.order_counts["all"]
-    assert counts[1] == 8 and counts[3] == 1 and counts[2] >= 6  # the sub-terms of the term of three, too
+    # the sub-terms of the term of three, too
+    assert counts[1] == 8 and counts[3] == 1 and counts[2] >= 6
     assert fit.logLik().df == counts.sum() == fit.parameters.layout.size
     pairs = bbl.bbl("~ .^2", rows, method="pseudo", lambda_=1e-3, verbose=0)
     assert fit.pnll() < pairs.pnll()
@@ -155,7 +173,9 @@ def test_refits_agree_where_they_should(fit, pcd, rows):
     most = bbl.bbl("~ .", rows, method="shbm", combine="max", verbose=0)
     nodes = np.nan_to_num(most.estimate.fits[0].state["nodes"])
     free = np.arange(most.parameters.layout.size) >= most.parameters.layout.D
-    np.testing.assert_array_equal(np.abs(most.parameters.theta[0][free]), np.abs(nodes).max(axis=0)[free])
+    np.testing.assert_array_equal(
+        np.abs(most.parameters.theta[0][free]), np.abs(nodes).max(axis=0)[free]
+    )
 
 
 @pytest.mark.parametrize("refit", ["pcd", "cd"])
@@ -164,7 +184,9 @@ def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(monkeypa
     fit = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
     assert fit.converged and fit.estimate.fits[0].grad_norm[0] <= joint.SETTLED
     monkeypatch.setattr(joint, "STEPS", 10)
-    with pytest.warns(bbl.ConvergenceWarning, match=f"refit='{refit}' of all predictors.*take refit='pseudo'"):
+    with pytest.warns(
+        bbl.ConvergenceWarning, match=f"refit='{refit}' of all predictors.*take refit='pseudo'"
+    ):
         hasty = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
     assert not hasty.converged and "Converged: no" in str(hasty.summary())
 
@@ -200,7 +222,9 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
     layout = fit.parameters.layout
     assert (layout.table(fit.parameters.theta[1], 0, 1, 2) == 0.0).all()
     assert fit.logLik().df == counts.to_numpy().sum() < 2 * layout.size
-    assert "x6" not in {n for t in fit.terms.query("group == 'b' and order > 1")["predictors"] for n in t}
+    assert "x6" not in {
+        n for t in fit.terms.query("group == 'b' and order > 1")["predictors"] for n in t
+    }
     assert fit.coef().h["b"]["x6"].iloc[0] == pytest.approx(np.log((900 + 0.5) / 0.5))
     alone = bbl.bbl("~ .", rows, method="shbm", verbose=0)
     np.testing.assert_allclose(fit.logLik() - alone.logLik(), fit_of_noise(fit, noise), rtol=1e-9)
@@ -211,14 +235,25 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
     assert str(back.summary()) == str(fit.summary()) and back.logLik().df == fit.logLik().df
     pd.testing.assert_frame_equal(back.predict(data.head(9)), fit.predict(data.head(9)))
     assert fit.parameters.pooled is None and fit.evaluate().accuracy > 0.75
-    cv = bbl.crossVal("y ~ .", data, method="shbm", lambda_=[30.0, 300.0], shuffle=True, seed=1, nfold=3, verbose=0)
+    cv = bbl.crossVal(
+        "y ~ .",
+        data,
+        method="shbm",
+        lambda_=[30.0, 300.0],
+        shuffle=True,
+        seed=1,
+        nfold=3,
+        verbose=0,
+    )
     assert cv.regstar in (30.0, 300.0) and cv.maxscore > 0.8
 
 
 def fit_of_noise(fit, noise):
     """Return the log-likelihood of the second group's rows under its own model."""
     codes = noise.to_numpy(dtype=np.uint8)
-    energy = Monomials(fit.parameters.layout).energies(fit.parameters.theta[1], one_hot(codes, fit.parameters.layout))
+    energy = Monomials(fit.parameters.layout).energies(
+        fit.parameters.theta[1], one_hot(codes, fit.parameters.layout)
+    )
     return (energy - fit.log_z.iloc[1]).sum()
 
 
@@ -247,7 +282,9 @@ def test_corners_have_finite_fits(rows):
     np.testing.assert_allclose(nothing.parameters.theta, alone.parameters.theta, atol=1e-3)
     copies = rows.assign(x8=rows["x0"], x9=1 - rows["x3"])
     copied = bbl.bbl("~ .", copies, method="shbm", verbose=0)
-    assert np.isfinite(copied.parameters.theta).all() and ("x0", "x8") in set(copied.terms["predictors"])
+    assert np.isfinite(copied.parameters.theta).all() and ("x0", "x8") in set(
+        copied.terms["predictors"]
+    )
     never = rows.assign(x1=np.where(rows["x0"] == 1, 0, rows["x1"]))
     apart = bbl.bbl("~ .", never, method="shbm", verbose=0)
     weight = apart.terms.loc[apart.terms["predictors"] == ("x0", "x1"), "weight"].iloc[0]
@@ -264,7 +301,8 @@ def test_corners_have_finite_fits(rows):
 def test_an_order_above_the_number_of_predictors_is_that_number(rows, n_predictors):
     few = rows.iloc[:, 3 : 3 + n_predictors]
     fit, capped = (
-        bbl.bbl("~ .", few, method="shbm", order=order, verbose=0) for order in (9, max(2, min(3, n_predictors)))
+        bbl.bbl("~ .", few, method="shbm", order=order, verbose=0)
+        for order in (9, max(2, min(3, n_predictors)))
     )
     np.testing.assert_array_equal(fit.parameters.theta, capped.parameters.theta)
     penalties = bbl.bbl("~ .", few, method="shbm", lambda_=[20.0, 30.0], verbose=0)
@@ -290,8 +328,9 @@ def test_the_levels_of_predictors_may_have_any_order(rows):
     assert set(fit.terms["predictors"]) == set(turned.terms["predictors"])
 
 
-# per machine that `draw_machine` draws: pnll of new rows under a simple program (L1 regressions on products of 0 and 1
-# chosen by BIC, exact likelihood of their union), whose coding is that of the machine
+# per machine that `draw_machine` draws: pnll of new rows under a simple program (L1 regressions on
+# products of 0 and 1 chosen by BIC, exact likelihood of their union), whose coding is that of the
+# machine
 SIMPLE = {0: 4.3707, 1: 4.1928, 2: 3.5006, 3: 3.6337, 4: 4.3992, 5: 4.0482}
 
 
@@ -302,7 +341,10 @@ def test_new_rows_of_drawn_machines_are_predicted_as_by_a_program_that_knows_the
         machine = draw_machine(seed)
         fit = bbl.bbl("~ .", machine.train, method="shbm", verbose=0)
         ratios.append(fit.pnll(machine.test) / pnll)
-        found += len({tuple(map(str, t)) for t in machine.terms if len(t) == 3} & set(fit.terms["predictors"]))
+        found += len(
+            {tuple(map(str, t)) for t in machine.terms if len(t) == 3}
+            & set(fit.terms["predictors"])
+        )
     assert max(ratios) < 1.003 and np.mean(ratios) < 1.001 and found >= 21
 
 

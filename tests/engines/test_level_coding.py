@@ -1,4 +1,6 @@
-"""Predictors whose levels are in order, in conditional likelihood: codings against a dense fit, and what users see."""
+"""Predictors whose levels are in order, in conditional likelihood: codings against a dense fit, and
+what users see.
+"""
 
 from itertools import combinations
 
@@ -24,8 +26,13 @@ def table(n, seed=0, levels="abcde", m=3, ordered=True):
     x = rng.integers(0, len(levels), (n, m))
     centred = x - (len(levels) - 1) / 2
     log_odds = 0.8 * centred[:, 0] - 0.5 * centred[:, 1] + 0.3 * centred[:, 0] * centred[:, 1]
-    columns = {f"x{i}": pd.Categorical.from_codes(x[:, i], list(levels), ordered=ordered and i != 2) for i in range(m)}
-    return pd.DataFrame(columns | {"y": np.where(rng.random(n) < 1 / (1 + np.exp(-log_odds)), "p", "q")})
+    columns = {
+        f"x{i}": pd.Categorical.from_codes(x[:, i], list(levels), ordered=ordered and i != 2)
+        for i in range(m)
+    }
+    return pd.DataFrame(
+        columns | {"y": np.where(rng.random(n) < 1 / (1 + np.exp(-log_odds)), "p", "q")}
+    )
 
 
 def level_features(ordered, k, L):
@@ -45,17 +52,23 @@ def level_features(ordered, k, L):
 
 
 def dense_probabilities(codes, y, K, n_levels, n_ordered, pairs, ordered, tau, ridge):
-    """P(group | row) of the penalised fit by a design with a column for each feature and each product of features."""
+    """P(group | row) of the penalised fit by a design with a column for each feature and each
+    product of features.
+    """
     features = []
     for i, (L, k) in enumerate(zip(n_levels, n_ordered, strict=True)):
         phi = level_features(ordered, k, L)[codes[:, i]]
         features.append(phi - phi.mean(axis=0))
     fields = np.column_stack(features)
-    couplings = [np.einsum("na,nb->nab", features[i], features[j]).reshape(len(codes), -1) for i, j in pairs]
+    couplings = [
+        np.einsum("na,nb->nab", features[i], features[j]).reshape(len(codes), -1) for i, j in pairs
+    ]
     couplings = np.column_stack([np.zeros((len(codes), 0)), *couplings])
     a, b = (fields**2).sum(axis=1).mean(), (couplings**2).sum(axis=1).mean()
     factor = 1.0 + (tau if b else 0.0)
-    Z = np.column_stack([fields / np.sqrt(a * factor), couplings * np.sqrt(tau / (b or 1.0) / factor)])
+    Z = np.column_stack(
+        [fields / np.sqrt(a * factor), couplings * np.sqrt(tau / (b or 1.0) / factor)]
+    )
     target = np.eye(K)[y]
 
     def objective(x):
@@ -63,11 +76,23 @@ def dense_probabilities(codes, y, K, n_levels, n_ordered, pairs, ordered, tau, r
         scores = Z @ w + offset
         log_p = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
         residual = (np.exp(log_p) - target) / len(Z)
-        value = -(target * log_p).sum() / len(Z) + 0.5 * ridge * (w**2).sum() + 0.5e-8 * (offset**2).sum()
-        return value, np.concatenate([(Z.T @ residual + ridge * w).ravel(), residual.sum(axis=0) + 1e-8 * offset])
+        value = (
+            -(target * log_p).sum() / len(Z)
+            + 0.5 * ridge * (w**2).sum()
+            + 0.5e-8 * (offset**2).sum()
+        )
+        return value, np.concatenate(
+            [(Z.T @ residual + ridge * w).ravel(), residual.sum(axis=0) + 1e-8 * offset]
+        )
 
     x = np.zeros((Z.shape[1] + 1) * K)
-    x = minimize(objective, x, jac=True, method="L-BFGS-B", options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9}).x
+    x = minimize(
+        objective,
+        x,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-9},
+    ).x
     scores = Z @ x[:-K].reshape(-1, K) + x[-K:]
     return np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
 
@@ -79,11 +104,15 @@ def test_probabilities_are_those_of_a_dense_fit(ordered, formula, with_gaps):
     data = table(200, levels="abcd")
     if with_gaps:
         data.loc[data.index % 7 == 0, "x0"] = None
-    fit = bbl.bbl(formula, data, method="conditional", ordered=ordered, ridge=0.01, missing="level", verbose=0)
+    fit = bbl.bbl(
+        formula, data, method="conditional", ordered=ordered, ridge=0.01, missing="level", verbose=0
+    )
     codes = np.column_stack([data[c].cat.codes for c in ("x0", "x1", "x2")])
     codes[codes < 0] = 4
     y = (data["y"] == "q").to_numpy().astype(int)
-    pairs = {"y ~ .": [], "y ~ .^2": [*combinations(range(3), 2)], "y ~ x0 * x1 + x2": [(0, 1)]}[formula]
+    pairs = {"y ~ .": [], "y ~ .^2": [*combinations(range(3), 2)], "y ~ x0 * x1 + x2": [(0, 1)]}[
+        formula
+    ]
     n_levels = (5 if with_gaps else 4, 4, 4)
     expected = dense_probabilities(codes, y, 2, n_levels, (4, 4, 0), pairs, ordered, 0.5, 0.01)
     found = fit.predict(data, type="prob")[["p", "q"]]
@@ -99,7 +128,9 @@ def test_a_linear_coding_has_equal_steps_and_products_of_slopes(formula):
     assert np.abs(np.diff(nominal_h, 2)).max() > 1e-3
     if formula == "y ~ .^2":
         J = fit.coef().J["p"]["x0", "x1"].to_numpy()
-        np.testing.assert_allclose(J, J[0, 0] * np.outer(np.arange(1, 5), np.arange(1, 5)), atol=1e-9)
+        np.testing.assert_allclose(
+            J, J[0, 0] * np.outer(np.arange(1, 5), np.arange(1, 5)), atol=1e-9
+        )
     # x0 and x1 have a slope each, x2 four fields; the pairs have 1, 4 and 4 couplings
     assert fit.n_parameters == 2 * (6 if formula == "y ~ ." else 15)
 
@@ -132,7 +163,9 @@ def test_gradients_over_all_rows_are_finite_differences(ordered):
     layout = Layout([4, 5, 2, 3], [(0, 1), (1, 2), (0, 3)], n_ordered=[4, 4, 2, 0])
     codes = np.column_stack([rng.integers(0, L, 80) for L in layout.n_levels]).astype(np.uint8)
     y, weights = rng.integers(0, 3, 80), rng.uniform(0.5, 2.0, 80)
-    full = FullBatch(codes, y, weights, layout, 3, 0.5, 0.01, 1e-3, rng.normal(size=(80, 3)), ordered)
+    full = FullBatch(
+        codes, y, weights, layout, 3, 0.5, 0.01, 1e-3, rng.normal(size=(80, 3)), ordered
+    )
     n_couplings = {"nominal": 22, "linear": 1 + 2 + 2 + 0, "cumulative": 22}[ordered]
     x = rng.normal(size=len(full.scale)) * 0.3
     if ordered == "linear":  # x0: 1 slope; x1: slope and missing level; pairs 1 x 2, 2 x 1, 1 x 2
@@ -167,7 +200,9 @@ def test_many_rows_are_fitted_as_few_are(ordered, early_stopping, monkeypatch):
 
 @pytest.mark.parametrize("ordered", CODINGS)
 def test_rows_determine_what_they_show(ordered):
-    """Without a row of the last level only a linear coding knows its parameter, from the slope of the others."""
+    """Without a row of the last level only a linear coding knows its parameter, from the slope of
+    the others.
+    """
     rng = np.random.default_rng(2)
     layout = Layout([4, 3], n_ordered=[4, 3])
     codes = np.column_stack([rng.integers(0, 3, 60), rng.integers(0, 3, 60)]).astype(np.uint8)
@@ -186,7 +221,8 @@ def test_features_of_rows_and_levels_agree(ordered):
     rows = coding.row_features(codes)
     for i, columns in enumerate(coding.columns):
         distance = coding.squared_distances(i, rows[1, columns])[codes[0, i]]
-        assert distance == pytest.approx(2.0)  # of the last level from the first, whatever the coding
+        # of the last level from the first, whatever the coding
+        assert distance == pytest.approx(2.0)
         np.testing.assert_allclose(
             coding.values_at_levels(i, rows[0, columns])[codes[0, i]], (rows[0, columns] ** 2).sum()
         )
@@ -194,7 +230,10 @@ def test_features_of_rows_and_levels_agree(ordered):
 
 def test_cross_validation_chooses_slopes_where_there_are_slopes(tmp_path):
     data, new = table(300, m=2), table(5000, seed=9, m=2)
-    fits = {o: bbl.bbl("y ~ .^2", data, method="conditional", ordered=o, ridge="cv", seed=1) for o in (*CODINGS, "cv")}
+    fits = {
+        o: bbl.bbl("y ~ .^2", data, method="conditional", ordered=o, ridge="cv", seed=1)
+        for o in (*CODINGS, "cv")
+    }
     loss = {name: fit.evaluate(new).log_loss.loss for name, fit in fits.items()}
     assert loss["linear"] < loss["cumulative"] < loss["nominal"]
     assert fits["cv"].engine.ordered == "linear"
@@ -208,7 +247,9 @@ def test_cross_validation_chooses_slopes_where_there_are_slopes(tmp_path):
 
 
 def test_intervals_of_differences_know_the_coding():
-    """With one slope the standard errors of the levels rise in equal steps, as the parameters do."""
+    """With one slope the standard errors of the levels rise in equal steps, as the parameters
+    do.
+    """
     fit = bbl.bbl("y ~ .", table(300, m=2), method="conditional", ordered="linear", ridge=1e-4)
     errors = fit.inference().table(of=("p", "q"))["se"].to_numpy()[:4]
     assert errors[0] > 0.0
@@ -230,11 +271,16 @@ def test_the_average_takes_the_declared_order():
     """`auto` takes the order that is declared, and is what it was where none is."""
     data = table(200)
     plain = table(200, ordered=False)
-    in_order, nominal = (bbl.bbl("y ~ .^2", d, method="auto", verbose=0, seed=1) for d in (data, plain))
+    in_order, nominal = (
+        bbl.bbl("y ~ .^2", d, method="auto", verbose=0, seed=1) for d in (data, plain)
+    )
     p, q = (fit.predict(d, type="prob")["p"] for fit, d in ((in_order, data), (nominal, plain)))
     assert np.abs(p - q).max() > 1e-4
     new = table(4000, seed=8)
-    losses = [fit.evaluate(d).log_loss.loss for fit, d in ((in_order, new), (nominal, table(4000, 8, ordered=False)))]
+    losses = [
+        fit.evaluate(d).log_loss.loss
+        for fit, d in ((in_order, new), (nominal, table(4000, 8, ordered=False)))
+    ]
     assert losses[0] < losses[1]
 
 

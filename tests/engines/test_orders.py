@@ -1,4 +1,6 @@
-"""Pseudo-likelihood with terms of any order against the oracle: both solvers, penalties by order, missing values."""
+"""Pseudo-likelihood with terms of any order against the oracle: both solvers, penalties by order,
+missing values.
+"""
 
 import itertools
 
@@ -22,11 +24,17 @@ TERMS = [(0, 1), (0, 2), (1, 2), (3, 4), (0, 1, 2), (1, 3, 4), (0, 1, 2, 3)]
 def make_sample(n=400, seed=0, levels=LEVELS, missing=0.0):
     rng = np.random.default_rng(seed)
     common = rng.random(n)
-    columns = [np.minimum((L * (0.4 * common + 0.6 * rng.random(n))).astype(int), L - 1) for L in levels]
+    columns = [
+        np.minimum((L * (0.4 * common + 0.6 * rng.random(n))).astype(int), L - 1) for L in levels
+    ]
     codes = np.column_stack(columns).astype(np.uint8)
     unknown = rng.random(codes.shape) < missing
-    return Sample(np.where(unknown, 0, codes).astype(np.uint8), rng.integers(1, 4, n).astype(float), None,
-                  unknown if missing else None)  # fmt: skip
+    return Sample(
+        np.where(unknown, 0, codes).astype(np.uint8),
+        rng.integers(1, 4, n).astype(float),
+        None,
+        unknown if missing else None,
+    )
 
 
 def oracle_fit(sample, **options):
@@ -38,7 +46,9 @@ def oracle_fit(sample, **options):
 
 def assert_model(layout, theta, tables, atol):
     for scope in layout.scopes:
-        np.testing.assert_allclose(layout.table(theta, *scope), tables[scope], atol=atol, err_msg=str(scope))
+        np.testing.assert_allclose(
+            layout.table(theta, *scope), tables[scope], atol=atol, err_msg=str(scope)
+        )
 
 
 @pytest.fixture(params=["newton", "lbfgs"])
@@ -78,7 +88,9 @@ def test_missing_values_leave_each_predictor_its_rows(solver):
 def test_weights_are_repeated_rows(solver):
     sample, layout = make_sample(), Layout(LEVELS, TERMS)
     engine = PseudoLikelihood(lambda_=0.01)
-    often = Sample(np.repeat(sample.codes, sample.weights.astype(int), axis=0), np.ones(int(sample.total)))
+    often = Sample(
+        np.repeat(sample.codes, sample.weights.astype(int), axis=0), np.ones(int(sample.total))
+    )
     found = [engine.fit(rows.collapsed(LEVELS), layout).theta for rows in (sample, often)]
     np.testing.assert_array_equal(*found)
 
@@ -88,7 +100,9 @@ def test_without_symmetrisation_the_first_member_speaks():
     fit = PseudoLikelihood(lambda_=0.05, symmetrize=False).fit(sample, layout)
     truth = oracle_fit(sample, lambda_=0.05)
     for term in map(tuple, itertools.chain(*(t.tolist() for t in layout.terms))):
-        np.testing.assert_allclose(layout.table(fit.theta, *term), truth.raw[term[0]][term[1:]], atol=1e-6)
+        np.testing.assert_allclose(
+            layout.table(fit.theta, *term), truth.raw[term[0]][term[1:]], atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("width", widths())
@@ -96,7 +110,9 @@ def test_without_symmetrisation_the_first_member_speaks():
 def test_the_gradient_is_that_of_the_objective(width, more):
     sample, layout = make_sample(120), Layout(LEVELS, TERMS)
     wide, rng = regressors(layout), np.random.default_rng(1)
-    problem = PseudoProblem(wide.codes(sample.codes), sample.weights, wide.n_levels, wide.mask, width=width)
+    problem = PseudoProblem(
+        wide.codes(sample.codes), sample.weights, wide.n_levels, wide.mask, width=width
+    )
     extra = penalties(layout, (0.0, 0.2, 0.7)) if more else None
     used = np.zeros((layout.D, 1 + wide.D), dtype=bool)
     for i, columns in enumerate(wide.columns):
@@ -108,7 +124,10 @@ def test_the_gradient_is_that_of_the_objective(width, more):
     for row, column in rng.permutation(np.argwhere(used))[:12]:
         step = np.zeros_like(theta)
         step[row, column] = 1e-5
-        up, down = (problem.objective(theta + sign * step, 0.1, 0.2, extra)[0][site[row]] for sign in (1, -1))
+        up, down = (
+            problem.objective(theta + sign * step, 0.1, 0.2, extra)[0][site[row]]
+            for sign in (1, -1)
+        )
         assert gradient[row, column] == pytest.approx((up - down) / 2e-5, abs=1e-8)
 
 

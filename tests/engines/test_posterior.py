@@ -1,4 +1,6 @@
-"""method="bayes": options, samplers it chooses, what it refuses, seeds and threads, hidden units."""
+"""method="bayes": options, samplers it chooses, what it refuses, seeds and threads, hidden
+units.
+"""
 
 import itertools
 import os
@@ -15,7 +17,14 @@ import bbl
 from bbl.boltzmann.predictive import Predictive, thinned
 from bbl.engines import Posterior
 from bbl.engines.bayes.hidden import hidden_draws, visible_columns, widened
-from bbl.errors import BBLError, BBLTypeError, ConvergenceWarning, DataError, DataWarning, OptionError
+from bbl.errors import (
+    BBLError,
+    BBLTypeError,
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    OptionError,
+)
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
@@ -47,7 +56,9 @@ def wide_table(m, n=60, seed=0):
     rng = np.random.default_rng(seed)
     common = rng.random((n, 1)) < 0.5
     X = np.where(rng.random((n, m)) < 0.7, common, rng.random((n, m)) < 0.5).astype(int)
-    return pd.DataFrame(X, columns=[f"x{i}" for i in range(m)]).assign(y=np.where(rng.random(n) < 0.5, "a", "b"))
+    return pd.DataFrame(X, columns=[f"x{i}" for i in range(m)]).assign(
+        y=np.where(rng.random(n) < 0.5, "a", "b")
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,14 +150,19 @@ def test_seeds_reproduce_and_threads_do_not_matter(titanic, quick, options):
     assert not np.array_equal(one, other)
     own = Posterior(**SHORT, **options, seed=3)
     kept = {"testNull": False, "verbose": 0, "n_jobs": 1}
-    first, second = (bbl.bbl(FORMULA, titanic, "Freq", own, seed=s, **kept).posterior.draws for s in (1, 2))
+    first, second = (
+        bbl.bbl(FORMULA, titanic, "Freq", own, seed=s, **kept).posterior.draws for s in (1, 2)
+    )
     assert np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("sampler", ["exact", "pseudo", "exchange"])
 def test_rows_and_weights_are_the_same_fit(titanic, quick, sampler):
     rows = bbl.freq2raw(titanic, "Freq").sample(frac=1.0, random_state=1)
-    by_weight, by_row = fitted(titanic, sampler=sampler), fitted(rows, weights=None, sampler=sampler)
+    by_weight, by_row = (
+        fitted(titanic, sampler=sampler),
+        fitted(rows, weights=None, sampler=sampler),
+    )
     order = [list(by_row.labels.groups).index(g) for g in by_weight.labels.groups]
     assert by_row.labels.levels == by_weight.labels.levels
     assert np.array_equal(by_weight.posterior.draws, by_row.posterior.draws[:, :, order])
@@ -155,7 +171,9 @@ def test_rows_and_weights_are_the_same_fit(titanic, quick, sampler):
 def test_constant_and_perfectly_correlated_predictors_have_a_posterior(quick):
     rng = np.random.default_rng(0)
     a = rng.integers(0, 2, 80)
-    data = pd.DataFrame({"y": np.where(rng.random(80) < 0.5, "u", "v"), "a": a, "b": a, "c": rng.integers(0, 2, 80)})
+    data = pd.DataFrame(
+        {"y": np.where(rng.random(80) < 0.5, "u", "v"), "a": a, "b": a, "c": rng.integers(0, 2, 80)}
+    )
     data.loc[data["y"] == "u", "c"] = 0  # constant in one group
     for options in ({}, {"sampler": "pseudo"}, {"prior": "horseshoe"}, {"sampler": "exchange"}):
         fit = fitted(data, "y ~ .^2", None, **{"warmup": 200, "draws": 200, **options})
@@ -179,7 +197,9 @@ def test_chains_that_are_too_short_are_told_of(titanic):
 def test_conjugate_draws_under_a_small_c_are_warned_of(titanic):
     with pytest.warns(DataWarning) as caught:
         fitted(titanic, prior="conjugate", c=10.0, draws=500)
-    assert any("c=10 is under a tenth of a group's 1,490 observations" in str(w.message) for w in caught)
+    assert any(
+        "c=10 is under a tenth of a group's 1,490 observations" in str(w.message) for w in caught
+    )
     fit = fitted(titanic, prior="conjugate", draws=2000)
     assert fit.posterior.summary()["ess_bulk"].min() > 3000
 
@@ -191,7 +211,8 @@ def test_six_groups_one_of_them_nearly_empty_and_many_predictors_are_fitted(quic
     fit = fitted(data, "y ~ .^2", None, log_z="half", draws=30)
     assert fit.posterior.draws.shape == (2, 30, 6, 19 + 171)
     assert "pseudo-likelihood, adjusted" in repr(fit.posterior)
-    assert fit.estimate.predictive is None  # that ln Z is not of a draw: predictions plug in the mean
+    # that ln Z is not of a draw: predictions plug in the mean
+    assert fit.estimate.predictive is None
     p = fit.predict(data.head(4), type="prob").iloc[:, :6].to_numpy()
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
 
@@ -199,7 +220,11 @@ def test_six_groups_one_of_them_nearly_empty_and_many_predictors_are_fitted(quic
 @pytest.mark.long
 def test_where_states_are_too_many_ln_z_of_some_draws_is_annealed(quick):
     fit = fitted(wide_table(19), "~ .^2 - y", None, draws=30)
-    assert fit.estimate.log_z_kind == "ais" and fit.estimate.predictive.theta.shape == (1, 50, 19 + 171)
+    assert fit.estimate.log_z_kind == "ais" and fit.estimate.predictive.theta.shape == (
+        1,
+        50,
+        19 + 171,
+    )
     plugged = fit.plugged("mean").score_samples()
     assert np.isfinite(plugged).all() and abs((fit.score_samples() - plugged).mean()) < 2.0
 
@@ -220,7 +245,9 @@ def test_ctrl_c_stops_the_chains(titanic):
 
 
 def hidden_truth(h, J, L, units):
-    """ln Z and energies of all states of the oracle's machine, its last `units` predictors summed out."""
+    """ln Z and energies of all states of the oracle's machine, its last `units` predictors summed
+    out.
+    """
     visible = oracle.states(L[: len(L) - units])
     rows = np.hstack([visible, np.full((len(visible), units), -1)])
     return visible, oracle.marginal_energy(h, J, L, rows)
@@ -231,7 +258,10 @@ def test_hidden_units_are_summed_out_exactly():
     wide = widened(layout, 2)
     theta = rng.normal(size=(1, 3, wide.size))
     own = [
-        ([wide.table(t, i) for i in range(wide.m)], {(i, j): wide.table(t, i, j) for i, j in wide.pairs.tolist()})
+        (
+            [wide.table(t, i) for i in range(wide.m)],
+            {(i, j): wide.table(t, i, j) for i, j in wide.pairs.tolist()},
+        )
         for t in theta[0]
     ]
     truth = [hidden_truth(h, J, [2, 3, 2, 2], 2) for h, J in own]
@@ -267,7 +297,9 @@ def test_hidden_units_freeze_as_the_warning_says(titanic):
 
 @pytest.mark.long
 def test_hidden_units_that_are_coupled_have_the_distribution_of_the_oracle():
-    """With the coefficients integrated out, signs of the units have a probability proportional to exp(|S|^2 / 4c)."""
+    """With the coefficients integrated out, signs of the units have a probability proportional to
+    exp(|S|^2 / 4c).
+    """
     rows, c, n = Sample(np.array([[0], [1]], dtype=np.uint8), np.array([1.0, 2.0])), 2.0, 3
     layout = Layout([2], [])
     wide = widened(layout, 2, coupled=True)
@@ -279,14 +311,23 @@ def test_hidden_units_that_are_coupled_have_the_distribution_of_the_oracle():
     p = np.exp((S**2).sum(axis=1) / (4.0 * c))
     truth = (p / p.sum()) @ (S / (2.0 * c)) ** 2 + 1.0 / (2.0 * c)
     cross = (p / p.sum()) @ (S[:, 0] * S[:, 1] * S[:, 4]) / (2.0 * c) ** 3
-    found = hidden_draws(rows, layout, 2, c, (100, 20_000), np.random.default_rng(4), coupled=True).coefficients[:, 1:]
+    found = hidden_draws(
+        rows, layout, 2, c, (100, 20_000), np.random.default_rng(4), coupled=True
+    ).coefficients[:, 1:]
     assert wide.pairs.tolist() == [[0, 1], [0, 2], [1, 2]]
     np.testing.assert_allclose((found**2).mean(axis=0), truth, rtol=0.06)
     np.testing.assert_allclose((found[:, 0] * found[:, 1] * found[:, 4]).mean(), cross, rtol=0.12)
 
 
 def test_coupled_hidden_units_are_summed_out_and_stored(titanic, tmp_path):
-    options = {"prior": "conjugate", "hidden": 3, "hidden_pairs": True, "chains": 2, "draws": 20, "warmup": 20}
+    options = {
+        "prior": "conjugate",
+        "hidden": 3,
+        "hidden_pairs": True,
+        "chains": 2,
+        "draws": 20,
+        "warmup": 20,
+    }
     with pytest.warns() as caught:
         fit = fitted(titanic, "Survived ~ Class + Sex", **options)
     assert any("freeze" in str(w.message) and "annealed" not in str(w.message) for w in caught)
@@ -303,7 +344,9 @@ def test_coupled_hidden_units_are_summed_out_and_stored(titanic, tmp_path):
     np.testing.assert_allclose(own.log_z[0, 0], oracle.logsumexp(E))
     fit.save(tmp_path / "fit.npz")
     again = bbl.load(tmp_path / "fit.npz")
-    pd.testing.assert_frame_equal(again.predict(titanic, type="prob"), fit.predict(titanic, type="prob"))
+    pd.testing.assert_frame_equal(
+        again.predict(titanic, type="prob"), fit.predict(titanic, type="prob")
+    )
 
 
 def test_states_of_many_coupled_units_are_said_not_to_be_summed(titanic):
@@ -323,7 +366,9 @@ def test_averages_over_draws_are_those_of_the_oracle(titanic, quick):
         for theta in drawn:
             h = [layout.table(theta, i) for i in range(2)]
             J = {(0, 1): layout.table(theta, 0, 1)}
-            p += np.exp(oracle.energy(h, J, codes) - oracle.log_partition(h, J, [4, 2])) / len(drawn)
+            p += np.exp(oracle.energy(h, J, codes) - oracle.log_partition(h, J, [4, 2])) / len(
+                drawn
+            )
         np.testing.assert_allclose(scores[group], np.log(p), rtol=1e-10)
     plugged = bbl.log_scores(fit, titanic)
     link = fit.predict(titanic, draws="mean")

@@ -1,4 +1,6 @@
-"""Pseudo-likelihood of rows in a file: the optimum of all rows, from fits of a sample and passes over blocks."""
+"""Pseudo-likelihood of rows in a file: the optimum of all rows, from fits of a sample and passes
+over blocks.
+"""
 
 import numpy as np
 import pytest
@@ -68,7 +70,11 @@ def norms(sample, layout, engine, fit):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("lambda_", [1e-2, 1e-5])
 def test_optimum_is_that_of_all_rows_in_memory(lambda_, weighted):
-    sample, layout, engine = make_rows(weighted=weighted), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=lambda_)
+    sample, layout, engine = (
+        make_rows(weighted=weighted),
+        Layout([3] * 6, ALL_PAIRS),
+        PseudoLikelihood(lambda_=lambda_),
+    )
     whole, fit, _, rows = both(sample, layout, engine)
     assert rows.n == sample.n  # nothing was taken into memory
     np.testing.assert_allclose(fit.theta, whole.theta, atol=1e-8 if lambda_ > 1e-3 else 1e-6)
@@ -78,7 +84,9 @@ def test_optimum_is_that_of_all_rows_in_memory(lambda_, weighted):
     assert fit.state["streamed"][2] <= 10
 
 
-@pytest.mark.parametrize("options", [{"prior_count": 2.0}, {"lambdah": 0.1}, {"lambdah": None, "symmetrize": False}])
+@pytest.mark.parametrize(
+    "options", [{"prior_count": 2.0}, {"lambdah": 0.1}, {"lambdah": None, "symmetrize": False}]
+)
 def test_options_are_those_of_fits_in_memory(options):
     sample, layout = make_rows(seed=1), Layout([3] * 6, ALL_PAIRS[::2])
     whole, fit, *_ = both(sample, layout, PseudoLikelihood(lambda_=1e-2, **options))
@@ -86,21 +94,35 @@ def test_options_are_those_of_fits_in_memory(options):
 
 
 def test_terms_of_three_predictors_with_penalties_of_their_own():
-    sample, layout = make_rows(seed=2, m=5, levels=2), Layout([2] * 5, [(0, 1), (1, 2), (0, 1, 2), (2, 3, 4)])
+    sample, layout = (
+        make_rows(seed=2, m=5, levels=2),
+        Layout([2] * 5, [(0, 1), (1, 2), (0, 1, 2), (2, 3, 4)]),
+    )
     whole, fit, *_ = both(sample, layout, PseudoLikelihood(lambda_=(1e-2, 3e-2)))
     np.testing.assert_allclose(fit.theta, whole.theta, atol=1e-8)
 
 
 def test_single_precision_reaches_its_tolerance():
-    sample, layout, engine = make_rows(seed=3), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(1e-2, precision="single")
+    sample, layout, engine = (
+        make_rows(seed=3),
+        Layout([3] * 6, ALL_PAIRS),
+        PseudoLikelihood(1e-2, precision="single"),
+    )
     whole, fit, *_ = both(sample, layout, engine)
     assert norms(sample, layout, engine, fit).max() < 2e-5
     np.testing.assert_allclose(fit.theta, whole.theta, atol=2e-3)
 
 
 def test_block_sizes_and_threads():
-    sample, layout, engine = make_rows(seed=4), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-2)
-    fits = [both(sample, layout, engine, piece, workers)[1] for piece, workers in ((700, 1), (700, 3), (5000, 1))]
+    sample, layout, engine = (
+        make_rows(seed=4),
+        Layout([3] * 6, ALL_PAIRS),
+        PseudoLikelihood(lambda_=1e-2),
+    )
+    fits = [
+        both(sample, layout, engine, piece, workers)[1]
+        for piece, workers in ((700, 1), (700, 3), (5000, 1))
+    ]
     assert fits[0].theta.tobytes() == fits[1].theta.tobytes()
     np.testing.assert_allclose(fits[0].theta, fits[2].theta, atol=1e-9)
 
@@ -109,7 +131,9 @@ def test_weights_are_repeated_rows():
     sample, layout = make_rows(seed=5, weighted=True), Layout([3] * 6, ALL_PAIRS)
     rows = np.repeat(sample.codes, sample.weights.astype(int), axis=0)
     repeated, engine = Sample(rows, np.ones(len(rows))), PseudoLikelihood(lambda_=1e-2)
-    once, often = (engine.fit(engine.prepare(stored(each), layout), layout) for each in (sample, repeated))
+    once, often = (
+        engine.fit(engine.prepare(stored(each), layout), layout) for each in (sample, repeated)
+    )
     np.testing.assert_allclose(once.theta, often.theta, atol=1e-8)
     assert once.lkh == pytest.approx(often.lkh, rel=1e-13)
 
@@ -149,14 +173,24 @@ def test_constant_predictors_get_their_extra_row():
 
 @pytest.mark.parametrize("kind", ["pseudo", "half"])
 def test_log_z_is_that_of_all_rows(kind):
-    sample, layout, engine = make_rows(seed=9), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-2)
+    sample, layout, engine = (
+        make_rows(seed=9),
+        Layout([3] * 6, ALL_PAIRS),
+        PseudoLikelihood(lambda_=1e-2),
+    )
     whole, fit, *_ = both(sample, layout, engine)
     assert fit.log_z(kind) == pytest.approx(whole.log_z(kind), abs=1e-8)
-    assert fit.log_z(kind) == pytest.approx(approximate_log_z(kind, sample, layout, fit.theta, fit.site_theta))
+    assert fit.log_z(kind) == pytest.approx(
+        approximate_log_z(kind, sample, layout, fit.theta, fit.site_theta)
+    )
 
 
 def test_few_rows_are_fitted_in_memory_to_the_last_bit():
-    sample, layout, engine = make_rows(n=5000), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-3)
+    sample, layout, engine = (
+        make_rows(n=5000),
+        Layout([3] * 6, ALL_PAIRS),
+        PseudoLikelihood(lambda_=1e-3),
+    )
     rows = engine.prepare(stored(sample), layout)
     assert isinstance(rows, Sample)
     whole = engine.fit(engine.prepare(sample.collapsed(layout.n_levels), layout), layout)
@@ -165,7 +199,11 @@ def test_few_rows_are_fitted_in_memory_to_the_last_bit():
 
 def test_a_stall_enlarges_the_sample(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 60)
-    sample, layout, engine = make_rows(n=20_000, seed=10), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-6)
+    sample, layout, engine = (
+        make_rows(n=20_000, seed=10),
+        Layout([3] * 6, ALL_PAIRS),
+        PseudoLikelihood(lambda_=1e-6),
+    )
     whole, fit, *_ = both(sample, layout, engine)
     assert fit.state["streamed"][1] > 60
     assert norms(sample, layout, engine, fit).max() <= engine.tolerance * 1.01
@@ -186,7 +224,11 @@ def test_a_stall_without_memory_says_so(monkeypatch):
 
 def test_memory_goes_by_the_sample_not_by_the_rows():
     layout, engine = Layout([3] * 6, ALL_PAIRS), PseudoLikelihood()
-    assert engine.stored_memory(10**9, layout) == engine.stored_memory(10**6, layout) < engine.memory(10**6, layout)
+    assert (
+        engine.stored_memory(10**9, layout)
+        == engine.stored_memory(10**6, layout)
+        < engine.memory(10**6, layout)
+    )
     assert engine.stored_memory(1000, layout) == engine.memory(1000, layout)
 
 
@@ -200,14 +242,25 @@ def test_missing_values_are_refused_with_the_remedy():
 
 
 def test_covariances_of_estimates_go_over_blocks():
-    sample, layout, engine = make_rows(seed=11), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-2)
-    sample = Sample(sample.codes, sample.weights, np.random.default_rng(0).integers(2, size=sample.n))
+    sample, layout, engine = (
+        make_rows(seed=11),
+        Layout([3] * 6, ALL_PAIRS),
+        PseudoLikelihood(lambda_=1e-2),
+    )
+    sample = Sample(
+        sample.codes, sample.weights, np.random.default_rng(0).integers(2, size=sample.n)
+    )
     file = CodeFile(sample.m, sample.codes.dtype)
     for y in range(2):
         file.append((y, 0), sample.group(y))
     rows = file.finish()
-    found = [covariances(each, estimate(Task(each, layout, 2, pooled=True), engine), engine) for each in (sample, rows)]
-    for one, other in zip(found[0].group + found[0].shift, found[1].group + found[1].shift, strict=True):
+    found = [
+        covariances(each, estimate(Task(each, layout, 2, pooled=True), engine), engine)
+        for each in (sample, rows)
+    ]
+    for one, other in zip(
+        found[0].group + found[0].shift, found[1].group + found[1].shift, strict=True
+    ):
         for a, b in zip(one, other, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-12)
     for (value, size), (streamed, own) in zip(found[0].composite, found[1].composite, strict=True):

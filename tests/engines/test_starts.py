@@ -1,4 +1,6 @@
-"""Fits that begin at the solution for other weights end where fits from nothing do, in fewer steps."""
+"""Fits that begin at the solution for other weights end where fits from nothing do, in fewer
+steps.
+"""
 
 import numpy as np
 import pandas as pd
@@ -23,10 +25,14 @@ FITS = {
 def draw(n=400, seed=0, K=3):
     rng = np.random.default_rng(seed)
     shared = rng.random(n)
-    columns = [np.minimum((L * (0.5 * shared + 0.5 * rng.random(n))).astype(int), L - 1) for L in LEVELS]
+    columns = [
+        np.minimum((L * (0.5 * shared + 0.5 * rng.random(n))).astype(int), L - 1) for L in LEVELS
+    ]
     weights = rng.uniform(0.5, 2.0, n)
     return Sample(
-        np.column_stack(columns).astype(np.uint8), weights, (K * (0.3 * shared + 0.7 * rng.random(n))).astype(np.intp)
+        np.column_stack(columns).astype(np.uint8),
+        weights,
+        (K * (0.3 * shared + 0.7 * rng.random(n))).astype(np.intp),
     )
 
 
@@ -35,7 +41,9 @@ def jackknifed(rows):
 
 
 ROWS = draw()
-GAPS = Sample(ROWS.codes, ROWS.weights, missing=np.random.default_rng(1).random(ROWS.codes.shape) < 0.05)
+GAPS = Sample(
+    ROWS.codes, ROWS.weights, missing=np.random.default_rng(1).random(ROWS.codes.shape) < 0.05
+)
 
 
 @pytest.mark.parametrize("rows", [ROWS.pooled, GAPS], ids=["complete", "missing"])
@@ -53,7 +61,11 @@ def test_the_start_does_not_matter(name, rows):
 
 def test_a_junction_tree_takes_a_start(monkeypatch):
     monkeypatch.setattr("bbl.engines.likelihood.solve.MAX_STATES", 1)
-    engine, layout, replicate = MaximumLikelihood(), Layout(LEVELS, PAIRS), jackknifed(ROWS.pooled).collapsed(LEVELS)
+    engine, layout, replicate = (
+        MaximumLikelihood(),
+        Layout(LEVELS, PAIRS),
+        jackknifed(ROWS.pooled).collapsed(LEVELS),
+    )
     full = engine.fit(ROWS.pooled.collapsed(LEVELS), layout).theta
     cold, warm = engine.fit(replicate, layout), engine.fit(replicate, layout, start=full)
     np.testing.assert_allclose(warm.theta, cold.theta, rtol=0, atol=1e-7)
@@ -76,8 +88,12 @@ def test_all_groups_together_take_a_start(case):
     assert warm.maximum.n_iter < cold.maximum.n_iter
     Z = np.column_stack([np.ones(5), np.random.default_rng(0).integers(0, 2, (5, layout.size))])
     determined = np.array([cold.determined(g, cold.reference) for g in range(K)])
-    np.testing.assert_array_equal(np.array([warm.determined(g, warm.reference) for g in range(K)]), determined)
-    np.testing.assert_allclose(warm.coefficients[determined], cold.coefficients[determined], atol=1e-8)
+    np.testing.assert_array_equal(
+        np.array([warm.determined(g, warm.reference) for g in range(K)]), determined
+    )
+    np.testing.assert_allclose(
+        warm.coefficients[determined], cold.coefficients[determined], atol=1e-8
+    )
     if case != "separated":
         np.testing.assert_allclose(warm.probabilities(Z), cold.probabilities(Z), atol=1e-9)
     assert warm.log_likelihood == pytest.approx(cold.log_likelihood, rel=1e-12)
@@ -85,14 +101,24 @@ def test_all_groups_together_take_a_start(case):
 
 def test_engines_that_take_no_start_are_refitted_all_the_same():
     assert {name for name, engine in ENGINES.items() if engine.takes_start} == {"pseudo", "ml"}
-    data = pd.DataFrame(ROWS.codes, columns=list("abcd")).assign(y=ROWS.y, w=ROWS.weights, psu=np.arange(400) % 20)
-    fit = bbl.bbl("y ~ a + b", data, design=bbl.survey("w", cluster="psu", type="JK1"), method="naive", verbose=0)
+    data = pd.DataFrame(ROWS.codes, columns=list("abcd")).assign(
+        y=ROWS.y, w=ROWS.weights, psu=np.arange(400) % 20
+    )
+    fit = bbl.bbl(
+        "y ~ a + b",
+        data,
+        design=bbl.survey("w", cluster="psu", type="JK1"),
+        method="naive",
+        verbose=0,
+    )
     assert np.isfinite(fit.avg_comparisons(verbose=0).frame["std_error"]).all()
 
 
 def test_replicates_and_covariances_begin_at_the_fit(monkeypatch):
     """Newton's method would take seven steps or so from zero."""
-    data = pd.DataFrame(ROWS.codes, columns=list("abcd")).assign(y=ROWS.y, w=ROWS.weights, psu=np.arange(400) % 20)
+    data = pd.DataFrame(ROWS.codes, columns=list("abcd")).assign(
+        y=ROWS.y, w=ROWS.weights, psu=np.arange(400) % 20
+    )
     design = bbl.survey("w", cluster="psu", type="JK1")
     steps, maximise = [], bbl.engines.conditional.maximum.maximise
 

@@ -29,7 +29,9 @@ def data():
     a, b, c = rng.integers(0, 2, (3, 300))
     c = np.where(rng.random(300) < 0.8, a, c)
     y = np.where(rng.random(300) < 0.8, a ^ b, c)
-    return pd.DataFrame({"y": np.array(["no", "yes"])[y], "a": a, "b": b, "c": rng.integers(0, 3, 300) * c})
+    return pd.DataFrame(
+        {"y": np.array(["no", "yes"])[y], "a": a, "b": b, "c": rng.integers(0, 3, 300) * c}
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,9 @@ def test_chains_are_dealt_to_the_draws_in_packs():
 def test_it_runs_through_every_verb(data, tmp_path):
     fit = bbl.bbl("y ~ .^2", data, method="pvi", seed=1, **QUICK)
     again = bbl.bbl("y ~ .^2", data, method=PersistentVI(seed=1, **QUICK), n_jobs=3)
-    pd.testing.assert_frame_equal(fit.tidy(), bbl.bbl("y ~ .^2", data, method="pvi", seed=1, n_jobs=3, **QUICK).tidy())
+    pd.testing.assert_frame_equal(
+        fit.tidy(), bbl.bbl("y ~ .^2", data, method="pvi", seed=1, n_jobs=3, **QUICK).tidy()
+    )
     pd.testing.assert_frame_equal(
         again.tidy(), bbl.bbl("y ~ .^2", data, method=PersistentVI(seed=1, **QUICK), seed=9).tidy()
     )
@@ -78,8 +82,13 @@ def test_it_runs_through_every_verb(data, tmp_path):
     assert "prior = horseshoe" in str(fit.summary()) and fit.plot()
     history = fit.history
     assert history.columns.tolist() == [
-        "group", "iteration", "gradient", "change", "scale_fields", "scale_couplings"
-    ]  # fmt: skip
+        "group",
+        "iteration",
+        "gradient",
+        "change",
+        "scale_fields",
+        "scale_couplings",
+    ]
     assert history["group"].unique().tolist() == ["no", "yes", "pooled"] and len(history) == 3 * 40
     table = fit.inference().table()
     assert (table["lower"] < table["estimate"]).all() and table["p"].isna().all()
@@ -108,7 +117,9 @@ def test_the_scale_is_tuned(data):
 
 def test_a_small_scale_draws_couplings_to_zero(data):
     X = data[["a", "b", "c"]]
-    wide, narrow = (bbl.mlestimate(X, method="pvi", scale=s, prior="gaussian", **QUICK) for s in (1.0, 0.01))
+    wide, narrow = (
+        bbl.mlestimate(X, method="pvi", scale=s, prior="gaussian", **QUICK) for s in (1.0, 0.01)
+    )
     assert abs(narrow.J[0, 2]).max() < 0.1 * abs(wide.J[0, 2]).max()
     assert narrow.sd_J[0, 2].max() < 0.1 and len(wide.history) == 40
     assert narrow.sd_h[2].shape == narrow.h[2].shape
@@ -127,7 +138,10 @@ def test_weights_are_repeated_rows_and_may_be_real(data, likelihood):
     X = data[["a", "b", "c"]].to_numpy()
     weights = np.random.default_rng(2).integers(1, 4, len(X))
     options = {"method": "pvi", "likelihood": likelihood, "seed": 3, **QUICK}
-    weighted, repeated = bbl.mlestimate(X, weights, **options), bbl.mlestimate(np.repeat(X, weights, axis=0), **options)
+    weighted, repeated = (
+        bbl.mlestimate(X, weights, **options),
+        bbl.mlestimate(np.repeat(X, weights, axis=0), **options),
+    )
     assert_allclose(weighted.J[0, 2], repeated.J[0, 2], atol=1e-8)
     assert_allclose(weighted.sd_h[0], repeated.sd_h[0], atol=1e-8)
     tenth = bbl.mlestimate(X, np.full(len(X), 0.1), **options)
@@ -140,7 +154,9 @@ def test_weights_are_repeated_rows_and_may_be_real(data, likelihood):
 def test_perfect_correlation_is_finite_and_said(prior):
     x = np.random.default_rng(4).integers(0, 2, (200, 3))
     x[:, 1] = 1 - x[:, 0]
-    with pytest.warns(ConvergenceWarning, match="is determined by another predictor and determines it"):
+    with pytest.warns(
+        ConvergenceWarning, match="is determined by another predictor and determines it"
+    ):
         fit = bbl.mlestimate(x, method="pvi", prior=prior, **QUICK)
     J = fit.J[0, 1][0, 0] / 4
     assert -6.0 < J < -0.3 and np.isfinite(fit.sd_J[0, 1]).all()
@@ -165,7 +181,9 @@ def test_missing_values_take_the_rows_that_are_known(data):
     gaps.loc[::7, "c"] = None
     fit = bbl.bbl("y ~ .^2", gaps, method="pvi", missing="marginal", **QUICK)
     assert np.isfinite(fit.parameters.theta).all()
-    pseudo = bbl.bbl("y ~ .^2", gaps, method="pvi", likelihood="pseudo", missing="marginal", **QUICK)
+    pseudo = bbl.bbl(
+        "y ~ .^2", gaps, method="pvi", likelihood="pseudo", missing="marginal", **QUICK
+    )
     assert np.isfinite(pseudo.parameters.theta).all()
 
 
@@ -180,7 +198,9 @@ def test_a_fit_that_is_too_short_says_what_to_do():
 
 def test_what_would_not_fit_into_memory_is_refused_before():
     with pytest.raises(MemoryLimitError, match="Variational inference of"):
-        PersistentVI().fit(Sample(np.zeros((2, 60000), np.uint8), np.ones(2)), Layout(np.full(60000, 2)))
+        PersistentVI().fit(
+            Sample(np.zeros((2, 60000), np.uint8), np.ones(2)), Layout(np.full(60000, 2))
+        )
 
 
 def test_an_interrupt_leaves_no_fit():
@@ -201,9 +221,13 @@ def test_an_interrupt_leaves_no_fit():
 def test_on_a_spin_glass_it_errs_by_much_less_than_node_wise_l1(shared, seed, ratio):
     with np.load(shared / f"data/posterior/ising_glass_s{seed}.npz") as stored:
         x, truth = (stored["x"][:500] > 0).astype(np.uint8), stored["J"]
-    known = json.loads((shared / "data/posterior/baselines.json").read_text())[f"ising_glass_s{seed}"]["500"]
+    known = json.loads((shared / "data/posterior/baselines.json").read_text())[
+        f"ising_glass_s{seed}"
+    ]["500"]
     layout = Layout([2] * 100)
-    fit = PersistentVI(n_iter=3000 if seed == 0 else 5000, seed=0).fit(Sample(x, np.ones(500)), layout)
+    fit = PersistentVI(n_iter=3000 if seed == 0 else 5000, seed=0).fit(
+        Sample(x, np.ones(500)), layout
+    )
     J = to_simplex(layout, fit.theta)[100:]
     error = np.sqrt(np.mean((J - truth[layout.pairs[:, 0], layout.pairs[:, 1]]) ** 2))
     assert error <= ratio * known["plm_l1"]["rms"]

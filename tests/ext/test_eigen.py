@@ -24,7 +24,9 @@ def test_eigenvectors_are_those_of_the_matrix(monkeypatch, n, fails):
         monkeypatch.setattr(np.linalg, "eigh", fail)
     values, vectors = eigenvectors(matrix.copy())
     np.testing.assert_allclose(values, expected, atol=1e-12 * n * expected[-1])
-    np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, atol=1e-12 * n * expected[-1])
+    np.testing.assert_allclose(
+        (vectors * values) @ vectors.T, matrix, atol=1e-12 * n * expected[-1]
+    )
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(n), atol=1e-12)
 
 

@@ -1,4 +1,6 @@
-"""The pseudo-likelihood kernel against a slow numpy oracle, finite differences and scipy's optimisers."""
+"""The pseudo-likelihood kernel against a slow numpy oracle, finite differences and scipy's
+optimisers.
+"""
 
 import itertools
 import os
@@ -29,12 +31,16 @@ def design(n_levels):
 def free_columns(n_levels, mask, i):
     """Columns of theta that are parameters of predictor `i`."""
     start, _ = design(n_levels)
-    cols = [1 + np.arange(start[j], start[j + 1]) for j in range(len(n_levels)) if mask[i, j] and j != i]
+    cols = [
+        1 + np.arange(start[j], start[j + 1]) for j in range(len(n_levels)) if mask[i, j] and j != i
+    ]
     return np.concatenate([[0], *cols]).astype(int)
 
 
 def indicators(codes, n_levels):
-    return np.concatenate([codes[:, [j]] == np.arange(1, L) for j, L in enumerate(n_levels)], axis=1).astype(float)
+    return np.concatenate(
+        [codes[:, [j]] == np.arange(1, L) for j, L in enumerate(n_levels)], axis=1
+    ).astype(float)
 
 
 def oracle(codes, weights, n_levels, mask, theta, lambda_, lambdah):
@@ -49,9 +55,14 @@ def oracle(codes, weights, n_levels, mask, theta, lambda_, lambdah):
         log_p = logit - np.logaddexp.reduce(logit, axis=1, keepdims=True)
         penalty = np.full(par.shape, lambda_)
         penalty[:, 0] = lambdah
-        value[i] = -weights @ log_p[np.arange(len(codes)), codes[:, i]] / weights.sum() + (penalty * par**2).sum() / 2
+        value[i] = (
+            -weights @ log_p[np.arange(len(codes)), codes[:, i]] / weights.sum()
+            + (penalty * par**2).sum() / 2
+        )
         error = np.exp(log_p[:, 1:]) - (codes[:, [i]] == np.arange(1, L))
-        gradient[np.ix_(rows, cols)] = (error * weights[:, None]).T @ X[:, cols] / weights.sum() + penalty * par
+        gradient[np.ix_(rows, cols)] = (error * weights[:, None]).T @ X[
+            :, cols
+        ] / weights.sum() + penalty * par
     return value, gradient
 
 
@@ -78,7 +89,10 @@ def example(seed, n=None, m=None, most=7, density=0.7):
 def fit(problem, lambda_, lambdah=0.0, tolerance=1e-10, itmax=2000, theta=None, order=None, **more):
     theta = problem.start() if theta is None else theta.copy()
     m = len(problem.objective(theta, 0.0, 0.0)[0])
-    out = {name: np.zeros(m) if name in ("grad_norm", "value") else np.zeros(m, dtype=np.int32) for name in FIELDS}
+    out = {
+        name: np.zeros(m) if name in ("grad_norm", "value") else np.zeros(m, dtype=np.int32)
+        for name in FIELDS
+    }
     for task in order if order is not None else range(problem.n_tasks):
         problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, **out, **more)
     return theta, out
@@ -88,7 +102,14 @@ def fit(problem, lambda_, lambdah=0.0, tolerance=1e-10, itmax=2000, theta=None, 
 def known(seed, scale):
     """An example and its value and gradient, which every width has to give."""
     codes, weights, n_levels, mask, theta = example(seed, density=[0.15, 0.7, 1.0][seed % 3])
-    return codes, weights, n_levels, mask, theta, oracle(codes, weights, n_levels, mask, scale * theta, 0.1, 0.2)
+    return (
+        codes,
+        weights,
+        n_levels,
+        mask,
+        theta,
+        oracle(codes, weights, n_levels, mask, scale * theta, 0.1, 0.2),
+    )
 
 
 @pytest.mark.parametrize("width", ["avx512", "avx2", "sse2", "plain"])
@@ -98,7 +119,9 @@ def test_objective_is_the_definition(seed, width):
         pytest.skip(f"this processor has no {width}")
     for scale in (0.2, 1.0, 60.0):  # the largest needs the shifted exponentials
         codes, weights, n_levels, mask, theta, expected = known(seed, scale)
-        got = PseudoProblem(codes, weights, n_levels, mask, width=width).objective(scale * theta, 0.1, 0.2)
+        got = PseudoProblem(codes, weights, n_levels, mask, width=width).objective(
+            scale * theta, 0.1, 0.2
+        )
         np.testing.assert_allclose(got[0], expected[0], rtol=1e-12)
         np.testing.assert_allclose(got[1], expected[1], rtol=1e-12, atol=1e-12)
 
@@ -136,7 +159,9 @@ def test_single_precision_keeps_its_digits_over_many_rows(width):
     """A million rows are more than a sum of 24 bits can count one by one."""
     rng = np.random.default_rng(0)
     codes = (rng.random((1_000_000, 5)) < [0.5, 0.3, 0.9, 0.6, 0.01]).astype(np.uint8)
-    codes = np.hstack([codes, rng.integers(0, 200, (1_000_000, 1)).astype(np.uint8), codes[:, :1] ^ codes[:, 1:2]])
+    codes = np.hstack(
+        [codes, rng.integers(0, 200, (1_000_000, 1)).astype(np.uint8), codes[:, :1] ^ codes[:, 1:2]]
+    )
     n_levels, mask = np.array([2, 2, 2, 2, 2, 200, 2]), ~np.eye(7, dtype=bool)
     weights = np.ones(len(codes))
     double = PseudoProblem(codes, weights, n_levels, mask)
@@ -144,7 +169,9 @@ def test_single_precision_keeps_its_digits_over_many_rows(width):
     theta = double.start()
     theta[:, 1:] = 0.0
     theta[:4, 2:5] = rng.normal(size=(4, 3)) * (~np.eye(4, 3, k=-1, dtype=bool))
-    for a, b in zip(double.objective(theta, 0.0, 0.0), single.objective(theta, 0.0, 0.0), strict=True):
+    for a, b in zip(
+        double.objective(theta, 0.0, 0.0), single.objective(theta, 0.0, 0.0), strict=True
+    ):
         np.testing.assert_allclose(a, b, atol=3e-6)
 
 
@@ -165,7 +192,9 @@ def test_gradient_is_the_finite_difference(seed):
     gradient = problem.objective(theta, 0.1, 0.2)[1]
     start, _ = design(n_levels)
     for i in range(4):
-        for r, c in itertools.product(range(start[i], start[i + 1]), free_columns(n_levels, mask, i)):
+        for r, c in itertools.product(
+            range(start[i], start[i + 1]), free_columns(n_levels, mask, i)
+        ):
             values = []
             for step in (1e-5, -1e-5):
                 moved = theta.copy()
@@ -191,13 +220,22 @@ def test_optimum_is_scipys(seed):
                 value, gradient = oracle(codes, weights, n_levels, mask, point, lambda_, lambdah)
                 return value[i], gradient[block].ravel()
 
-            # scipy's value suffers from rounding long before its gradient: so many digits can be asked for
-            best = minimize(objective, np.zeros(theta[block].size), jac=True, method="BFGS", options={"gtol": 1e-9})
+            # scipy's value suffers from rounding long before its gradient: so many digits can be
+            # asked for
+            best = minimize(
+                objective,
+                np.zeros(theta[block].size),
+                jac=True,
+                method="BFGS",
+                options={"gtol": 1e-9},
+            )
             np.testing.assert_allclose(theta[block].ravel(), best.x, atol=1e-7)
             np.testing.assert_allclose(out["value"][i], best.fun, rtol=1e-10)
         outside = np.ones_like(theta, dtype=bool)
         for i in range(4):
-            outside[np.ix_(np.arange(start[i], start[i + 1]), free_columns(n_levels, mask, i))] = False
+            outside[np.ix_(np.arange(start[i], start[i + 1]), free_columns(n_levels, mask, i))] = (
+                False
+            )
         assert (theta[outside] == 0.0).all()
 
 
@@ -214,13 +252,19 @@ def test_all_widths_and_metrics_reach_the_gradient_norm(width, n, m, most, preci
     start, _ = design(n_levels)
     norms = [np.linalg.norm(gradient[start[i] : start[i + 1]]) for i in range(m)]
     np.testing.assert_allclose(norms, out["grad_norm"], atol=1e-12)
-    np.testing.assert_allclose(out["value"], oracle(codes, weights, n_levels, mask, theta, 1e-3, 0.0)[0], rtol=1e-12)
+    np.testing.assert_allclose(
+        out["value"], oracle(codes, weights, n_levels, mask, theta, 1e-3, 0.0)[0], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("width", widths())
 @pytest.mark.parametrize(("density", "weighted"), [(1.0, False), (0.3, True)])
-def test_mixed_precision_ends_where_double_does_though_predictors_need_unequal_steps(width, density, weighted):
-    """Some predictors almost follow from another: their lanes go on long after the others are done, and move."""
+def test_mixed_precision_ends_where_double_does_though_predictors_need_unequal_steps(
+    width, density, weighted
+):
+    """Some predictors almost follow from another: their lanes go on long after the others are done,
+    and move.
+    """
     rng = np.random.default_rng(1)
     m, n = 90, 300
     codes = (rng.random((n, m)) < rng.uniform(0.1, 0.9, m)).astype(np.uint8)
@@ -231,7 +275,10 @@ def test_mixed_precision_ends_where_double_does_though_predictors_need_unequal_s
     mask = np.triu(rng.random((m, m)) < density, 1)
     mask |= mask.T
     given = codes, weights, n_levels, mask
-    double, (theta, out) = PseudoProblem(*given), fit(PseudoProblem(*given, width=width, precision="mixed"), 1e-3, 1e-4)
+    double, (theta, out) = (
+        PseudoProblem(*given),
+        fit(PseudoProblem(*given, width=width, precision="mixed"), 1e-3, 1e-4),
+    )
     assert (out["status"] == 0).all()
     assert out["n_iter"].max() > 2 * out["n_iter"].min()
     value, gradient = double.objective(theta, 1e-3, 1e-4)
@@ -245,7 +292,9 @@ def test_mixed_precision_ends_where_double_does_though_predictors_need_unequal_s
 
 def test_mixed_precision_from_a_point_with_few_steps_and_without_any():
     codes, weights, n_levels, mask, theta = example(3, n=400, m=20, most=4)
-    problem, double = (PseudoProblem(codes, weights, n_levels, mask, precision=p) for p in ("mixed", "double"))
+    problem, double = (
+        PseudoProblem(codes, weights, n_levels, mask, precision=p) for p in ("mixed", "double")
+    )
     before = double.objective(theta, 0.1, 0.1)[0]
     near, out = fit(problem, 0.1, 0.1, itmax=3, theta=theta)
     assert set(out["status"]) == {1}
@@ -261,7 +310,9 @@ def test_mixed_precision_from_a_point_with_few_steps_and_without_any():
 
 def test_more_than_forty_levels():
     rng = np.random.default_rng(3)
-    codes = np.column_stack((rng.integers(0, 60, 900), rng.integers(0, 2, 900), rng.integers(0, 130, 900)))
+    codes = np.column_stack(
+        (rng.integers(0, 60, 900), rng.integers(0, 2, 900), rng.integers(0, 130, 900))
+    )
     codes[:, 1] = (codes[:, 0] + codes[:, 1] * 20) > 40
     codes = codes.astype(np.int32)
     n_levels, mask = np.array([60, 2, 130]), ~np.eye(3, dtype=bool)
@@ -277,17 +328,24 @@ def test_weights_are_repeated_rows():
     once = PseudoProblem(codes, weights, n_levels, mask)
     often = PseudoProblem(np.repeat(codes, weights, axis=0), np.ones(weights.sum()), n_levels, mask)
     for half in (False, True):
-        assert once.log_normaliser(theta, half) == pytest.approx(often.log_normaliser(theta, half), rel=1e-13)
+        assert once.log_normaliser(theta, half) == pytest.approx(
+            often.log_normaliser(theta, half), rel=1e-13
+        )
     np.testing.assert_allclose(fit(once, 1e-2)[0], fit(often, 1e-2)[0], atol=1e-8)
 
 
 def test_merged_rows_are_the_same_problem():
-    """Three predictors have few joint states, so rows are merged; a fourth, irrelevant one prevents it."""
+    """Three predictors have few joint states, so rows are merged; a fourth, irrelevant one prevents
+    it.
+    """
     codes, weights, n_levels, _, _ = example(2, n=1200, m=3, most=5)
     mask = ~np.eye(3, dtype=bool)
     rare = np.random.default_rng(1).integers(0, 100, (1200, 1))
     wide = PseudoProblem(
-        np.hstack((codes, rare)).astype(np.uint16), weights, np.append(n_levels, 100), np.pad(mask, ((0, 1), (0, 1)))
+        np.hstack((codes, rare)).astype(np.uint16),
+        weights,
+        np.append(n_levels, 100),
+        np.pad(mask, ((0, 1), (0, 1))),
     )
     narrow = PseudoProblem(codes, weights, n_levels, mask)
     _, D = design(n_levels)
@@ -306,7 +364,11 @@ def test_log_normaliser_is_equation_31(half):
     for i in range(10):
         rows = theta[start[i] : start[i + 1]]
         logit = rows[:, 0] + (0.5 if half else 1.0) * X @ rows[:, 1:].T
-        expected += weights @ np.logaddexp.reduce(np.column_stack((np.zeros(len(X)), logit)), axis=1) / weights.sum()
+        expected += (
+            weights
+            @ np.logaddexp.reduce(np.column_stack((np.zeros(len(X)), logit)), axis=1)
+            / weights.sum()
+        )
     got = PseudoProblem(codes, weights, n_levels, mask).log_normaliser(theta, half)
     assert got == pytest.approx(expected, rel=1e-12)
 
@@ -325,7 +387,9 @@ def test_start_is_the_independent_model():
 
 @pytest.mark.parametrize("precision", ["double", "mixed", "single"])
 def test_bits_do_not_depend_on_threads_or_order(precision):
-    codes, weights, n_levels, mask, _ = example(3, n=700, m=100 if precision == "mixed" else 40, most=5)
+    codes, weights, n_levels, mask, _ = example(
+        3, n=700, m=100 if precision == "mixed" else 40, most=5
+    )
     problem = PseudoProblem(codes, weights, n_levels, mask, precision=precision)
     theta, out = fit(problem, 1e-4)
     backwards, _ = fit(problem, 1e-4, order=reversed(range(problem.n_tasks)))
@@ -371,7 +435,9 @@ def test_constant_predictors_and_empty_cells_stay_finite(lambda_):
     codes[:, 3] = n_levels[3] - 1
     codes[:, 5] = codes[:, 6] % n_levels[5]  # as good as determined by another predictor
     n_levels = n_levels + 1  # every predictor has a level that does not occur
-    theta, out = fit(PseudoProblem(codes, weights, n_levels, mask), lambda_, tolerance=1e-6, itmax=500)
+    theta, out = fit(
+        PseudoProblem(codes, weights, n_levels, mask), lambda_, tolerance=1e-6, itmax=500
+    )
     assert np.isfinite(theta).all()
     assert np.isfinite(out["value"]).all()
     assert (out["status"] == 0).all()
@@ -462,7 +528,9 @@ def test_keyboard_interrupt():
 def test_bad_input_is_refused():
     codes, weights, n_levels, mask, theta = example(1, n=50, m=4)
     with pytest.raises(ValueError, match="predictor 2 has a code outside"):
-        PseudoProblem(codes, weights, np.where(np.arange(4) == 2, codes[:, 2].max(), n_levels), mask)
+        PseudoProblem(
+            codes, weights, np.where(np.arange(4) == 2, codes[:, 2].max(), n_levels), mask
+        )
     with pytest.raises(ValueError, match="predictor 0 has a code outside"):
         PseudoProblem(codes.astype(np.int32) - 9, weights, n_levels, mask)
     with pytest.raises(ValueError, match="weights must be positive"):
@@ -481,7 +549,11 @@ def test_bad_input_is_refused():
 
 
 def test_memory_estimate_covers_the_problem():
-    for n, n_levels in ((10_000, np.full(50, 4)), (37, np.full(3, 2)), (500, np.array([30, 2, 9, 2, 2, 14]))):
+    for n, n_levels in (
+        (10_000, np.full(50, 4)),
+        (37, np.full(3, 2)),
+        (500, np.array([30, 2, 9, 2, 2, 14])),
+    ):
         shared, task = memory_estimate(n, n_levels)
         rng = np.random.default_rng(0)
         m, D = len(n_levels), int((n_levels - 1).sum())
@@ -499,12 +571,15 @@ def test_memory_estimate_covers_the_problem():
 
 
 @pytest.mark.parametrize(
-    ("m", "levels", "n", "times"), [(520, 2, 600, 3), (520, 2, 200, 2), (172, 4, 1040, 2), (172, 4, 600, 1.5)]
+    ("m", "levels", "n", "times"),
+    [(520, 2, 600, 3), (520, 2, 200, 2), (172, 4, 1040, 2), (172, 4, 600, 1.5)],
 )
 def test_wide_problems_take_fewer_gradients_with_the_covariance(m, levels, n, times, monkeypatch):
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(n, 5))
-    scores = [factors @ rng.normal(size=(5, levels)) + rng.gumbel(size=(n, levels)) for _ in range(m)]
+    scores = [
+        factors @ rng.normal(size=(5, levels)) + rng.gumbel(size=(n, levels)) for _ in range(m)
+    ]
     codes = np.column_stack([own.argmax(axis=1) for own in scores]).astype(np.uint8)
     counts, thetas = {}, {}
     for metric in ("inverse", "blocks"):
@@ -517,15 +592,21 @@ def test_wide_problems_take_fewer_gradients_with_the_covariance(m, levels, n, ti
         assert not found["status"].any()
         counts[metric] = found["n_eval"][problem.order[: problem.lanes]].mean()
     assert times * counts["inverse"] < counts["blocks"]
-    both = slice(0, problem.lanes * (levels - 1))  # rows of the first task, which is the smaller one without the metric
+    # rows of the first task, which is the smaller one without the metric
+    both = slice(0, problem.lanes * (levels - 1))
     np.testing.assert_allclose(thetas["inverse"][both], thetas["blocks"][both], atol=1e-5)
 
 
 @pytest.mark.parametrize(("noise", "lambda_"), [(0.05, 0.01), (0.2, 1e-5)])
 def test_wide_problems_of_few_patterns_in_unrelated_blocks_converge(noise, lambda_, monkeypatch):
-    """The covariance is singular, and the column of largest variance has no part in its leading eigenvector."""
+    """The covariance is singular, and the column of largest variance has no part in its leading
+    eigenvector.
+    """
     rng, k, m = np.random.default_rng(0), 30, 520
-    free, same = rng.random((k, m - 80)) < 0.5, (np.arange(k)[:, None] < 9) ^ (rng.random((k, 80)) < noise)
+    free, same = (
+        rng.random((k, m - 80)) < 0.5,
+        (np.arange(k)[:, None] < 9) ^ (rng.random((k, 80)) < noise),
+    )
     one, other = np.divmod(np.arange(k * k), k)
     codes = np.hstack((free[one], same[other])).astype(np.uint8)
     found = {}
@@ -536,7 +617,8 @@ def test_wide_problems_of_few_patterns_in_unrelated_blocks_converge(noise, lambd
         assert problem.metric == metric
         found[metric], out = fit(problem, lambda_, order=[problem.n_tasks - 1])
         assert not out["status"].any()
-    last = problem.order[(problem.n_tasks - 1) * problem.lanes :]  # the smaller task is the one without the metric
+    # the smaller task is the one without the metric
+    last = problem.order[(problem.n_tasks - 1) * problem.lanes :]
     assert len(last) and (found["inverse"][last] != problem.start()[last]).any(axis=1).all()
     np.testing.assert_allclose(found["inverse"][last], found["blocks"][last], atol=1e-4)
 
@@ -566,15 +648,20 @@ def test_wide_problems_never_end_higher_than_they_began():
 
 @pytest.mark.parametrize(("m", "levels", "absent"), [(520, 2, 0.0), (270, 3, 0.0), (520, 2, 0.9)])
 @pytest.mark.parametrize("width", widths())
-def test_rows_and_columns_of_wide_problems_change_places_and_the_gradient_stays(width, m, levels, absent, monkeypatch):
+def test_rows_and_columns_of_wide_problems_change_places_and_the_gradient_stays(
+    width, m, levels, absent, monkeypatch
+):
     """They do unless most predictors are at their reference level."""
-    rng, n = np.random.default_rng(0), 1103  # some row blocks, the last of them with rows that fill no table
+    # some row blocks, the last of them with rows that fill no table
+    rng, n = np.random.default_rng(0), 1103
     codes = rng.integers(0, levels, (n, m)).astype(np.uint8) * (rng.random((n, m)) >= absent)
     found = []
     for wide in (True, False):
         if not wide:
             monkeypatch.setattr(pseudo, "kronecker_pays", lambda *_: False)
-        problem = PseudoProblem(codes, 1.0 + np.arange(n) % 3, np.full(m, levels), ~np.eye(m, dtype=bool), width)
+        problem = PseudoProblem(
+            codes, 1.0 + np.arange(n) % 3, np.full(m, levels), ~np.eye(m, dtype=bool), width
+        )
         assert problem.metric == ("inverse" if wide else "blocks")
         theta = np.random.default_rng(1).normal(0.0, 0.1, problem.start().shape)
         found.append(problem.objective(theta, 0.1, 0.1))
@@ -625,5 +712,6 @@ def test_large_eigenvectors_are_lapacks_and_other_threads_run_meanwhile():
     other.join()
     np.testing.assert_array_equal(got[0], value)
     np.testing.assert_array_equal(got[1], vector)
-    # with the GIL held all the time, only what is before and after LAPACK would be left to the other thread
+    # with the GIL held all the time, only what is before and after LAPACK would be left to the
+    # other thread
     assert meanwhile > 10_000

@@ -24,12 +24,16 @@ def related():
     codes = np.zeros((N, M), dtype=np.uint8)
     for k in range(N):
         drawn = np.array([rng.choice(L - ABSENT, p=own) for own in shares])
-        codes[k] = np.where((rng.random(M) < 0.15) | (k == 0), drawn, codes[rng.integers(max(k, 1))])
+        codes[k] = np.where(
+            (rng.random(M) < 0.15) | (k == 0), drawn, codes[rng.integers(max(k, 1))]
+        )
     return codes
 
 
 def problem(width=None, precision="double", weights=None):
-    return PseudoProblem(related(), np.ones(N) if weights is None else weights, N_LEVELS, EVERY, width, precision)
+    return PseudoProblem(
+        related(), np.ones(N) if weights is None else weights, N_LEVELS, EVERY, width, precision
+    )
 
 
 def fitted(own, lambda_=0.01, tolerance=1e-7, tasks=(0,), **more):
@@ -39,7 +43,9 @@ def fitted(own, lambda_=0.01, tolerance=1e-7, tasks=(0,), **more):
 
 
 @pytest.mark.parametrize("width", widths())
-@pytest.mark.parametrize(("precision", "tolerance"), [("double", 1e-8), ("mixed", 1e-8), ("single", 1e-4)])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("double", 1e-8), ("mixed", 1e-8), ("single", 1e-4)]
+)
 @pytest.mark.thinned(2)
 def test_gradient_of_the_definition_vanishes(width, precision, tolerance):
     weights = np.random.default_rng(1).integers(1, 4, N).astype(float)
@@ -50,7 +56,9 @@ def test_gradient_of_the_definition_vanishes(width, precision, tolerance):
     assert not found["status"].any()
     value, gradient = oracle(related(), weights, N_LEVELS, EVERY, theta, 0.01, 0.0)
     norms = np.sqrt((gradient.reshape(M, -1) ** 2).sum(axis=1))[sites]
-    np.testing.assert_allclose(norms, found["grad_norm"][sites], atol=1e-10 if precision != "single" else 2e-5)
+    np.testing.assert_allclose(
+        norms, found["grad_norm"][sites], atol=1e-10 if precision != "single" else 2e-5
+    )
     # in single precision, fields of 47 couplings are rounded at about 5e-6, whatever the value
     bound = {"rtol": 1e-10} if precision != "single" else {"rtol": 0.0, "atol": 1e-5}
     np.testing.assert_allclose(found["value"][sites], value[sites], **bound)
@@ -86,13 +94,23 @@ def test_bits_do_not_depend_on_threads():
     known, _ = fitted(own, tolerance=1e-4, tasks=range(own.n_tasks))
     theta = own.start()
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda task: own.solve(task, 0.01, 0.0, 1e-4, 1000, theta), reversed(range(own.n_tasks))))
+        list(
+            pool.map(
+                lambda task: own.solve(task, 0.01, 0.0, 1e-4, 1000, theta),
+                reversed(range(own.n_tasks)),
+            )
+        )
     assert theta.tobytes() == known.tobytes()
-    assert fitted(problem(precision="single"), tolerance=1e-4, tasks=range(own.n_tasks))[0].tobytes() == known.tobytes()
+    assert (
+        fitted(problem(precision="single"), tolerance=1e-4, tasks=range(own.n_tasks))[0].tobytes()
+        == known.tobytes()
+    )
 
 
 def test_leading_eigenvectors_are_lapacks():
-    X = np.concatenate([related()[:, [j]] == np.arange(1, L) for j in range(M)], axis=1).astype(float)
+    X = np.concatenate([related()[:, [j]] == np.arange(1, L) for j in range(M)], axis=1).astype(
+        float
+    )
     mean, D = X.mean(axis=0), X.shape[1]
     second = X.T @ X / N
     project, expand, eigenvalues = leading_metric(second, mean, D)

@@ -31,9 +31,13 @@ def test_linear_term_is_taken_off_objective_and_gradient(seed, width):
     start, _ = design(n_levels)
     value, gradient = oracle(codes, weights, n_levels, mask, theta, 0.1, 0.2)
     taken = np.add.reduceat((theta * linear).sum(axis=1), start[:-1])
-    got = PseudoProblem(codes, weights, n_levels, mask, width=width).objective(theta, 0.1, 0.2, linear=linear)
+    got = PseudoProblem(codes, weights, n_levels, mask, width=width).objective(
+        theta, 0.1, 0.2, linear=linear
+    )
     np.testing.assert_allclose(got[0], value - taken, rtol=1e-12)
-    np.testing.assert_allclose(got[1], gradient - np.where(used, linear, 0.0), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        got[1], gradient - np.where(used, linear, 0.0), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("precision", ["double", "single"])
@@ -52,7 +56,9 @@ def test_gradient_with_linear_term_is_that_of_finite_differences(precision):
             moved[row, col] += sign * step
             ends.append(double.objective(moved, 0.1, 0.2, linear=linear)[0].sum())
         numeric = (ends[0] - ends[1]) / (2 * step)
-        assert gradient[row, col] == pytest.approx(numeric, abs=1e-8 if precision == "double" else 1e-5)
+        assert gradient[row, col] == pytest.approx(
+            numeric, abs=1e-8 if precision == "double" else 1e-5
+        )
 
 
 @pytest.mark.parametrize("precision", ["double", "mixed"])
@@ -60,11 +66,18 @@ def test_gradient_with_linear_term_is_that_of_finite_differences(precision):
 def test_both_solvers_end_where_the_gradient_is_the_linear_term(width, precision):
     codes, weights, n_levels, mask, theta = example(5, n=400, m=6, most=4, density=0.7)
     linear, used = slope(5, theta, n_levels, mask), free(theta, n_levels, mask)
-    found, out = fit(PseudoProblem(codes, weights, n_levels, mask, width, precision), 0.1, 0.2, linear=linear)
+    found, out = fit(
+        PseudoProblem(codes, weights, n_levels, mask, width, precision), 0.1, 0.2, linear=linear
+    )
     assert (out["status"] == 0).all()
     start, D = design(n_levels)
     other, m = PseudoProblem(codes, weights, n_levels, mask).start(), len(n_levels)
-    value, norm, n_iter, status = np.zeros(m), np.zeros(m), np.zeros(m, dtype=np.int32), np.zeros(m, dtype=np.int32)
+    value, norm, n_iter, status = (
+        np.zeros(m),
+        np.zeros(m),
+        np.zeros(m, dtype=np.int32),
+        np.zeros(m, dtype=np.int32),
+    )
     newton.solve_sites(
         codes,
         weights.astype(float),
@@ -103,7 +116,9 @@ def test_uncounted_blocks_and_moments_of_all_rows_are_the_whole(seed, prior_coun
     whole = PseudoProblem(codes, weights, n_levels, mask, prior_count=prior_count)
     value, gradient = whole.objective(theta, 0.0, 0.0)
     none = np.zeros_like(theta)
-    independent = PseudoProblem(codes, weights, n_levels, mask, counted=False).objective(none, 0.0, 0.0)[1]
+    independent = PseudoProblem(codes, weights, n_levels, mask, counted=False).objective(
+        none, 0.0, 0.0
+    )[1]
     moments = independent - whole.objective(none, 0.0, 0.0)[1]
     start, _ = design(n_levels)
     sums, rest = np.zeros_like(value), np.zeros_like(gradient)
@@ -116,7 +131,9 @@ def test_uncounted_blocks_and_moments_of_all_rows_are_the_whole(seed, prior_coun
         sums += share * np.sum([each[0] for each in own], axis=0)
         rest += share * np.sum([each[1] for each in own], axis=0)
     np.testing.assert_allclose(rest - moments, gradient, atol=1e-14)
-    np.testing.assert_allclose(sums - np.add.reduceat((theta * moments).sum(axis=1), start[:-1]), value, rtol=1e-13)
+    np.testing.assert_allclose(
+        sums - np.add.reduceat((theta * moments).sum(axis=1), start[:-1]), value, rtol=1e-13
+    )
 
 
 def test_linear_terms_and_tasks_that_do_not_fit_are_refused():
@@ -125,6 +142,8 @@ def test_linear_terms_and_tasks_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="linear must have shape"):
         problem.objective(theta, 0.1, 0.1, linear=theta[:, 1:].copy())
     with pytest.raises(ValueError, match="nothing to minimise"):
-        PseudoProblem(codes, weights, n_levels, mask, counted=False).solve(0, 0.1, 0.1, 1e-6, 9, theta.copy())
+        PseudoProblem(codes, weights, n_levels, mask, counted=False).solve(
+            0, 0.1, 0.1, 1e-6, 9, theta.copy()
+        )
     with pytest.raises(ValueError, match="tasks must lie between"):
         problem.objective(theta, 0.1, 0.1, tasks=[problem.n_tasks])

@@ -17,21 +17,32 @@ HEAVY = (1, 1, 2, 3, 1000, 10**9, 2**40)
 
 
 def folds(source) -> None:
-    """Folds hold every copy once, at R's sizes, or what a splitter says; what one trains on is fitted and scores."""
+    """Folds hold every copy once, at R's sizes, or what a splitter says; what one trains on is
+    fitted and scores.
+    """
     n, K, m = source.integer(1, 12), source.integer(2, 3), source.integer(1, 3)
     y = np.array([source.integer(0, K - 1) for _ in range(n)])
     weights = np.array([float(source.pick(HEAVY)) for _ in range(n)])
     codes = np.ascontiguousarray(source.array("u1", n, m) % 3).astype(np.uint8)
     missing = None if source.maybe(2) else source.array("u1", n, m) % 4 == 3
-    sample = Sample(np.where(False if missing is None else missing, 0, codes).astype(np.uint8), weights, y, missing)
+    sample = Sample(
+        np.where(False if missing is None else missing, 0, codes).astype(np.uint8),
+        weights,
+        y,
+        missing,
+    )
     way = source.integer(0, 2)
     if way == 0:
-        found = splitter_folds([positions(source, n) for _ in range(source.integer(0, 3))], codes, y, weights)
+        found = splitter_folds(
+            [positions(source, n) for _ in range(source.integer(0, 3))], codes, y, weights
+        )
     else:
         rng, nfold = np.random.default_rng(source.integer(0, 99)), source.integer(2, 6)
         found = consecutive_folds(sample, nfold) if way == 1 else shuffled_folds(sample, nfold, rng)
         np.testing.assert_array_equal(found.held.sum(axis=0), weights)
-        np.testing.assert_array_equal(found.train + found.held, np.broadcast_to(weights, found.held.shape))
+        np.testing.assert_array_equal(
+            found.train + found.held, np.broadcast_to(weights, found.held.shape)
+        )
         for group in range(K):
             sizes = rows_folds.fold_sizes(weights[y == group].sum(), nfold)
             np.testing.assert_array_equal(found.held[:, y == group].sum(axis=1), sizes)
@@ -43,7 +54,10 @@ def folds(source) -> None:
 def positions(source, n: int) -> tuple:
     """Return positions to train on and to validate; some are none, or not there."""
     kind = source.pick(("i8", "i8", "i4", "?", "f8"))
-    parts = [source.array("u1", n if kind == "?" else source.integer(0, 6)) % (n + source.maybe(16)) for _ in range(2)]
+    parts = [
+        source.array("u1", n if kind == "?" else source.integer(0, 6)) % (n + source.maybe(16))
+        for _ in range(2)
+    ]
     return tuple(part.astype(kind) for part in parts)
 
 
@@ -52,7 +66,9 @@ def fit(source, train: Sample, sample: Sample, K: int) -> None:
     if not train.n:
         return
     layout = Layout([3] * sample.codes.shape[1])
-    result = estimate(Task(train, layout, K, source.pick(("auto", "exact", "half", "mf"))), source.pick(ENGINES))
+    result = estimate(
+        Task(train, layout, K, source.pick(("auto", "exact", "half", "mf"))), source.pick(ENGINES)
+    )
     scores = result.class_scores(sample.codes, sample.missing)
     assert np.isfinite(result.parameters.theta).all() and not np.isnan(link(scores)).any()
     p = np.exp(log_probabilities(scores))

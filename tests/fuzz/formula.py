@@ -5,12 +5,85 @@ import numpy as np
 from bbl.design.formula import parse
 
 COLUMNS = ("y", "a", "b", "c", "d e", "1", "é", "`", "for", 7, ("t", 1), "a:b", "w")
-NAMES = ("a", "b", "c", "`d e`", "(a+b)", "(b+c+`1`)^2", ".", "a:b", "é*c", "-(a)", "C(b)", "7", "`a:b`", "````", "1")
+NAMES = (
+    "a",
+    "b",
+    "c",
+    "`d e`",
+    "(a+b)",
+    "(b+c+`1`)^2",
+    ".",
+    "a:b",
+    "é*c",
+    "-(a)",
+    "C(b)",
+    "7",
+    "`a:b`",
+    "````",
+    "1",
+)
 SIGNS = ("+", "-", ":", "*", " + ", "^2 -", "+ ", "+")
 WORDS = (
-    *("y", "a", "b", "c", "`d e`", "`1`", "é", "````", "for", "7", "`a:b`", "w", "~", "~", "+", "-", "*", ":", "^2"),
-    *("**2", ".", "(", ")", "(", ")", " ", "0", "1", "^", "**", "3", "C(", "factor(a)", "I(a)", "{a}", "a.b", "__a__"),
-    *("`", "'", '"', "[", "]", "|", "/", "%in%", "\n", "\0", "\ua66e", "\ua66e0", "中", "lambda:", "1e9", "99", "Q(a)"),
+    *(
+        "y",
+        "a",
+        "b",
+        "c",
+        "`d e`",
+        "`1`",
+        "é",
+        "````",
+        "for",
+        "7",
+        "`a:b`",
+        "w",
+        "~",
+        "~",
+        "+",
+        "-",
+        "*",
+        ":",
+        "^2",
+    ),
+    *(
+        "**2",
+        ".",
+        "(",
+        ")",
+        "(",
+        ")",
+        " ",
+        "0",
+        "1",
+        "^",
+        "**",
+        "3",
+        "C(",
+        "factor(a)",
+        "I(a)",
+        "{a}",
+        "a.b",
+        "__a__",
+    ),
+    *(
+        "`",
+        "'",
+        '"',
+        "[",
+        "]",
+        "|",
+        "/",
+        "%in%",
+        "\n",
+        "\0",
+        "\ua66e",
+        "\ua66e0",
+        "中",
+        "lambda:",
+        "1e9",
+        "99",
+        "Q(a)",
+    ),
 )
 
 
@@ -28,4 +101,8 @@ def formula(source) -> None:
     assert terms.predictors and {terms.response, *terms.predictors} <= set(COLUMNS) - {"w"}
     assert terms.response not in terms.predictors
     i, j = terms.pairs.T
-    assert (i < j).all() and (np.diff(i * len(COLUMNS) + j) > 0).all() and (j < len(terms.predictors)).all()
+    assert (
+        (i < j).all()
+        and (np.diff(i * len(COLUMNS) + j) > 0).all()
+        and (j < len(terms.predictors)).all()
+    )

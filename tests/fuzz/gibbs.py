@@ -7,7 +7,9 @@ from fuzz.harness import ODD
 
 
 def gibbs(source) -> None:
-    """Run a few sweeps of a few chains; states lie within the levels, and the best energy is the chains' best."""
+    """Run a few sweeps of a few chains; states lie within the levels, and the best energy is the
+    chains' best.
+    """
     m = source.integer(1, 4)
     n_levels = [source.integer(2, 5) for _ in range(m)]
     if source.maybe(16):
@@ -32,6 +34,11 @@ def gibbs(source) -> None:
         burn_in=source.pick((0, 1, 2, -1)),
         thin=source.pick((1, 2, 3, 0, None, True)),
     )
-    for states in (found.best, found.chain_best, found.last, *([] if found.draws is None else [found.draws])):
+    for states in (
+        found.best,
+        found.chain_best,
+        found.last,
+        *([] if found.draws is None else [found.draws]),
+    ):
         assert ((states >= 0) & (states < n_levels)).all()
     assert np.isfinite(found.best_energy) and found.best_energy == found.chain_energy.max()

@@ -1,10 +1,28 @@
-"""What the fuzz targets share: values drawn from the bytes of an input, and which errors are refusals."""
+"""What the fuzz targets share: values drawn from the bytes of an input, and which errors are
+refusals.
+"""
 
 import numpy as np
 
 from bbl.errors import BBLError
 
-ODD = (0, 1, 2, 3, -1, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**32, 2**32 + 2, 2**63 - 1, -(2**63))
+ODD = (
+    0,
+    1,
+    2,
+    3,
+    -1,
+    255,
+    256,
+    65535,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**32 + 2,
+    2**63 - 1,
+    -(2**63),
+)
 
 
 class Source:
@@ -39,11 +57,14 @@ class Source:
             raw = np.frombuffer(self.take(count), np.int8)
             raw = raw / 16 if dtype.kind == "f" else raw
         array = raw.astype(dtype).reshape(shape)
-        return np.where(np.isnan(array), dtype.type("nan"), array) if dtype.kind == "f" else array  # no signalling nan
+        # no signalling nan
+        return np.where(np.isnan(array), dtype.type("nan"), array) if dtype.kind == "f" else array
 
 
 def accepts(target, data: bytes) -> bool:
-    """Return whether `target` used the input; an error of the package is a refusal, any other goes up."""
+    """Return whether `target` used the input; an error of the package is a refusal, any other goes
+    up.
+    """
     try:
         target(Source(data))
     except BBLError:

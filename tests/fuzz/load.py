@@ -19,13 +19,33 @@ from fuzz.harness import ODD
 from fuzz.predict import TRAIN, model, model_of_a_fold
 
 RARE = 64  # pandas takes a hundred times as long as all the rest
-VALUES = (*ODD, None, True, -1, 0.5, 1e300, "", "x", "number", "bool", "all", "pseudo", [], [0], [[0, 1]], {}, {"a": 1})
+VALUES = (
+    *ODD,
+    None,
+    True,
+    -1,
+    0.5,
+    1e300,
+    "",
+    "x",
+    "number",
+    "bool",
+    "all",
+    "pseudo",
+    [],
+    [0],
+    [[0, 1]],
+    {},
+    {"a": 1},
+)
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<i8", "<f8")
 
 
 @cache
 def sound(make) -> tuple[Path, bytes, str, str, dict]:
-    """Return a path, and a sound file with its kind and content, the dict as JSON; the folder stays to the end."""
+    """Return a path, and a sound file with its kind and content, the dict as JSON; the folder stays
+    to the end.
+    """
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "model.bbl"
@@ -51,7 +71,9 @@ def blocks(source) -> None:
 
 
 def loaded(source, makes):
-    """Damage a file, change the content of a sound one, or take any bytes; return what is loaded from it."""
+    """Damage a file, change the content of a sound one, or take any bytes; return what is loaded
+    from it.
+    """
     path, good, kind, meta, arrays = sound(source.pick(makes))
     way = source.integer(0, 3)
     data = source.data if way == 0 else good
@@ -64,11 +86,15 @@ def loaded(source, makes):
         fit = verbs.load(path)
         assert data == good, "a damaged file was loaded"
         return fit
-    return load_content(path, kind, *forge(source, json.loads(meta), dict(arrays)), source.maybe(16))
+    return load_content(
+        path, kind, *forge(source, json.loads(meta), dict(arrays)), source.maybe(16)
+    )
 
 
 def load_content(path, kind: str, meta: dict, arrays: dict, by_file: bool):
-    """Load what a stranger could write: the checksums are right. Most go around the file, which takes most time."""
+    """Load what a stranger could write: the checksums are right. Most go around the file, which
+    takes most time.
+    """
     if by_file:
         path.write_bytes(b"".join(map(bytes, storage._pack(meta, arrays, kind))))
         return verbs.load(path)
@@ -119,7 +145,9 @@ def changed(source, array: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore"):  # nan as a whole number
             return array.astype(source.pick(DTYPES))
     if way == 1:
-        return array.reshape(source.pick(((-1,), (1, *array.shape), (*array.shape, 1), array.shape[::-1])))
+        return array.reshape(
+            source.pick(((-1,), (1, *array.shape), (*array.shape, 1), array.shape[::-1]))
+        )
     if way == 2:
         return array[: source.integer(0, len(array))]
     if way == 3:
@@ -134,7 +162,9 @@ def use_machine(fit, source) -> None:
     """Score the rows in the file and new ones; rarely, print and predict all there is."""
     if fit.training is not None:
         fit.class_scores(fit.training.codes)
-    codes = (fit.parameters.layout.n_levels - 1)[None].astype(code_dtype(fit.parameters.layout.n_levels))
+    codes = (fit.parameters.layout.n_levels - 1)[None].astype(
+        code_dtype(fit.parameters.layout.n_levels)
+    )
     fit.class_scores(codes, codes > 1)
     if source.maybe(RARE):
         new = {f.name: [f.levels[0], f.levels[-1]] for f in fit.design.predictors}
@@ -171,7 +201,15 @@ def table(seed: int = 1) -> dict:
 
 @cache
 def posterior():
-    options = {"method": "bayes", "prior": "conjugate", "hidden": 2, "draws": 4, "warmup": 10, "chains": 2, "seed": 1}
+    options = {
+        "method": "bayes",
+        "prior": "conjugate",
+        "hidden": 2,
+        "draws": 4,
+        "warmup": 10,
+        "chains": 2,
+        "seed": 1,
+    }
     with warnings.catch_warnings(action="ignore"):  # four draws do not mix
         return bbl.bbl("y ~ text + truth", pd.DataFrame(TRAIN), verbose=0, **options)
 
@@ -192,7 +230,12 @@ def cells() -> dict:
     rng = np.random.default_rng(2)
     rating = np.clip(1 + 2 * (row % 2) + (column % 2) + rng.integers(0, 2, 48), 1, 5)
     keep = rng.random(48) < 0.9
-    return {"u": row[keep], "m": column[keep], "rating": rating[keep], "kind": rating[keep].astype(str)}
+    return {
+        "u": row[keep],
+        "m": column[keep],
+        "rating": rating[keep],
+        "kind": rating[keep].astype(str),
+    }
 
 
 @cache

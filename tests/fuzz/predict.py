@@ -19,7 +19,28 @@ TRAIN = {
     "truth": [True, False, False, True, True, False, False, True] * 2,
 }
 FRAMES = 256  # one input in so many is a whole frame, which takes pandas a hundred times as long
-CELLS = (None, float("nan"), pd.NA, pd.NaT, "a", "z", "", "é", b"a", 0, 1, 2, 300, -1, 2**70, 1.0, 0.5, 1e9, True, "0")
+CELLS = (
+    None,
+    float("nan"),
+    pd.NA,
+    pd.NaT,
+    "a",
+    "z",
+    "",
+    "é",
+    b"a",
+    0,
+    1,
+    2,
+    300,
+    -1,
+    2**70,
+    1.0,
+    0.5,
+    1e9,
+    True,
+    "0",
+)
 ODD = (
     1j,
     [1],
@@ -31,7 +52,18 @@ ODD = (
     np.inf,
     pd.Interval(0, 1),
 )
-DTYPES = (object, "category", "float64", "int64", "uint8", "bool", "str", "Int64", "boolean", "string")
+DTYPES = (
+    object,
+    "category",
+    "float64",
+    "int64",
+    "uint8",
+    "bool",
+    "str",
+    "Int64",
+    "boolean",
+    "string",
+)
 
 
 @cache
@@ -45,7 +77,15 @@ def model_of_a_fold():
     rows, w = np.arange(16), np.array(TRAIN["y"]) == "w"
     folds = [(rows[8:], rows[:8]), (rows[~w], rows[w])]
     with warnings.catch_warnings(action="ignore"):
-        cv = bbl.crossVal("y ~ .^2", pd.DataFrame(TRAIN), lambda_=0.1, lambdah=0.1, cv=folds, refit=False, verbose=0)
+        cv = bbl.crossVal(
+            "y ~ .^2",
+            pd.DataFrame(TRAIN),
+            lambda_=0.1,
+            lambdah=0.1,
+            cv=folds,
+            refit=False,
+            verbose=0,
+        )
     return cv.model
 
 
@@ -62,15 +102,23 @@ def coded(source) -> None:
     unknown = np.zeros((n, 3), dtype=bool)
     for i, factor in enumerate(fit.design.predictors):
         found = [(factor.kinds[0], v) for v in factor.levels]
-        found += [(source.pick(KINDS), source.pick(("a", 0, 300, True, "z", 2**70, 0.5)))] * source.integer(0, 1)
+        found += [
+            (source.pick(KINDS), source.pick(("a", 0, 300, True, "z", 2**70, 0.5)))
+        ] * source.integer(0, 1)
         values = [found[source.integer(0, len(found) - 1)] for _ in range(n)] or found
-        column = Column(factor.name, np.arange(n), [v for _, v in values], [k for k, _ in values], False, False)
+        column = Column(
+            factor.name, np.arange(n), [v for _, v in values], [k for k, _ in values], False, False
+        )
         codes[:, i], own = factor.encode(column, source.pick(("ignore", "raise", "ignore")))
         unknown[:, i] = False if own is None else own
     scores = fit.class_scores(codes, unknown if source.maybe(2) else None)
     p = np.exp(log_probabilities(scores))
     assert not np.isnan(link(scores)).any()
-    assert p.shape == link(scores).shape == (n, 3) and (p >= 0).all() and (abs(p.sum(axis=1) - 1) < 1e-9).all()
+    assert (
+        p.shape == link(scores).shape == (n, 3)
+        and (p >= 0).all()
+        and (abs(p.sum(axis=1) - 1) < 1e-9).all()
+    )
 
 
 def whole(source) -> None:
@@ -79,7 +127,11 @@ def whole(source) -> None:
     names = [name for name in ("text", "number", "truth") if not source.maybe(64)]
     data = {}
     for name in names:
-        pool = TRAIN[name] if source.maybe(2) else (*TRAIN[name], *CELLS, *(ODD if source.maybe(4) else ()))
+        pool = (
+            TRAIN[name]
+            if source.maybe(2)
+            else (*TRAIN[name], *CELLS, *(ODD if source.maybe(4) else ()))
+        )
         data[name] = [source.pick(pool) for _ in range(n + source.maybe(64))]
     if source.maybe(2):
         data = pd.DataFrame({k: pd.Series(v, dtype=object) for k, v in data.items()}, dtype=object)
@@ -87,7 +139,9 @@ def whole(source) -> None:
             with suppress(TypeError, ValueError, OverflowError):  # not a value of that type
                 data[name] = data[name].astype(source.pick(DTYPES))
     kind = source.pick(("prob", "link", "class", 1))
-    found = model().predict(data, type=kind, unseen=source.pick(("raise", "ignore", "ignore", "bogus")))
+    found = model().predict(
+        data, type=kind, unseen=source.pick(("raise", "ignore", "ignore", "bogus"))
+    )
     assert len(found) == len(data["text"])
     if kind == "prob":
         p = found[["u", "v", "w"]].to_numpy()

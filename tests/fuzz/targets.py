@@ -7,4 +7,7 @@ from fuzz.kernels import kernels
 from fuzz.load import blocks, load, network
 from fuzz.predict import predict
 
-TARGETS = {target.__name__: target for target in (formula, kernels, predict, load, network, blocks, gibbs, folds)}
+TARGETS = {
+    target.__name__: target
+    for target in (formula, kernels, predict, load, network, blocks, gibbs, folds)
+}

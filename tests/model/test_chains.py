@@ -1,4 +1,6 @@
-"""Tests of bbl.model.chains and listing, bbl.stats.diagnostics and the Gibbs kernel against exact enumeration."""
+"""Tests of bbl.model.chains and listing, bbl.stats.diagnostics and the Gibbs kernel against exact
+enumeration.
+"""
 
 import json
 import signal
@@ -31,7 +33,9 @@ def oracle_model(layout, theta):
 
 
 def state_counts(draws, n_levels):
-    index = np.ravel_multi_index(draws.reshape(-1, len(n_levels)).T.astype(np.intp), tuple(n_levels))
+    index = np.ravel_multi_index(
+        draws.reshape(-1, len(n_levels)).T.astype(np.intp), tuple(n_levels)
+    )
     return np.bincount(index, minlength=int(np.prod(n_levels)))
 
 
@@ -42,7 +46,9 @@ def same(a, b):
 
 @pytest.fixture(params=[16, 8, 0], ids=["512-bit", "256-bit", "base"])
 def width(request, monkeypatch):
-    """Every vector width that this processor has, in turn; 0 is the one that every processor has."""
+    """Every vector width that this processor has, in turn; 0 is the one that every processor
+    has.
+    """
     if kernel.lanes(request.param) < request.param:
         pytest.skip(f"this processor has no vectors of {request.param} floats")
     lanes = kernel.lanes
@@ -50,7 +56,7 @@ def width(request, monkeypatch):
     return request.param
 
 
-# -- the distribution --------------------------------------------------------------------------------------------------
+# -- the distribution ------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_million_draws_pass_the_chi_square_test(seed):
     layout, theta, h, J = random_model([3] * 5, 11)
@@ -77,7 +83,9 @@ def kernel_chains(h, J, n_levels, n_chains, seed, by_levels, monkeypatch):
     """Chains with the choice between the two kernels taken out of their hands."""
     pack = kernel.pack_couplings
     monkeypatch.setattr(
-        kernel, "pack_couplings", lambda J, n, s, by, *more, **kw: pack(J, n, s, by_levels, *more, **kw)
+        kernel,
+        "pack_couplings",
+        lambda J, n, s, by, *more, **kw: pack(J, n, s, by_levels, *more, **kw),
     )
     make = Chains._make_packs
 
@@ -98,7 +106,9 @@ def test_kernel_choice_follows_the_number_of_levels():
 
 
 def test_many_predictors_keep_their_means(width):
-    """Independent predictors have known level frequencies, whatever their number and place in the blocks."""
+    """Independent predictors have known level frequencies, whatever their number and place in the
+    blocks.
+    """
     n_levels = np.array([2, 3, 5, 2, 12, 2, 2, 4] * 8)
     layout = Layout(n_levels)
     h = np.random.default_rng(4).normal(size=layout.D)
@@ -107,7 +117,9 @@ def test_many_predictors_keep_their_means(width):
     for i, L in enumerate(n_levels):
         weight = np.exp(np.append(0.0, layout.table(h, i)))
         p = weight / weight.sum()
-        z = (np.bincount(found.draws[..., i].ravel(), minlength=L) - n * p) / np.sqrt(n * p * (1 - p))
+        z = (np.bincount(found.draws[..., i].ravel(), minlength=L) - n * p) / np.sqrt(
+            n * p * (1 - p)
+        )
         assert np.abs(z).max() < 5.0
 
 
@@ -139,7 +151,7 @@ def test_fields_and_beta_bridge_two_models():
     assert chisquare(state_counts(draws, layout.n_levels), expected).pvalue > 1e-4
 
 
-# -- parameters that change, moments -----------------------------------------------------------------------------------
+# -- parameters that change, moments ---------------------------------------------------------------
 @pytest.mark.parametrize("by_levels", [False, True])
 def test_updated_chains_run_as_chains_made_with_the_new_parameters(by_levels, width, monkeypatch):
     n_levels = [2, 9, 3, 5, 17]
@@ -150,7 +162,9 @@ def test_updated_chains_run_as_chains_made_with_the_new_parameters(by_levels, wi
     updated.update(new_h, new_J)
     for chains in (updated, made):
         chains.sweep(7)
-    assert np.array_equal(updated.codes, made.codes) and np.array_equal(updated.current_energy, made.current_energy)
+    assert np.array_equal(updated.codes, made.codes) and np.array_equal(
+        updated.current_energy, made.current_energy
+    )
     assert np.array_equal(updated.best_codes, made.best_codes)
     assert np.array_equal(updated.energy(made.codes), made.energy(made.codes))
     updated.update(h)  # the fields alone
@@ -166,7 +180,9 @@ def test_updated_chains_run_as_chains_made_with_the_new_parameters(by_levels, wi
         chains.sweep(5)
     assert np.array_equal(updated.codes, made.codes)
     with pytest.raises(ValueError, match="another model"):
-        kernel.pack_couplings(J, made.n_levels, made.start, by_levels, made.lanes, table=made._table[:-1])
+        kernel.pack_couplings(
+            J, made.n_levels, made.start, by_levels, made.lanes, table=made._table[:-1]
+        )
 
 
 def test_updated_chains_reach_the_new_distribution_and_forget_the_old_best():
@@ -200,14 +216,16 @@ def test_moments_count_the_current_states(n_levels, n_chains):
     chains = Chains(h, J, n_levels, n_chains, 2, n_jobs=2)
     for _ in range(2):
         chains.sweep(3)
-        at = np.column_stack([chains.codes[:, i] == a for i, L in enumerate(n_levels) for a in range(1, L)])
+        at = np.column_stack(
+            [chains.codes[:, i] == a for i, L in enumerate(n_levels) for a in range(1, L)]
+        )
         means, counts = chains.moments()
         assert np.array_equal(counts, at.T.astype(int) @ at)
         assert np.array_equal(means, at.sum(axis=0) / n_chains)
         assert means.shape == (layout.D,)
 
 
-# -- the highest state -------------------------------------------------------------------------------------------------
+# -- the highest state -----------------------------------------------------------------------------
 @pytest.mark.parametrize("n_levels", [[3] * 5, [2, 3, 4, 5], [2] * 11, [25, 3]], ids=str)
 def test_best_is_the_enumerated_maximum(n_levels):
     layout, theta, h, J = random_model(n_levels, 3)
@@ -238,7 +256,9 @@ def test_chain_energies_belong_to_visited_states():
 
 @pytest.mark.parametrize("name", ["mcsample_titanic", "mcsample_sim"])
 def test_best_is_the_exact_maximum_of_the_stored_r_models(name, shared):
-    """R prints h of the last predictor as the energy; the enumeration stored beside it is the truth."""
+    """R prints h of the last predictor as the energy; the enumeration stored beside it is the
+    truth.
+    """
     case = json.loads((shared / "reference" / "bbl" / f"{name}.json").read_text())
     levels, exact = case["model"]["xlevels"], case["exact"]
     names = list(levels)
@@ -251,18 +271,24 @@ def test_best_is_the_exact_maximum_of_the_stored_r_models(name, shared):
             layout.table(theta, names.index(pair["i"]), names.index(pair["j"]))[:] = pair["values"]
         H, J = to_matrix(layout, theta)
         found = gibbs(H, J, layout.n_levels, 1000, rng=1)
-        assert {x: levels[x][a] for x, a in zip(names, found.best, strict=True)} == exact["map"][group]
+        assert {x: levels[x][a] for x, a in zip(names, found.best, strict=True)} == exact["map"][
+            group
+        ]
         assert found.best_energy == pytest.approx(exact["map_energy"][group], abs=1e-12)
-        assert map_state(H, J, layout.n_levels)[1] == pytest.approx(exact["map_energy"][group], abs=1e-12)
+        assert map_state(H, J, layout.n_levels)[1] == pytest.approx(
+            exact["map_energy"][group], abs=1e-12
+        )
         E = state_energies(H, J, layout.n_levels)
-        assert np.logaddexp.reduce(E) == pytest.approx(exact["log_partition_function"][group], abs=1e-12)
+        assert np.logaddexp.reduce(E) == pytest.approx(
+            exact["log_partition_function"][group], abs=1e-12
+        )
 
 
 def test_state_codes_count_in_the_order_of_the_energies():
     assert np.array_equal(state_codes(np.arange(24), [2, 3, 4]), oracle.states([2, 3, 4]))
 
 
-# -- seeds, threads, signals -------------------------------------------------------------------------------------------
+# -- seeds, threads, signals -----------------------------------------------------------------------
 def test_same_seed_same_bits_for_any_number_of_threads():
     layout, _, h, J = random_model([2, 3, 4] * 10, 1)
     state = np.random.get_state()[1].copy()  # noqa: NPY002 - the global generator must stay as it was
@@ -322,7 +348,7 @@ def test_the_models_are_left_alone_and_may_be_read_only():
     assert np.array_equal(h, before[0]) and np.array_equal(J, before[1])
 
 
-# -- bad arguments -----------------------------------------------------------------------------------------------------
+# -- bad arguments ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("argument", "value", "error"),
     [
@@ -360,7 +386,13 @@ def test_the_models_are_left_alone_and_may_be_read_only():
     ],
 )
 def test_bad_arguments_are_named(argument, value, error):
-    arguments = {"h": [0.0, 1.0], "J": np.zeros((2, 2)), "n_levels": [2, 2], "n_sweeps": 10, "rng": 1}
+    arguments = {
+        "h": [0.0, 1.0],
+        "J": np.zeros((2, 2)),
+        "n_levels": [2, 2],
+        "n_sweeps": 10,
+        "rng": 1,
+    }
     with pytest.raises(error, match=argument) as caught:
         gibbs(**{**arguments, argument: value})
     assert caught.value.argument == argument
@@ -388,7 +420,15 @@ def test_memory_is_checked_before_draws_are_allocated():
 def test_the_kernel_refuses_arrays_that_do_not_fit():
     chains = Chains(np.zeros(2), np.zeros((2, 2)), [2, 2], 4, 1)
     (pack,) = chains._packs
-    fixed = (chains._table, np.zeros(2, np.float32), 1.0, chains.n_levels, chains.start, False, chains.lanes)
+    fixed = (
+        chains._table,
+        np.zeros(2, np.float32),
+        1.0,
+        chains.n_levels,
+        chains.start,
+        False,
+        chains.lanes,
+    )
     state = [pack.codes, pack.stream, pack.energy, pack.best, pack.best_codes]
     for position in range(5):
         wrong = [a[..., :-1].copy() if k == position else a for k, a in enumerate(state)]
@@ -409,7 +449,7 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
         kernel.start_states(chains.n_levels, pack.codes[:1], pack.stream)
 
 
-# -- diagnostics -------------------------------------------------------------------------------------------------------
+# -- diagnostics -----------------------------------------------------------------------------------
 def ar1(rho, shape, seed):
     noise = np.random.default_rng(seed).normal(size=shape)
     x = np.empty(shape)
@@ -440,7 +480,8 @@ def test_rhat_sees_chains_apart_and_trends():
     apart[0] += 2.0
     assert split_rhat(x) < 1.01 < 1.1 < min(split_rhat(apart), split_rhat(trend))
     assert effective_sample_size(apart) < 0.05 * effective_sample_size(x)
-    assert split_rhat(np.exp(3 * x)) == pytest.approx(split_rhat(x), abs=1e-12)  # ranks are all that counts
+    # ranks are all that counts
+    assert split_rhat(np.exp(3 * x)) == pytest.approx(split_rhat(x), abs=1e-12)
 
 
 def test_diagnostics_of_several_quantities_and_constant_ones():

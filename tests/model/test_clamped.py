@@ -1,4 +1,6 @@
-"""Models of some predictors given the others, with terms of any order, against the enumeration of all states."""
+"""Models of some predictors given the others, with terms of any order, against the enumeration of
+all states.
+"""
 
 import itertools
 
@@ -20,7 +22,9 @@ def energies(layout, theta, codes):
     scopes = [(i,) for i in range(layout.m)] + [tuple(t) for terms in layout.terms for t in terms]
     out = np.zeros(len(codes))
     for r, x in enumerate(codes):
-        out[r] = sum(layout.table(theta, *s)[tuple(x[list(s)] - 1)] for s in scopes if x[list(s)].all())
+        out[r] = sum(
+            layout.table(theta, *s)[tuple(x[list(s)] - 1)] for s in scopes if x[list(s)].all()
+        )
     return out
 
 
@@ -37,13 +41,17 @@ def test_fields_are_differences_of_energies(theta):
         base = energies(LAYOUT, theta, rows)
         for a in range(1, LAYOUT.n_levels[i]):
             rows[:, i] = a
-            np.testing.assert_allclose(fields[:, LAYOUT.start[i] + a - 1], energies(LAYOUT, theta, rows) - base)
+            np.testing.assert_allclose(
+                fields[:, LAYOUT.start[i] + a - 1], energies(LAYOUT, theta, rows) - base
+            )
 
 
 def test_the_pseudo_likelihood_is_that_of_all_conditional_probabilities(theta):
     p = np.exp(energies(LAYOUT, theta, STATES)).reshape(LAYOUT.n_levels)
     expected = sum(np.log(p / p.sum(axis=i, keepdims=True)) for i in range(LAYOUT.m))
-    np.testing.assert_allclose(pseudo_log_likelihood(LAYOUT, theta, STATES), expected.ravel(), atol=1e-12)
+    np.testing.assert_allclose(
+        pseudo_log_likelihood(LAYOUT, theta, STATES), expected.ravel(), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("unknown", [[0], [1, 3], [0, 2, 4], [0, 1, 2, 3, 4]])
@@ -67,7 +75,9 @@ def test_exact_margins_are_those_of_all_states_and_the_others_come_near(theta):
     np.testing.assert_allclose(margins(LAYOUT, theta[None], "exact", rng)[0], expected, atol=1e-12)
     parts = Layout([2, 3, 2, 2], [(0, 1)])
     own = rng.normal(size=(3, parts.size))
-    np.testing.assert_allclose(margins(parts, own, "auto", rng), margins(parts, own, "exact", rng), atol=1e-14)
+    np.testing.assert_allclose(
+        margins(parts, own, "auto", rng), margins(parts, own, "exact", rng), atol=1e-14
+    )
     weak = margins(LAYOUT, 0.1 * theta[None], "exact", rng)
     np.testing.assert_allclose(margins(LAYOUT, 0.1 * theta[None], "mf", rng), weak, atol=0.01)
 

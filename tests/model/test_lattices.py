@@ -20,6 +20,8 @@ def test_annealed_log_z_is_the_exact_one_within_three_standard_errors(shared, na
     layout = Layout(np.full(len(J), 2))
     theta = to_reference(layout, np.concatenate([h, J[np.triu_indices(len(J), 1)]]))
     sample = Sample((rows > 0).astype(np.uint8), np.ones(len(rows)))
-    found = annealed_log_z(layout, theta, annealing_start(sample, layout), 300, 256, np.random.default_rng(1))
+    found = annealed_log_z(
+        layout, theta, annealing_start(sample, layout), 300, 256, np.random.default_rng(1)
+    )
     assert 0.0 < found.standard_error < 0.5
     assert abs(found.log_z - exact) < 3.0 * found.standard_error

@@ -18,7 +18,9 @@ def test_tables_tile_the_vector(pairs):
     for i, j in layout.pairs:
         layout.table(seen, i, j)[...] += 1
     assert (seen == 1).all()
-    expected = (1 + 2 + 3) + sum((layout.n_levels[i] - 1) * (layout.n_levels[j] - 1) for i, j in layout.pairs)
+    expected = (1 + 2 + 3) + sum(
+        (layout.n_levels[i] - 1) * (layout.n_levels[j] - 1) for i, j in layout.pairs
+    )
     assert layout.size == expected
 
 
@@ -27,7 +29,11 @@ def test_all_pairs_are_what_a_list_of_them_says_and_are_not_listed(levels):
     m = len(levels)
     layout, pairs = Layout(levels), list(itertools.combinations(range(m), 2))
     expected = sum((levels[i] - 1) * (levels[j] - 1) for i, j in pairs)
-    assert (layout.size, layout.count(2), layout.n_terms) == (layout.D + expected, len(pairs), len(pairs))
+    assert (layout.size, layout.count(2), layout.n_terms) == (
+        layout.D + expected,
+        len(pairs),
+        len(pairs),
+    )
     assert layout.order == (2 if pairs else 1) and layout.count(3) == layout.count(1) == 0
     assert layout.mask.tolist() == [[i != j for j in range(m)] for i in range(m)]
     assert [layout.index(i, j) for i, j in pairs] == list(range(len(pairs)))
@@ -36,7 +42,10 @@ def test_all_pairs_are_what_a_list_of_them_says_and_are_not_listed(levels):
     listed = Layout(levels, pairs[::-1])
     assert listed.complete and layout == listed
     assert layout.pairs.tolist() == list(map(list, pairs)) and layout.pairs.dtype == np.intp
-    assert np.array_equal(layout.pair_start, listed.pair_start) and layout.pair_start[-1] == layout.size
+    assert (
+        np.array_equal(layout.pair_start, listed.pair_start)
+        and layout.pair_start[-1] == layout.size
+    )
     assert layout.without_constants() == listed.without_constants()
 
 
@@ -76,7 +85,9 @@ def test_terms_of_any_order_tile_the_vector(order):
     for scope in [(i,) for i in range(5)] + terms:
         layout.table(seen, *scope)[...] += 1
     assert (seen == 1).all()
-    assert layout.size == sum(np.prod([levels[i] - 1 for i in scope]) for scope in [(i,) for i in range(5)] + terms)
+    assert layout.size == sum(
+        np.prod([levels[i] - 1 for i in scope]) for scope in [(i,) for i in range(5)] + terms
+    )
     assert [tuple(t) for found in layout.terms for t in found] == terms
     assert layout == Layout(levels, layout.terms)
 
@@ -88,7 +99,9 @@ def test_a_table_has_its_axes_in_the_order_that_is_asked_for():
     assert stored.shape == (2, 1, 3, 2) and stored.base is not None
     for turned in itertools.permutations(range(3)):
         scope = [(0, 2, 3)[k] for k in turned]
-        np.testing.assert_array_equal(layout.table(theta, *scope), stored.transpose(0, *(1 + k for k in turned)))
+        np.testing.assert_array_equal(
+            layout.table(theta, *scope), stored.transpose(0, *(1 + k for k in turned))
+        )
     assert layout.index(3, 2, 0) == 0 and layout.index(0, 1, 2) == layout.index(0, 1, 2, 3) == -1
     assert layout.mask.sum() == 8 and not layout.mask[1, 2]
     assert layout.pairs.tolist() == [[0, 1]]
@@ -105,23 +118,36 @@ def test_factors_add_up_to_the_energy_at_every_order():
     layout = Layout(levels, [t for k in (2, 3, 4) for t in itertools.combinations(range(4), k)])
     theta = np.random.default_rng(1).normal(size=(2, layout.size))
     states = np.array(list(itertools.product(*map(range, levels))))
-    energy = sum(table[(slice(None), *states[:, scope].T)] for scope, table in layout.factors(theta))
+    energy = sum(
+        table[(slice(None), *states[:, scope].T)] for scope, table in layout.factors(theta)
+    )
     expected = np.zeros((2, len(states)))
-    for s, state in enumerate(states):  # the definition: a term counts where no level of it is the reference
+    # the definition: a term counts where no level of it is the reference
+    for s, state in enumerate(states):
         for k in range(1, 5):
             for scope in itertools.combinations(range(4), k):
                 if all(state[i] for i in scope):
-                    expected[:, s] += layout.table(theta, *scope)[(slice(None), *(state[i] - 1 for i in scope))]
+                    expected[:, s] += layout.table(theta, *scope)[
+                        (slice(None), *(state[i] - 1 for i in scope))
+                    ]
     np.testing.assert_allclose(energy, expected, atol=1e-13)
     order, _ = elimination_order(layout.n_levels, layout.mask, 1e6)
-    np.testing.assert_allclose(log_sum(layout.factors(theta), order), np.logaddexp.reduce(expected, axis=1), atol=1e-12)
+    np.testing.assert_allclose(
+        log_sum(layout.factors(theta), order), np.logaddexp.reduce(expected, axis=1), atol=1e-12
+    )
     margin = log_sum(layout.factors(theta), [3, 1])  # what is not summed out stays, by number
     table = expected.reshape(2, *levels)
-    np.testing.assert_allclose(margin, np.logaddexp.reduce(np.logaddexp.reduce(table, axis=4), axis=2), atol=1e-12)
+    np.testing.assert_allclose(
+        margin, np.logaddexp.reduce(np.logaddexp.reduce(table, axis=4), axis=2), atol=1e-12
+    )
 
 
 def test_a_state_that_cannot_be_adds_nothing():
-    table = np.log(np.array([[[0.0, 0.25], [0.0, 0.75]]]), where=[[[False, True]] * 2], out=np.full((1, 2, 2), -np.inf))
+    table = np.log(
+        np.array([[[0.0, 0.25], [0.0, 0.75]]]),
+        where=[[[False, True]] * 2],
+        out=np.full((1, 2, 2), -np.inf),
+    )
     assert log_sum([((0, 1), table)], [1, 0])[0] == pytest.approx(0.0)
     np.testing.assert_allclose(log_sum([((0, 1), table)], [0])[0], [-np.inf, 0.0], atol=1e-12)
 

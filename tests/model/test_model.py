@@ -46,7 +46,9 @@ def test_energy_and_exact_log_z(levels, pairs, K, monkeypatch):
     for dtype in (np.uint8, np.uint16, np.int32):
         E = energies(states.astype(dtype), layout, theta)
         for k in range(K):
-            np.testing.assert_allclose(E[:, k], oracle.energy(*tables(layout, theta[k]), states), atol=1e-12)
+            np.testing.assert_allclose(
+                E[:, k], oracle.energy(*tables(layout, theta[k]), states), atol=1e-12
+            )
     expected = [oracle.log_partition(*tables(layout, t), levels) for t in theta]
     at_once = exact_log_z(layout, theta)
     np.testing.assert_allclose(at_once, expected, atol=1e-12)
@@ -69,7 +71,9 @@ def test_a_chain_of_hundreds_is_exact_and_a_dense_one_refused():
             table = np.pad(chain.table(theta, i - 1, i), ((1, 0), (1, 0)))
             transfer = np.logaddexp.reduce(transfer[:, None] + table, axis=0)
         transfer = transfer + weight
-    assert exact_log_z(chain, theta[None])[0] == pytest.approx(np.logaddexp.reduce(transfer), abs=1e-9)
+    assert exact_log_z(chain, theta[None])[0] == pytest.approx(
+        np.logaddexp.reduce(transfer), abs=1e-9
+    )
     dense = Layout([2] * 60)
     assert resolve_log_z("auto", dense, "half") == "half"
     assert resolve_log_z("auto", chain, "half") == "exact"
@@ -101,16 +105,24 @@ def test_pseudo_log_z(half):
 @pytest.mark.parametrize("scale", [0.3, 30.0, 1e6])
 @pytest.mark.parametrize("levels", [[2, 3, 4, 1, 2], [1, 3, 300, 2], [1, 4], [1, 1]])
 @pytest.mark.parametrize("weights", ["counts", "huge", "tiny"])
-def test_pseudo_log_z_of_constant_predictors_strong_couplings_and_any_weights(levels, scale, weights):
+def test_pseudo_log_z_of_constant_predictors_strong_couplings_and_any_weights(
+    levels, scale, weights
+):
     rng = np.random.default_rng(6)
     codes = np.column_stack([rng.integers(0, L, 77) for L in levels]).astype(np.uint16)
-    w = {"counts": rng.integers(1, 5, 77), "huge": rng.integers(1, 10**9, 77), "tiny": rng.random(77) * 1e-12}[weights]
+    w = {
+        "counts": rng.integers(1, 5, 77),
+        "huge": rng.integers(1, 10**9, 77),
+        "tiny": rng.random(77) * 1e-12,
+    }[weights]
     layout = Layout(levels)
     site = to_sites(layout, rng.normal(0.0, scale, layout.size))
     for half in (False, True):
         fields = one_hot(codes, layout) @ site[:, 1:].T * (0.5 if half else 1.0) + site[:, 0]
         total = sum(
-            oracle.logsumexp(np.pad(fields[:, layout.start[i] : layout.start[i + 1]], ((0, 0), (1, 0))))
+            oracle.logsumexp(
+                np.pad(fields[:, layout.start[i] : layout.start[i + 1]], ((0, 0), (1, 0)))
+            )
             for i in range(layout.m)
         )
         value = pseudo_log_z(Sample(codes, w.astype(float)), layout, site, half=half)
@@ -120,14 +132,19 @@ def test_pseudo_log_z_of_constant_predictors_strong_couplings_and_any_weights(le
 def test_pseudo_log_z_goes_over_many_rows_block_by_block(monkeypatch):
     rng = np.random.default_rng(7)
     layout = Layout([2, 3, 4])
-    sample = Sample(np.column_stack([rng.integers(0, L, 1000) for L in (2, 3, 4)]).astype(np.uint8), rng.random(1000))
+    sample = Sample(
+        np.column_stack([rng.integers(0, L, 1000) for L in (2, 3, 4)]).astype(np.uint8),
+        rng.random(1000),
+    )
     site = to_sites(layout, rng.normal(size=layout.size))
     whole = pseudo_log_z(sample, layout, site, half=True)
     monkeypatch.setattr("bbl.model.logz.BLOCK", 170)
     assert pseudo_log_z(sample, layout, site, half=True) == pytest.approx(whole, rel=1e-14)
 
 
-@pytest.mark.parametrize("terms", [None, np.empty((0, 2), dtype=int)], ids=["all pairs", "independent"])
+@pytest.mark.parametrize(
+    "terms", [None, np.empty((0, 2), dtype=int)], ids=["all pairs", "independent"]
+)
 def test_unknown_predictors_are_summed_out(terms):
     levels = [2, 3, 4]
     layout = Layout(levels, terms)
@@ -171,7 +188,9 @@ def test_moments_by_both_ways_and_by_definition():
 
 
 @pytest.mark.parametrize("n", [5, 900])
-@pytest.mark.parametrize("weights", ["one two", "small", "bytes", "about a byte", "large", "mixed", "twos", "halves"])
+@pytest.mark.parametrize(
+    "weights", ["one two", "small", "bytes", "about a byte", "large", "mixed", "twos", "halves"]
+)
 def test_counts_of_pairs_are_exact_whatever_the_weights(n, weights):
     rng = np.random.default_rng(4)
     levels = [2, 5, 3, 2]
@@ -210,7 +229,9 @@ def test_link_and_probabilities_agree():
     assert np.isfinite(log_probabilities(far)).all()
     np.testing.assert_array_equal(link(far), [[2000.0, -2000.0], [-3000.0, 3000.0]])
     assert link(np.zeros((2, 1))).tolist() == [[np.inf], [np.inf]]
-    assert class_scores(np.zeros((1, 2)), np.zeros(2), np.array([1.0, 0.0])).tolist() == [[0.0, -np.inf]]
+    assert class_scores(np.zeros((1, 2)), np.zeros(2), np.array([1.0, 0.0])).tolist() == [
+        [0.0, -np.inf]
+    ]
 
 
 def test_auc_counts_pairs_and_weights_are_repetition():
@@ -231,12 +252,15 @@ def test_scores_by_definition():
     p = np.array([[0.7, 0.3], [0.2, 0.8], [0.6, 0.4]])
     y, w = np.array([0, 1, 1]), np.array([1.0, 2.0, 1.0])
     assert accuracy(np.log(p), y, w) == pytest.approx(0.75)
-    assert log_loss(np.log(p), y, w) == pytest.approx(-(np.log(0.7) + 2 * np.log(0.8) + np.log(0.4)) / 4)
+    assert log_loss(np.log(p), y, w) == pytest.approx(
+        -(np.log(0.7) + 2 * np.log(0.8) + np.log(0.4)) / 4
+    )
     assert brier(np.log(p), y, w) == pytest.approx((2 * 0.09 + 2 * 2 * 0.04 + 2 * 0.36) / 4)
 
 
 @pytest.mark.parametrize(
-    ("log_z", "m", "words"), [("exact", 60, "table cells"), ("ais", 500, "hours for 4000 models of 500 predictors")]
+    ("log_z", "m", "words"),
+    [("exact", 60, "table cells"), ("ais", 500, "hours for 4000 models of 500 predictors")],
 )
 def test_costly_ln_z_is_refused_before_anything_is_fitted(monkeypatch, log_z, m, words):
     layout = Layout([2] * m)
@@ -258,7 +282,9 @@ def test_cross_validation_counts_its_folds_before_it_begins():
 
 
 def test_annealing_takes_longer_for_more():
-    small, wide, deep = (annealing_seconds(Layout(levels)) for levels in ([2] * 10, [2] * 20, [20] * 10))
+    small, wide, deep = (
+        annealing_seconds(Layout(levels)) for levels in ([2] * 10, [2] * 20, [20] * 10)
+    )
     assert small < wide
     assert small < deep
     assert annealing_seconds(Layout([2] * 10), 1000) == pytest.approx(2 * small)

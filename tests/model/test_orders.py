@@ -1,4 +1,6 @@
-"""Terms of any order: ln Z, energies of incomplete rows, Gibbs sampling and annealing, against enumeration."""
+"""Terms of any order: ln Z, energies of incomplete rows, Gibbs sampling and annealing, against
+enumeration.
+"""
 
 import numpy as np
 import pytest
@@ -50,17 +52,24 @@ def test_gibbs_frequencies_are_the_probabilities(by_levels):
     h, J, more = split(layout, theta)
     chains = Chains(h, J, levels, 2048, 1, more=more)
     assert chains.by_levels == by_levels
-    draws, energy = np.empty((2048, 40, len(levels)), dtype=np.uint8), np.empty((2048, 40), dtype=np.float32)
+    draws, energy = (
+        np.empty((2048, 40, len(levels)), dtype=np.uint8),
+        np.empty((2048, 40), dtype=np.float32),
+    )
     chains.sweep(60)
     chains.sweep(40 * 5, 5, draws, energy)
     rows = draws.reshape(-1, len(levels))
     tables = tables_of(layout, theta)
     np.testing.assert_allclose(energy.ravel(), oracle.term_energy(tables, rows), atol=2e-5)
-    counts = np.bincount(np.ravel_multi_index(tuple(rows.T.astype(int)), levels), minlength=np.prod(levels))
+    counts = np.bincount(
+        np.ravel_multi_index(tuple(rows.T.astype(int)), levels), minlength=np.prod(levels)
+    )
     p = oracle.term_probabilities(tables, levels)
     z = (counts - len(rows) * p) / np.sqrt(len(rows) * p)
     assert np.sqrt((z**2).mean()) < 1.25  # draws of a chain are a little alike
-    assert chains.energy(rows[:50]) == pytest.approx(oracle.term_energy(tables, rows[:50]), abs=1e-12)
+    assert chains.energy(rows[:50]) == pytest.approx(
+        oracle.term_energy(tables, rows[:50]), abs=1e-12
+    )
 
 
 def test_the_highest_state_is_found():
@@ -76,7 +85,10 @@ def test_chains_go_on_under_other_couplings():
     layout, theta = make_model(3)
     _, other = make_model(4)
     (h, J, more), (h2, J2, more2) = split(layout, theta), split(layout, other)
-    changed, made = Chains(h, J, LEVELS, 64, 5, more=more), Chains(h2, J2, LEVELS, 64, 5, more=more2)
+    changed, made = (
+        Chains(h, J, LEVELS, 64, 5, more=more),
+        Chains(h2, J2, LEVELS, 64, 5, more=more2),
+    )
     changed.update(h2, J2, more2.values)
     for chains in (changed, made):
         chains.sweep(20)
@@ -91,7 +103,12 @@ def test_samples_of_few_states_and_of_many_agree():
     codes, y = sample_groups(layout, np.stack([theta, theta]), 40_000, [0.5, 0.5], 2)
     assert set(y) == {0, 1}
     for rows in (listed, codes):
-        share = np.bincount(np.ravel_multi_index(tuple(rows.T.astype(int)), LEVELS), minlength=len(expected)) / 40_000
+        share = (
+            np.bincount(
+                np.ravel_multi_index(tuple(rows.T.astype(int)), LEVELS), minlength=len(expected)
+            )
+            / 40_000
+        )
         assert np.abs(share - expected).max() < 5 * np.sqrt(expected.max() / 40_000)
 
 

@@ -1,4 +1,6 @@
-"""The matrix of couplings of a model of pairs: round trips, cells, one computation for each layout."""
+"""The matrix of couplings of a model of pairs: round trips, cells, one computation for each
+layout.
+"""
 
 import itertools
 
@@ -35,7 +37,10 @@ def test_cells_are_where_the_tables_lie():
     where = np.arange(layout.size)
     for i, j in layout.pairs:
         for (a, b), at in np.ndenumerate(layout.table(where, i, j)):
-            assert (row[at - layout.D], col[at - layout.D]) == (layout.start[i] + a, layout.start[j] + b)
+            assert (row[at - layout.D], col[at - layout.D]) == (
+                layout.start[i] + a,
+                layout.start[j] + b,
+            )
     assert cells(layout)[0] is row
 
 

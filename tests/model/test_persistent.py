@@ -33,15 +33,22 @@ from bbl.model.pairwise import to_matrix
 from bbl.parallel import Crew
 from bbl.rows.sample import Sample
 
-LAYOUTS = [Layout([2, 3, 4]), Layout([3, 1, 2, 4, 2], [(0, 1), (2, 0), (3, 4), (2, 4)]), Layout([2] * 5)]
+LAYOUTS = [
+    Layout([2, 3, 4]),
+    Layout([3, 1, 2, 4, 2], [(0, 1), (2, 0), (3, 4), (2, 4)]),
+    Layout([2] * 5),
+]
 
 
-# -- priors ------------------------------------------------------------------------------------------------------------
+# -- priors ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", PRIORS)
 def test_slopes_of_the_priors_are_those_of_their_densities(name):
     prior, w, d = PRIORS[name], np.linspace(-6.0, 2.0, 17), 1e-6
     assert_allclose(
-        prior.hyper_slope(w), (prior.log_hyper(w + d) - prior.log_hyper(w - d)) / (2 * d), rtol=1e-6, atol=1e-8
+        prior.hyper_slope(w),
+        (prior.log_hyper(w + d) - prior.log_hyper(w - d)) / (2 * d),
+        rtol=1e-6,
+        atol=1e-8,
     )
     if prior.slope:
         numeric = (prior.log_density(w + d) - prior.log_density(w - d)) / (2 * d)
@@ -53,11 +60,15 @@ def test_densities_of_log_scales_are_those_of_the_scales():
     sigma, s = np.exp(u), np.exp(v)
     assert_allclose(PRIORS["horseshoe"].log_density(u - v), halfcauchy.logpdf(sigma, scale=s) + u)
     rate = s**-2.0
-    assert_allclose(PRIORS["laplace"].log_density(u - v), np.log(2 * rate) + 2 * u - rate * sigma**2)
+    assert_allclose(
+        PRIORS["laplace"].log_density(u - v), np.log(2 * rate) + 2 * u - rate * sigma**2
+    )
     student = invgamma.logpdf(sigma**2, 1.5, scale=1.5 * s**2) + np.log(2 * sigma**2)
     assert_allclose(PRIORS["student"].log_density(u - v), student)
     assert_allclose(PRIORS["horseshoe"].log_hyper(u), halfcauchy.logpdf(sigma) + u)
-    assert_allclose(PRIORS["laplace"].log_hyper(u), halfcauchy.logpdf(sigma**-2.0) + np.log(2) - 2 * u)
+    assert_allclose(
+        PRIORS["laplace"].log_hyper(u), halfcauchy.logpdf(sigma**-2.0) + np.log(2) - 2 * u
+    )
     assert_allclose(PRIORS["gaussian"].log_hyper(u), norm.logpdf(u))
 
 
@@ -66,7 +77,9 @@ def test_slopes_are_as_in_the_literature():
     assert_allclose(PRIORS["horseshoe"].slope(u - v), 1 - 2 * expit(2 * (u - v)))
     rate = np.exp(-2 * v)
     assert_allclose(PRIORS["laplace"].slope(u - v), 2 - 2 * rate * np.exp(2 * u))
-    by_rate = -0.5 * (-PRIORS["laplace"].slope(u - v)).sum() - 0.5 * PRIORS["laplace"].hyper_slope(np.array(v))
+    by_rate = -0.5 * (-PRIORS["laplace"].slope(u - v)).sum() - 0.5 * PRIORS["laplace"].hyper_slope(
+        np.array(v)
+    )
     assert_allclose(by_rate, (1 - rate * np.exp(2 * u)).sum() + 1 - 2 * expit(2 * np.log(rate)))
 
 
@@ -74,7 +87,9 @@ def test_the_scale_mixture_of_the_laplace_prior_is_laplace():
     rng = np.random.default_rng(0)
     theta = np.sqrt(rng.exponential(0.3**2, 200_000)) * rng.standard_normal(200_000)
     assert_allclose(
-        np.quantile(theta, [0.6, 0.9, 0.99]), laplace.ppf([0.6, 0.9, 0.99], scale=0.3 / np.sqrt(2)), rtol=0.03
+        np.quantile(theta, [0.6, 0.9, 0.99]),
+        laplace.ppf([0.6, 0.9, 0.99], scale=0.3 / np.sqrt(2)),
+        rtol=0.03,
     )
 
 
@@ -93,7 +108,7 @@ def test_a_slab_ends_scales_and_its_moments_are_those_of_draws():
         assert_allclose([first[0], second[0]], [drawn.mean(), (drawn**2).mean()], rtol=0.01)
 
 
-# -- kernel ------------------------------------------------------------------------------------------------------------
+# -- kernel ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_the_kernel_changes_gauges_as_the_matrices_do(layout):
     rng = np.random.default_rng(3)
@@ -109,7 +124,9 @@ def test_the_kernel_changes_gauges_as_the_matrices_do(layout):
 
     found = np.empty(layout.size)
     _tables(layout).features(G, 0.0, found)
-    assert_allclose(found, simplex_gradient(layout, from_matrix(layout, G.diagonal(), G)), atol=1e-11)
+    assert_allclose(
+        found, simplex_gradient(layout, from_matrix(layout, G.diagonal(), G)), atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -134,7 +151,11 @@ def test_pairs_with_missing_values_count_as_the_rows_in_which_both_are_known():
     for scope in [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]:
         known = ~missing[:, list(scope)].any(axis=1)
         share = sample.total / sample.weights[known].sum()
-        assert_allclose(layout.table(found, *scope), layout.table(each[known].sum(axis=0), *scope) * share, atol=1e-10)
+        assert_allclose(
+            layout.table(found, *scope),
+            layout.table(each[known].sum(axis=0), *scope) * share,
+            atol=1e-10,
+        )
 
 
 @pytest.mark.parametrize("levels", [[2] * 7, [2, 3, 4, 2], [20] * 12])
@@ -162,7 +183,9 @@ def test_arrays_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="no states"):
         tables.features_of_bits(np.zeros((2, 0), dtype=np.uint64), 1.0, x)
     with pytest.raises(ValueError, match="pairs are not"):
-        kernel.Tables(np.array([2, 2], np.int32), np.arange(3), np.array([[1, 1]]), np.array([2, 3]))
+        kernel.Tables(
+            np.array([2, 2], np.int32), np.arange(3), np.array([[1, 1]]), np.array([2, 3])
+        )
     with pytest.raises(ValueError, match="fit the groups"):
         kernel.draw(np.array([0, 3]), x, x, x, np.ones(2), x)
     with pytest.raises(ValueError, match="fit the groups"):
@@ -177,7 +200,9 @@ def test_arrays_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="do not fit together"):
         kernel.step_scales((0.1, 0.9, 0.9, 1.0, 1.0), Q, Q, x, x, x[:2], Q, Q)
     with pytest.raises(ValueError, match="do not fit together"):
-        kernel.step((0.1, 0.9, 0.9, 1.0, 1.0), np.array([0, 3]), Q, np.zeros((2, 2)), Q, x, x, x, Q, Q)
+        kernel.step(
+            (0.1, 0.9, 0.9, 1.0, 1.0), np.array([0, 3]), Q, np.zeros((2, 2)), Q, x, x, x, Q, Q
+        )
 
 
 def test_normal_numbers_are_normal_and_independent():
@@ -187,8 +212,11 @@ def test_normal_numbers_are_normal_and_independent():
     assert kstest(x, norm.cdf).pvalue > 0.01
     assert_allclose([x.mean(), x.var(), (x**3).mean(), (x**4).mean()], [0, 1, 0, 3], atol=0.05)
     assert 4.3 < abs(x).max() < 5.9 and len(np.unique(x)) > 0.98 * len(x)
-    lags = [1, kernel.streams(), 2 * kernel.streams()]  # neighbours: other streams, the partner, the next of a stream
-    assert_allclose([np.corrcoef(y[:-k], y[k:])[0, 1] for k in lags for y in (x, x**2)], 0.0, atol=0.008)
+    # neighbours: other streams, the partner, the next of a stream
+    lags = [1, kernel.streams(), 2 * kernel.streams()]
+    assert_allclose(
+        [np.corrcoef(y[:-k], y[k:])[0, 1] for k in lags for y in (x, x**2)], 0.0, atol=0.008
+    )
     part = np.empty(45)
     kernel.normal(begun, part)
     np.testing.assert_array_equal(part, x[:45])
@@ -200,13 +228,25 @@ def test_blocks_of_tables_add_up_to_the_whole(monkeypatch):
     layout = Layout([3, 2, 4, 3, 2, 5])
     monkeypatch.setattr(persistent, "BLOCK", 20)
     blocks = persistent._blocks(layout.pair_start[1:])
-    assert [a for a, _ in blocks] == [0, *(b for _, b in blocks[:-1])] and blocks[-1][1] == len(layout.pairs)
-    assert len(blocks) > 3 and max(np.diff(layout.pair_start)[lo:hi].sum() for lo, hi in blocks) <= 2 * 20
-    assert persistent._blocks(np.zeros(0)) == [(0, 0)] and persistent._blocks(np.array([900])) == [(0, 1)]
+    assert [a for a, _ in blocks] == [0, *(b for _, b in blocks[:-1])] and blocks[-1][1] == len(
+        layout.pairs
+    )
+    assert (
+        len(blocks) > 3
+        and max(np.diff(layout.pair_start)[lo:hi].sum() for lo, hi in blocks) <= 2 * 20
+    )
+    assert persistent._blocks(np.zeros(0)) == [(0, 0)] and persistent._blocks(np.array([900])) == [
+        (0, 1)
+    ]
     rng, tables, D = np.random.default_rng(12), _tables(layout), layout.D
     simplex, bits = rng.normal(size=layout.size), rng.integers(0, 2**63, (D, 2)).astype(np.uint64)
     whole, parts = np.zeros((D, D)), np.zeros((D, D))
-    h, own, found, expected = np.empty(D), np.empty((len(blocks), D)), np.empty(layout.size), np.empty(layout.size)
+    h, own, found, expected = (
+        np.empty(D),
+        np.empty((len(blocks), D)),
+        np.empty(layout.size),
+        np.empty(layout.size),
+    )
     tables.couple(simplex, h, whole)
     tables.features_of_bits(bits, 128.0, expected)
     for k, cut in enumerate(blocks):
@@ -232,10 +272,18 @@ def test_threads_change_no_bit(monkeypatch, levels, draws):
         np.testing.assert_array_equal(fit.history["gradient"], fits[0].history["gradient"])
 
 
-# -- the ascent --------------------------------------------------------------------------------------------------------
+# -- the ascent ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("scale", [None, 0.3])
-@pytest.mark.parametrize(("name", "slab"), [("horseshoe", 1.0), ("horseshoe", np.inf), ("laplace", np.inf),
-                                            ("student", 2.0), ("gaussian", np.inf)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "slab"),
+    [
+        ("horseshoe", 1.0),
+        ("horseshoe", np.inf),
+        ("laplace", np.inf),
+        ("student", 2.0),
+        ("gaussian", np.inf),
+    ],
+)
 def test_the_gradient_of_the_bound_is_that_of_finite_differences(name, slab, scale):
     layout, rng = Layout([2, 3, 2], [(0, 1), (1, 2)]), np.random.default_rng(6)
     likelihood = Enumerated(layout, rows(layout, 30))
@@ -265,7 +313,9 @@ def test_the_gradient_of_the_pseudo_likelihood_is_that_of_finite_differences():
         step = np.zeros(layout.size)
         step[k] = 1e-5
         thetas = (to_reference(layout, simplex + s) for s in (step, -step))
-        up, down = (sample.weights @ pseudo_log_likelihood(layout, theta, sample.codes) for theta in thetas)
+        up, down = (
+            sample.weights @ pseudo_log_likelihood(layout, theta, sample.codes) for theta in thetas
+        )
         numeric[k] = (up - down) / 2e-5
     assert_allclose(found, numeric, rtol=1e-6, atol=1e-6)
 
@@ -275,13 +325,17 @@ def test_chains_give_the_gradient_of_the_likelihood():
     sample, simplex = rows(layout), np.random.default_rng(8).normal(scale=0.4, size=layout.size)
     exact, found = np.empty((2, layout.size))
     Enumerated(layout, sample).gradient(0, simplex, exact)
-    SampledGradient(sample, layout, 512, 200, np.random.default_rng(9), [Crew(1)]).gradient(0, simplex, found)
+    SampledGradient(sample, layout, 512, 200, np.random.default_rng(9), [Crew(1)]).gradient(
+        0, simplex, found
+    )
     assert_allclose(found, exact, atol=0.01 * sample.total)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("file", "levels", "mean", "sd"), [("toyA", [2] * 4, 0.01, 0.005),
-                                                           ("toyC_group_L233", [2, 3, 3], 0.015, 0.01)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("file", "levels", "mean", "sd"),
+    [("toyA", [2] * 4, 0.01, 0.005), ("toyC_group_L233", [2, 3, 3], 0.015, 0.01)],
+)
 def test_normal_priors_give_the_optimum_that_another_program_found(shared, file, levels, mean, sd):
     stored, *_, fit, found = settled(shared / f"data/posterior/{file}.json", tuple(levels))
     assert_allclose(found.simplex, stored["mfvi_mean"], atol=mean)
@@ -294,7 +348,9 @@ def test_sds_and_strengths_are_those_of_draws_from_the_approximation():
     layout, rng = Layout([2, 3, 3]), np.random.default_rng(10)
     groups = Groups(layout)
     n = Approximation.length(layout, PRIORS["horseshoe"], None)
-    at = Approximation(layout, PRIORS["horseshoe"], 1.0, None, rng.normal(size=n), np.log(rng.uniform(0.2, 0.6, n)))
+    at = Approximation(
+        layout, PRIORS["horseshoe"], 1.0, None, rng.normal(size=n), np.log(rng.uniform(0.2, 0.6, n))
+    )
     x = at.mean + np.exp(at.log_sd) * rng.standard_normal((100_000, n))
     scale = slabbed(x[:, layout.size : layout.size + len(groups)], 1.0)[0]
     simplex = scale[:, groups.of_parameter] * x[:, : layout.size]
@@ -319,7 +375,9 @@ def test_an_early_end_still_lets_the_steps_fall_to_zero():
     told = []
     made = Enumerated(layout, sample)
     budget = Budget(4000, 1e-2, 3, 0.01, 0.1)
-    found, history = ascend(made, begin, budget, np.random.default_rng(0), lambda share, note: told.append(share))
+    found, history = ascend(
+        made, begin, budget, np.random.default_rng(0), lambda share, note: told.append(share)
+    )
     assert 400 <= history["iteration"][-1] < 4000
     long, _ = ascend(made, begin, Budget(4000, None, 3, 0.01, 0.1), np.random.default_rng(1))
     assert_allclose(found.simplex, long.simplex, atol=0.02)

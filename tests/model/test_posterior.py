@@ -1,4 +1,6 @@
-"""Log posteriors against the oracle; samplers against posteriors that are known; the conjugate model and its facts."""
+"""Log posteriors against the oracle; samplers against posteriors that are known; the conjugate
+model and its facts.
+"""
 
 import itertools
 import json
@@ -12,7 +14,14 @@ from scipy.stats import binom, chisquare, norm
 
 from bbl._ext.posterior.posterior import Target
 from bbl.engines.bayes.conjugate import conjugate_draws, conjugate_scores, signed_log
-from bbl.engines.bayes.posterior import Problem, adjustment, coefficient_groups, draw_chains, mode, simplex_sums
+from bbl.engines.bayes.posterior import (
+    Problem,
+    adjustment,
+    coefficient_groups,
+    draw_chains,
+    mode,
+    simplex_sums,
+)
 from bbl.model.gauge import contrasts, to_reference
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
@@ -28,7 +37,9 @@ def grid(levels):
 
 def some_rows(levels=LEVELS, n=60, seed=0):
     rng = np.random.default_rng(seed)
-    return Sample(grid(levels), rng.multinomial(n, rng.dirichlet(np.ones(np.prod(levels)))).astype(float))
+    return Sample(
+        grid(levels), rng.multinomial(n, rng.dirichlet(np.ones(np.prod(levels)))).astype(float)
+    )
 
 
 def kept(sample):
@@ -36,7 +47,9 @@ def kept(sample):
 
 
 def oracle_parameters(layout, phi):
-    """Fields and couplings of all levels by the definition, as the oracle takes them: less those of the reference."""
+    """Fields and couplings of all levels by the definition, as the oracle takes them: less those of
+    the reference.
+    """
     theta = to_reference(layout, phi)
     h = [layout.table(theta, i) for i in range(layout.m)]
     return h, {(i, j): layout.table(theta, i, j) for i, j in layout.pairs.tolist()}
@@ -98,7 +111,9 @@ def test_a_log_posterior_is_that_of_the_oracle_and_its_gradient_that_of_differen
         return oracle_value(layout, sample, phi, problem.pseudo) + prior
 
     a, b = 0.5 * rng.normal(size=(2, size))
-    assert value_of(problem, a)[0] - value_of(problem, b)[0] == pytest.approx(truth(a) - truth(b), rel=1e-10)
+    assert value_of(problem, a)[0] - value_of(problem, b)[0] == pytest.approx(
+        truth(a) - truth(b), rel=1e-10
+    )
     step = 1e-5 * np.eye(size)
     slope = [(value_of(problem, a + e)[0] - value_of(problem, a - e)[0]) / 2e-5 for e in step]
     np.testing.assert_allclose(value_of(problem, a)[1], slope, rtol=1e-6, atol=1e-6)
@@ -123,14 +138,19 @@ def test_an_adjusted_pseudo_likelihood_has_the_slope_and_the_curvature_that_it_s
         one = Problem(Sample(x[None], np.ones(1)), layout, np.inf, pseudo=True, enumerate=False)
         return value_of(one, centre)[1]
 
-    K = sum(w * np.outer(score(x), score(x)) for x, w in zip(sample.codes, sample.weights, strict=True))
+    K = sum(
+        w * np.outer(score(x), score(x)) for x, w in zip(sample.codes, sample.weights, strict=True)
+    )
     godambe = hessian @ np.linalg.inv(K + np.eye(layout.size)) @ hessian
     eigen = np.linalg.eigvals(np.linalg.solve(hessian, K + np.eye(layout.size)))
     if eigen.real.min() >= 1.0:
         np.testing.assert_allclose(found.curvature(hessian), godambe, rtol=1e-6)
     else:  # no direction is sharper than that of the pseudo-likelihood
         assert np.linalg.eigvalsh(hessian - found.curvature(hessian)).min() > -1e-8
-        assert np.linalg.eigvalsh(found.curvature(hessian) - godambe).max() < 1e-8 * np.abs(godambe).max()
+        assert (
+            np.linalg.eigvalsh(found.curvature(hessian) - godambe).max()
+            < 1e-8 * np.abs(godambe).max()
+        )
     assert len(states) == 8
 
 
@@ -144,7 +164,8 @@ def test_tables_over_all_states_are_those_of_the_oracle():
     C = [contrasts(L) for L in LEVELS]
     E = sum(C[i][x[:, i]] @ layout.table(phi, i) for i in range(4))
     E = E + sum(
-        np.einsum("na,ab,nb->n", C[i][x[:, i]], layout.table(phi, i, j), C[j][x[:, j]]) for i, j in layout.pairs
+        np.einsum("na,ab,nb->n", C[i][x[:, i]], layout.table(phi, i, j), C[j][x[:, j]])
+        for i, j in layout.pairs
     )
     assert log_z == pytest.approx(oracle.logsumexp(E), rel=1e-12)
 
@@ -152,10 +173,14 @@ def test_tables_over_all_states_are_those_of_the_oracle():
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_weights_are_repeated_rows_to_the_last_bit(kind):
     layout, sample = Layout(LEVELS, PAIRS), kept(some_rows())
-    rows = Sample(np.repeat(sample.codes, sample.weights.astype(int), axis=0), np.ones(int(sample.total)))
+    rows = Sample(
+        np.repeat(sample.codes, sample.weights.astype(int), axis=0), np.ones(int(sample.total))
+    )
     rows = Sample(rows.codes[::-1].copy(), rows.weights).collapsed(LEVELS)
     x = np.random.default_rng(3).normal(size=problem_of(kind, sample, layout).target().size)
-    one, other = (value_of(problem_of(kind, own.collapsed(LEVELS), layout), x) for own in (sample, rows))
+    one, other = (
+        value_of(problem_of(kind, own.collapsed(LEVELS), layout), x) for own in (sample, rows)
+    )
     assert one[0] == other[0] and np.array_equal(one[1], other[1])
     np.testing.assert_allclose(simplex_sums(rows, layout), simplex_sums(sample, layout), rtol=1e-13)
 
@@ -172,7 +197,9 @@ def toy_c(shared):
 
 def drawn(problem, sampler, counts=COUNTS, seed=1, sweeps=0, approximate=None):
     centre, hessian = mode(problem if approximate is None else approximate)
-    chains = draw_chains(problem, sampler, centre, hessian, counts, np.random.default_rng(seed), sweeps)
+    chains = draw_chains(
+        problem, sampler, centre, hessian, counts, np.random.default_rng(seed), sweeps
+    )
     return np.array([chain.draws for chain in chains])
 
 
@@ -187,13 +214,17 @@ def test_samplers_reach_the_exact_posterior_of_four_spins(shared, sampler, seed)
     np.testing.assert_allclose(draws.std(axis=(0, 1)), truth["exact_sd"], atol=0.01)
     assert split_rhat(draws, folded=True).max() < 1.01 and effective_sample_size(draws).min() > 800
     correlation = np.corrcoef(draws.reshape(-1, 10).T)
-    np.testing.assert_allclose(correlation, truth["exact_corr"], atol=0.12 if sampler == "exchange" else 0.07)
+    np.testing.assert_allclose(
+        correlation, truth["exact_corr"], atol=0.12 if sampler == "exchange" else 0.07
+    )
 
 
 def test_rows_by_gibbs_sweeps_from_the_data_reach_it_too(shared):
     sample, layout, truth = toy_a(shared)
     problem = Problem(sample, layout, 1.0)
-    draws = drawn(replace(problem, enumerate=False), "exchange", (4, 100, 400), sweeps=1, approximate=problem)
+    draws = drawn(
+        replace(problem, enumerate=False), "exchange", (4, 100, 400), sweeps=1, approximate=problem
+    )
     np.testing.assert_allclose(draws.mean(axis=(0, 1)), truth["exact_mean"], atol=0.04)
     np.testing.assert_allclose(draws.std(axis=(0, 1)), truth["exact_sd"], atol=0.03)
 
@@ -213,7 +244,9 @@ def test_the_pseudo_posterior_has_its_own_row_and_the_adjusted_one_the_exact_spr
 @pytest.mark.parametrize("sampler", ["nuts", "exchange"])
 def test_samplers_reach_the_exact_posterior_of_three_levels_in_both_gauges(shared, sampler):
     sample, layout, truth = toy_c(shared)
-    draws = drawn(Problem(sample, layout, 1.0), sampler, COUNTS if sampler == "nuts" else (4, 400, 800))
+    draws = drawn(
+        Problem(sample, layout, 1.0), sampler, COUNTS if sampler == "nuts" else (4, 400, 800)
+    )
     sd = np.array(truth["exact_sd"])
     assert np.abs((draws.mean(axis=(0, 1)) - truth["exact_mean"]) / sd).max() < 0.1
     np.testing.assert_allclose(draws.std(axis=(0, 1)), sd, rtol=0.1)
@@ -233,8 +266,10 @@ def test_the_horseshoe_has_one_posterior_by_either_sampler(shared):
     np.testing.assert_allclose(other.std(axis=(0, 1)), sd, rtol=0.12)
     plain = np.array(truth["exact_mean"])
     small = (np.abs(plain) > 0.01) & (np.abs(plain) < 0.1)
-    assert (np.abs(one.mean(axis=(0, 1)))[small] < np.abs(plain)[small]).all()  # what is small is drawn to zero,
-    np.testing.assert_allclose(one.mean(axis=(0, 1))[[4, 6]], plain[[4, 6]], atol=0.08)  # what is large hardly
+    # what is small is drawn to zero,
+    assert (np.abs(one.mean(axis=(0, 1)))[small] < np.abs(plain)[small]).all()
+    # what is large hardly
+    np.testing.assert_allclose(one.mean(axis=(0, 1))[[4, 6]], plain[[4, 6]], atol=0.08)
 
 
 def test_draws_by_a_stream_do_not_depend_on_threads(shared):
@@ -243,7 +278,9 @@ def test_draws_by_a_stream_do_not_depend_on_threads(shared):
     for sampler in ("nuts", "exchange"):
         centre, hessian = mode(problem)
         one, two = (
-            draw_chains(problem, sampler, centre, hessian, (3, 50, 40), np.random.default_rng(5), 0, workers)
+            draw_chains(
+                problem, sampler, centre, hessian, (3, 50, 40), np.random.default_rng(5), 0, workers
+            )
             for workers in (1, 3)
         )
         for a, b in zip(one, two, strict=True):
@@ -276,26 +313,39 @@ def test_the_conjugate_mean_has_the_divergence_that_is_known(shared, c):
 def test_the_conjugate_mean_grows_with_the_data_and_c_is_a_temperature():
     layout, sample = Layout(LEVELS, PAIRS), kept(some_rows())
     once = conjugate_draws(sample, layout, 10.0, (1, 1), np.random.default_rng(0))[0]
-    twice = conjugate_draws(sample.weighted(2 * sample.weights), layout, 10.0, (1, 1), np.random.default_rng(0))[0]
+    twice = conjugate_draws(
+        sample.weighted(2 * sample.weights), layout, 10.0, (1, 1), np.random.default_rng(0)
+    )[0]
     cold = conjugate_draws(sample, layout, 5.0, (1, 1), np.random.default_rng(0))[0]
     np.testing.assert_allclose(twice, 2 * once)
     np.testing.assert_allclose(cold, 2 * once)
     X, new = np.random.default_rng(1).uniform(-1, 1, (2, 30, 5))
     w = np.arange(30.0)
-    np.testing.assert_allclose(conjugate_scores(X, w, 2.0, new), 5 * conjugate_scores(X, w, 10.0, new))
+    np.testing.assert_allclose(
+        conjugate_scores(X, w, 2.0, new), 5 * conjugate_scores(X, w, 10.0, new)
+    )
 
 
 def test_conjugate_scores_of_numbers_are_eq_3_5_and_those_of_spins_the_energy_of_the_machine():
     rng = np.random.default_rng(0)
-    X, new, w = rng.uniform(-1, 1, (20, 4)), rng.uniform(-1, 1, (6, 4)), rng.integers(1, 4, 20).astype(float)
+    X, new, w = (
+        rng.uniform(-1, 1, (20, 4)),
+        rng.uniform(-1, 1, (6, 4)),
+        rng.integers(1, 4, 20).astype(float),
+    )
     alpha = w @ X / 6.0
     beta = np.einsum("k,ki,kj->ij", w, X, X) / 6.0
-    truth = [x @ alpha + sum(beta[i, j] * x[i] * x[j] for i, j in itertools.combinations(range(4), 2)) for x in new]
+    truth = [
+        x @ alpha + sum(beta[i, j] * x[i] * x[j] for i, j in itertools.combinations(range(4), 2))
+        for x in new
+    ]
     np.testing.assert_allclose(conjugate_scores(X, w, 3.0, new), truth)
     sample, layout = kept(some_rows([2, 2, 2])), Layout([2, 2, 2])
     mean = conjugate_draws(sample, layout, 3.0, (1, 1), rng)[0]
     log_z, p = Problem(sample, layout, 1.0).target().probabilities(mean)
-    scores = conjugate_scores(2.0 * sample.codes - 1, sample.weights, 3.0, 2.0 * grid([2, 2, 2]) - 1)
+    scores = conjugate_scores(
+        2.0 * sample.codes - 1, sample.weights, 3.0, 2.0 * grid([2, 2, 2]) - 1
+    )
     np.testing.assert_allclose(scores, np.log(p) + log_z, atol=1e-12)
 
 
@@ -305,9 +355,13 @@ def test_the_signed_log_has_the_second_case_of_eq_3_6_between_minus_two_and_two(
     np.testing.assert_allclose(signed_log(t), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(("n", "share"), [(12, 0.5), (40, 0.9), (400, 0.02), (1000, 0.37), (10**9, 0.6)])
+@pytest.mark.parametrize(
+    ("n", "share"), [(12, 0.5), (40, 0.9), (400, 0.02), (1000, 0.37), (10**9, 0.6)]
+)
 def test_exchange_with_one_spin_has_the_logarithm_of_the_odds_of_a_beta_variable(n, share):
-    """Under an all but flat prior; drawn rows are then binomial: by inversion, by rejection, of either half."""
+    """Under an all but flat prior; drawn rows are then binomial: by inversion, by rejection, of
+    either half.
+    """
     ones = round(n * share)
     counts = np.array([n - ones, ones], float)
     problem = Problem(Sample(grid([2]), counts), Layout([2]), 100.0)
@@ -325,17 +379,27 @@ def test_what_does_not_fit_together_is_refused_by_the_kernel():
     with pytest.raises(ValueError, match="do not fit"):
         target.coefficients(np.zeros((2, 3)))
     with pytest.raises(ValueError, match="no states"):
-        Problem(kept(some_rows()), Layout(LEVELS, PAIRS), 1.0, enumerate=False, pseudo=True).target().probabilities(
-            np.zeros(target.size)
-        )
+        Problem(
+            kept(some_rows()), Layout(LEVELS, PAIRS), 1.0, enumerate=False, pseudo=True
+        ).target().probabilities(np.zeros(target.size))
     with pytest.raises(ValueError, match="arrays of a chain"):
-        target.nuts(*[np.zeros(2)] * 1, np.eye(2), np.zeros(2), np.zeros(6), 0.8, np.ones(4, np.uint64),
-                    np.zeros(1, np.int32), np.zeros((1, 2)))  # fmt: skip
+        target.nuts(
+            *[np.zeros(2)] * 1,
+            np.eye(2),
+            np.zeros(2),
+            np.zeros(6),
+            0.8,
+            np.ones(4, np.uint64),
+            np.zeros(1, np.int32),
+            np.zeros((1, 2)),
+        )
     assert isinstance(target, Target)
 
 
 def ranks_of(sampler, fits=1000, levels=(2, 3, 2, 2), tau=0.5, n=50, kept_draws=49):
-    """Return the ranks (fits, size) of the truth among draws that are all but independent, and its coverage at 95 %."""
+    """Return the ranks (fits, size) of the truth among draws that are all but independent, and its
+    coverage at 95 %.
+    """
     layout, states, rng = Layout(levels), grid(levels), np.random.default_rng(12)
     model = Problem(Sample(states, np.ones(len(states))), layout, tau).target()
     ranks, inside = np.empty((2, fits, layout.size))
@@ -354,7 +418,9 @@ def ranks_of(sampler, fits=1000, levels=(2, 3, 2, 2), tau=0.5, n=50, kept_draws=
 @pytest.mark.long
 @pytest.mark.parametrize("sampler", ["nuts", "exchange"])
 def test_ranks_of_the_truth_are_uniform_and_intervals_cover_it(sampler):
-    """Simulation-based calibration (Talts et al. 2018) of a thousand models that are drawn from the prior."""
+    """Simulation-based calibration (Talts et al. 2018) of a thousand models that are drawn from the
+    prior.
+    """
     ranks, inside = ranks_of(sampler)
     p = [chisquare(np.bincount(own // 5, minlength=10)).pvalue for own in ranks.T]
     assert min(p) * len(p) > 0.01

@@ -35,8 +35,10 @@ def test_codes_count_joint_levels(model):
     found, at = wide.codes(codes), layout.m
     for sets in wide.sets:
         for members in sets:
-            joint = np.ravel_multi_index(tuple(np.maximum(codes[:, members].T.astype(int) - 1, 0)),
-                                         tuple(layout.n_levels[members] - 1))  # fmt: skip
+            joint = np.ravel_multi_index(
+                tuple(np.maximum(codes[:, members].T.astype(int) - 1, 0)),
+                tuple(layout.n_levels[members] - 1),
+            )
             expected = np.where((codes[:, members] > 0).all(axis=1), joint + 1, 0)
             np.testing.assert_array_equal(found[:, at], expected)
             at += 1
@@ -99,9 +101,13 @@ def test_of_pairs_nothing_is_added():
     assert wide.D == layout.D
     J = np.random.default_rng(2).normal(size=(layout.D, layout.D))
     h = np.arange(float(layout.D))
-    np.testing.assert_array_equal(from_sites(layout, np.column_stack([h, J])), from_matrix(layout, h, J))
+    np.testing.assert_array_equal(
+        from_sites(layout, np.column_stack([h, J])), from_matrix(layout, h, J)
+    )
     theta = from_sites(layout, np.column_stack([h, J]))
-    np.testing.assert_array_equal(to_sites(layout, theta), np.column_stack(to_matrix(layout, theta)))
+    np.testing.assert_array_equal(
+        to_sites(layout, theta), np.column_stack(to_matrix(layout, theta))
+    )
 
 
 def test_a_term_alone_is_no_pair():
@@ -131,4 +137,5 @@ def test_a_layout_goes_without_the_garbage_collector(terms):
         assert held() is None
     finally:
         gc.enable()
-    assert len(codes(oracle.states(LEVELS).astype(np.uint8))) == 72  # what it has worked out does without it
+    # what it has worked out does without it
+    assert len(codes(oracle.states(LEVELS).astype(np.uint8))) == 72

@@ -11,9 +11,13 @@ STEP = 1e-5
 
 
 def model(rng, independent=False):
-    """Return a random layout with terms of two and three predictors or none, and coefficients (K, 1 + size)."""
+    """Return a random layout with terms of two and three predictors or none, and coefficients (K, 1
+    + size).
+    """
     m, K = int(rng.integers(2, 6)), int(rng.integers(2, 5))
-    pairs = [(i, j) for i in range(m) for j in range(i + 1, m) if rng.random() < 0.6 and not independent]
+    pairs = [
+        (i, j) for i in range(m) for j in range(i + 1, m) if rng.random() < 0.6 and not independent
+    ]
     triples = [(0, 1, 2)] if m > 2 and rng.random() < 0.5 and not independent else []
     layout = Layout(rng.integers(2, 4, m), [*pairs, *triples])
     return layout, rng.normal(size=(K, 1 + layout.size)) * 0.7

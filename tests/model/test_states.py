@@ -41,7 +41,8 @@ def test_gibbs_takes_over_beyond_the_limit(nsample, monkeypatch):
     expected = oracle.probabilities(*oracle_model(layout, theta), layout.n_levels) * nsample
     assert chisquare(state_counts(codes, layout.n_levels), expected).pvalue > 1e-4
     halves = [state_counts(part, layout.n_levels) for part in np.array_split(codes, 2)]
-    assert chisquare(halves[0], halves[1] * halves[0].sum() / halves[1].sum()).pvalue > 1e-6  # rows in random order
+    # rows in random order
+    assert chisquare(halves[0], halves[1] * halves[0].sum() / halves[1].sum()).pvalue > 1e-6
 
 
 def test_a_system_that_cannot_be_listed_is_sampled():
@@ -75,7 +76,9 @@ def test_groups_have_their_shares_and_distributions():
     counts = np.bincount(y, minlength=3)
     assert chisquare(counts, np.array([1, 2, 3]) * 50_000).pvalue > 1e-4
     for k in range(3):
-        expected = oracle.probabilities(*oracle_model(layout, theta[k]), layout.n_levels) * counts[k]
+        expected = (
+            oracle.probabilities(*oracle_model(layout, theta[k]), layout.n_levels) * counts[k]
+        )
         assert chisquare(state_counts(codes[y == k], layout.n_levels), expected).pvalue > 1e-4
     assert np.bincount(y[:1000], minlength=3).min() > 50  # not sorted by group
 
@@ -93,7 +96,10 @@ def test_groups_with_one_row_or_none_and_equal_shares():
     assert set(y.tolist()) == {1}
     codes, y = sample_groups(layout, theta, 0, rng=1)
     assert codes.shape == (0, 2) and y.shape == (0,)
-    assert chisquare(np.bincount(sample_groups(layout, theta, 100_000, rng=1)[1], minlength=4)).pvalue > 1e-4
+    assert (
+        chisquare(np.bincount(sample_groups(layout, theta, 100_000, rng=1)[1], minlength=4)).pvalue
+        > 1e-4
+    )
 
 
 def test_random_parameters_have_the_distribution_asked_for():
@@ -106,7 +112,9 @@ def test_random_parameters_have_the_distribution_asked_for():
     theta = random_parameters(layout, "norm", 1.0, 0.5, -2.0, 3.0, 1, n_groups=20)
     assert kstest((theta[:, fields].ravel() - 1.0) / 0.5, "norm").pvalue > 1e-4
     assert kstest((theta[:, ~fields].ravel()[::10] + 2.0) / 3.0, "norm").pvalue > 1e-4
-    assert (random_parameters(layout, "norm", 0.3, 0.0, 0.0, 0.0, 1)[0] == np.where(fields, 0.3, 0.0)).all()
+    assert (
+        random_parameters(layout, "norm", 0.3, 0.0, 0.0, 0.0, 1)[0] == np.where(fields, 0.3, 0.0)
+    ).all()
 
 
 def test_seeds_repeat_and_the_global_state_is_left_alone():
@@ -161,6 +169,9 @@ def test_bad_arguments_are_named(function, argument, value, error):
 @pytest.mark.parametrize("function", [sample_states, sample_groups, random_parameters])
 def test_a_random_state_is_refused(function):
     layout = Layout([2, 3])
-    model = {sample_states: (np.zeros(3), np.zeros((3, 3)), [2, 3]), sample_groups: (layout, np.zeros((2, 5)), 2)}
+    model = {
+        sample_states: (np.zeros(3), np.zeros((3, 3)), [2, 3]),
+        sample_groups: (layout, np.zeros((2, 5)), 2),
+    }
     with pytest.raises(BBLTypeError, match="default_rng"):
         function(*model.get(function, (layout,)), rng=np.random.RandomState(1))  # noqa: NPY002

@@ -1,4 +1,6 @@
-"""Which predictors have a finite optimum without a penalty: proofs by curvature against Newton's method."""
+"""Which predictors have a finite optimum without a penalty: proofs by curvature against Newton's
+method.
+"""
 
 from collections import Counter
 
@@ -9,12 +11,19 @@ from bbl.engines import PseudoLikelihood
 from bbl.model import unpenalised as module
 from bbl.model.layout import Layout
 from bbl.model.regressors import regressors
-from bbl.model.unpenalised import DIVERGING_STEP, prove_near_optimum, unbounded_parameters, unpenalised
+from bbl.model.unpenalised import (
+    DIVERGING_STEP,
+    prove_near_optimum,
+    unbounded_parameters,
+    unpenalised,
+)
 from bbl.rows.sample import Sample
 
 
 def rows_of(rng, kind):
-    """Draw rows of which predictor 0 depends on predictor 1: not at all, wholly, or wholly but in a few rows."""
+    """Draw rows of which predictor 0 depends on predictor 1: not at all, wholly, or wholly but in a
+    few rows.
+    """
     L, n = rng.integers(2, 4, 4), int(rng.choice([20, 80, 300]))
     codes = rng.integers(0, 12, (n, 4)) % L
     if kind != "free":
@@ -55,20 +64,28 @@ def test_the_proof_needs_the_gradient_to_be_small():
     codes = np.random.default_rng(3).integers(0, 2, (400, 3)).astype(np.uint8)
     layout, sample = Layout([2, 2, 2]), Sample(codes, np.ones(400)).collapsed([2, 2, 2])
     fit = PseudoLikelihood(lambda_=0.0).fit(sample, layout)
-    assert prove_near_optimum(sample, layout, fit.site_theta, [0, 1, 2]) == {0: True, 1: True, 2: True}
+    assert prove_near_optimum(sample, layout, fit.site_theta, [0, 1, 2]) == {
+        0: True,
+        1: True,
+        2: True,
+    }
     away = fit.site_theta.copy()
     away[0, 0] += 1.0
     assert prove_near_optimum(sample, layout, away, [0, 1, 2]) == {0: False, 1: True, 2: True}
 
 
 def test_levels_that_parameters_tell_in_every_row_need_no_newton_steps(monkeypatch):
-    """More predictors than rows: each is told by the others, and Newton's method would take minutes to say so."""
+    """More predictors than rows: each is told by the others, and Newton's method would take minutes
+    to say so.
+    """
     rng, m = np.random.default_rng(0), 120
     codes = rng.integers(0, 3, (60, m)).astype(np.uint8)
     codes[:, 5] = (codes[:, 2] + 1) % 3
     layout, sample, asked = Layout(np.full(m, 3)), Sample(codes, np.ones(60)), []
     newton = module.unpenalised
-    monkeypatch.setattr(module, "unpenalised", lambda *told, **more: asked.append(told[3]) or newton(*told, **more))
+    monkeypatch.setattr(
+        module, "unpenalised", lambda *told, **more: asked.append(told[3]) or newton(*told, **more)
+    )
     fit = PseudoLikelihood(lambda_=0.0).fit(sample.collapsed(layout.n_levels), layout)
     assert [len(one) for one in asked] == [0]
     assert [i for i, *_ in fit.unbounded] == list(range(m)) and not fit.converged.any()

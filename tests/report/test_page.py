@@ -1,4 +1,6 @@
-"""The report: one page that fetches nothing, which a screen reader and a telephone can read, and what it says."""
+"""The report: one page that fetches nothing, which a screen reader and a telephone can read, and
+what it says.
+"""
 
 import html
 import re
@@ -21,7 +23,9 @@ VOID = {"meta", "img", "br"}
 
 
 class Outline(HTMLParser):
-    """What a screen reader goes by: elements with their attributes, and that all that is opened is closed."""
+    """What a screen reader goes by: elements with their attributes, and that all that is opened is
+    closed.
+    """
 
     def __init__(self, text):
         super().__init__()
@@ -81,7 +85,11 @@ def test_a_page_can_be_read_by_a_screen_reader(pages, name):
     page = Outline(pages[name].read_text(encoding="utf-8"))
     assert page.all("html") == [{"lang": "en"}] and page.texts["title"][0].strip()
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert (
+        levels[0] == 1
+        and levels.count(1) == 1
+        and all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    )
     assert all(len(own.get("alt", "")) > 20 for own in page.all("img"))
     assert len(page.all("main")) == 1 and page.all("nav")[0]["aria-label"]
     ids = [own["id"] for _, own in page.elements if "id" in own]
@@ -124,14 +132,23 @@ def test_text_stands_out_from_what_is_behind_it():
 
 def test_a_report_says_what_the_model_says(pages, titanic):
     text = pages["pseudo"].read_text(encoding="utf-8")
-    for words in ("Confusion matrix", "0.7856", "chisq = 180.9014", "Sex and Age", "No row was dropped", "67.7%"):
+    for words in (
+        "Confusion matrix",
+        "0.7856",
+        "chisq = 180.9014",
+        "Sex and Age",
+        "No row was dropped",
+        "67.7%",
+    ):
         assert words in text
     assert "no finite" not in text and "training rows" in text
     assert "No standard errors" in pages["mf"].read_text(encoding="utf-8")
     assert "Evaluation" not in re.sub(
         "<style>.*?</style>", "", pages["density"].read_text(encoding="utf-8"), flags=re.S
     )
-    assert "There is none: This model has no training rows" in pages["loaded"].read_text(encoding="utf-8")
+    assert "There is none: This model has no training rows" in pages["loaded"].read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_report_begins_with_what_predictions_are_worth(pages, titanic):
@@ -195,7 +212,8 @@ def test_interactions_name_all_their_predictors_and_small_p_values(tmp_path):
     p = fit.interactions()["p"].min()
     assert p < 1e-10 and f"{p:.2g}" in section(fit, "Interactions", tmp_path)
     fit.save(tmp_path / "fit.bbl")
-    text = section(bbl.load(tmp_path / "fit.bbl"), "Interactions", tmp_path)  # without tests, and so of all terms
+    # without tests, and so of all terms
+    text = section(bbl.load(tmp_path / "fit.bbl"), "Interactions", tmp_path)
     assert "yes: a and b and c" in text and "yes: a and b  " in text
 
 
@@ -203,29 +221,51 @@ def test_intervals_without_tests_are_of_the_differences_too(titanic, tmp_path):
     fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", "conditional")
     row = fit.inference().table(of=("Yes", "No")).iloc[0]
     text = section(fit, "Differences between the groups", tmp_path)
-    assert "Yes - No: Sex=Male" in text and all(f"{row[name]:.5f}" in text for name in ("estimate", "lower", "upper"))
+    assert "Yes - No: Sex=Male" in text and all(
+        f"{row[name]:.5f}" in text for name in ("estimate", "lower", "upper")
+    )
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 
 MEASURE = """<iframe width="{width}" height="2000" style="border:0" srcdoc="{page}"
 onload="const d = this.contentDocument.documentElement, w = this.contentWindow; document.title += ['/', {width},
 d.scrollWidth, d.clientWidth,
 w.performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length].join(' ')">
-</iframe>"""
+</iframe>"""  # noqa: E501
 
 
 @pytest.mark.skipif(BROWSER is None, reason="there is no browser")
 def test_a_browser_shows_the_page_without_errors_requests_or_sideways_scrolling(pages, tmp_path):
-    inside, widths = html.escape(pages["pseudo"].read_text(encoding="utf-8"), quote=True), (390, 1280)
-    frames = "".join(MEASURE.replace("{width}", str(width)).replace("{page}", inside) for width in widths)
+    inside, widths = (
+        html.escape(pages["pseudo"].read_text(encoding="utf-8"), quote=True),
+        (390, 1280),
+    )
+    frames = "".join(
+        MEASURE.replace("{width}", str(width)).replace("{page}", inside) for width in widths
+    )
     page = tmp_path / "page.html"
-    page.write_text(f"<!DOCTYPE html><html><head><title></title></head><body>{frames}</body></html>", encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"]
+    page.write_text(
+        f"<!DOCTYPE html><html><head><title></title></head><body>{frames}</body></html>",
+        encoding="utf-8",
+    )
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--enable-logging=stderr",
+    ]
     options += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,2100", "--dump-dom"]
-    run = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=120)
-    found = np.array(re.search(r"<title>([\d /]+)</title>", run.stdout)[1].replace("/", " ").split(), dtype=int)
+    run = subprocess.run(
+        [BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    found = np.array(
+        re.search(r"<title>([\d /]+)</title>", run.stdout)[1].replace("/", " ").split(), dtype=int
+    )
     found = sorted(found.reshape(2, 4).tolist())
     assert [own[0] for own in found] == list(widths)
     for width, taken, there, fetched in found:

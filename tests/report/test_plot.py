@@ -24,7 +24,10 @@ LABELS = Labels(
 )
 LAYOUT = Layout([4, 2, 2], [(0, 1), (1, 2)])
 THETA = np.array(
-    [[1.5, 3.0, 1.6, 3.2, 0.4, -1.2, -2.7, -1.4, -0.5], [-0.1, -0.8, -0.1, -1.1, -0.2, -0.9, 0.0, -0.3, 1.2]]
+    [
+        [1.5, 3.0, 1.6, 3.2, 0.4, -1.2, -2.7, -1.4, -0.5],
+        [-0.1, -0.8, -0.1, -1.1, -0.2, -0.9, 0.0, -0.3, 1.2],
+    ]
 )
 
 
@@ -44,7 +47,12 @@ def drawn(axes):
 def large(n_levels, K, pairs=None):
     rng = np.random.default_rng(3)
     layout, m = Layout(n_levels, pairs), len(n_levels)
-    labels = Labels("y", tuple(range(K)), tuple(f"X{i}" for i in range(m)), tuple(tuple(range(n)) for n in n_levels))
+    labels = Labels(
+        "y",
+        tuple(range(K)),
+        tuple(f"X{i}" for i in range(m)),
+        tuple(tuple(range(n)) for n in n_levels),
+    )
     return labels, Parameters(layout, rng.normal(size=(K, layout.size)))
 
 
@@ -58,7 +66,13 @@ class TestParameters:
         np.testing.assert_allclose(heights, THETA[:, :5])
         centres = [patch.get_x() + patch.get_width() / 2 for patch in bars.containers[0]]
         np.testing.assert_allclose(np.diff(centres), 1.0)
-        assert [t.get_text() for t in bars.get_xticklabels()] == ["2nd", "3rd", "Crew", "Male", "Child"]
+        assert [t.get_text() for t in bars.get_xticklabels()] == [
+            "2nd",
+            "3rd",
+            "Crew",
+            "Male",
+            "Child",
+        ]
         above = bars.child_axes[0]
         assert [t.get_text() for t in above.get_xticklabels()] == ["Class", "Sex", "Age"]
         assert above.get_xticks().tolist() == [1.0, 3.0, 4.0]
@@ -116,7 +130,10 @@ class TestParameters:
         axes = plot_parameters(LABELS, Parameters(LAYOUT, THETA), groups=["Yes"])
         assert [ax.get_title() for ax in axes[1:]] == ["Survived = Yes"]
         assert axes[1].images[0].get_array()[3, 4] == 1.2
-        for groups, words in ((["Maybe"], "'Maybe' is no group of 'Survived'; choose from 'No', 'Yes'"), ([], "empty")):
+        for groups, words in (
+            (["Maybe"], "'Maybe' is no group of 'Survived'; choose from 'No', 'Yes'"),
+            ([], "empty"),
+        ):
             with pytest.raises(OptionError, match=words):
                 plot_parameters(LABELS, Parameters(LAYOUT, THETA), groups=groups)
 
@@ -129,7 +146,8 @@ class TestParameters:
         assert len(axes[0].get_yticklabels()) == 21
         assert [t.get_text() for t in axes[1].get_yticklabels()] == ["X0", "X1", "X2"]
         assert [t.get_text() for t in axes[-1].get_xticklabels()] == ["X0", "X1", "X2"]
-        assert not axes[1].get_xticklabels()  # those of the lowest panel of the column stand for them
+        # those of the lowest panel of the column stand for them
+        assert not axes[1].get_xticklabels()
         assert axes[1].images[0].get_array().shape == (9, 9)
 
     def test_pixels(self):
@@ -151,7 +169,9 @@ class TestParameters:
 
     def test_norms(self):
         """Too many levels to draw one by one: the Frobenius norm of each pair's table."""
-        labels, parameters = large([21] * 25, 2, pairs=[(i, j) for i in range(25) for j in range(i) if i + j != 3])
+        labels, parameters = large(
+            [21] * 25, 2, pairs=[(i, j) for i in range(25) for j in range(i) if i + j != 3]
+        )
         axes = plot_parameters(labels, parameters)
         figure = drawn(axes[0])
         values = axes[2].images[0].get_array()
@@ -164,7 +184,9 @@ class TestParameters:
 
     def test_odd_names(self):
         """Names that matplotlib would read as mathematics, or leave out of a legend."""
-        labels = Labels("$y$", ("_no", "a$b"), ("x\n$^", "_"), (("0", "$\\frac{1"), ("0", "é" * 60)))
+        labels = Labels(
+            "$y$", ("_no", "a$b"), ("x\n$^", "_"), (("0", "$\\frac{1"), ("0", "é" * 60))
+        )
         axes = plot_parameters(labels, Parameters(Layout([2, 2]), np.ones((2, 3))))
         drawn(axes[0])
         assert [t.get_text() for t in axes[0].get_legend().get_texts()] == ["_no", r"a\$b"]
@@ -187,7 +209,12 @@ class TestParameters:
 
 class TestCrossValidation:
     FRAME = pd.DataFrame(
-        {"lambda": [1e-3, 1e-2, 1e-1], "AUC": [0.7, 0.8, 0.75], "ci1": [0.6, 0.72, 0.65], "ci2": [0.8, 0.88, 0.85]}
+        {
+            "lambda": [1e-3, 1e-2, 1e-1],
+            "AUC": [0.7, 0.8, 0.75],
+            "ci1": [0.6, 0.72, 0.65],
+            "ci2": [0.8, 0.88, 0.85],
+        }
     )
 
     PENALTY = {"symbol": r"$\lambda$", "title": r"Penalty $\lambda$", "logarithmic": True}
@@ -203,12 +230,17 @@ class TestCrossValidation:
         np.testing.assert_allclose(marked, [[1e-2, 0.8]])
         assert ax.get_xlabel() == r"Penalty $\lambda$"
         assert ax.get_ylabel() == "AUC"
-        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["95% interval", r"best: $\lambda$ = 0.01"]
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+            "95% interval",
+            r"best: $\lambda$ = 0.01",
+        ]
 
     def test_score_and_other_settings(self):
         frame = pd.DataFrame({"epsilon": [0.3, 0.1], "score": [0.9, 0.8]})
         given = plt.figure().add_subplot()
-        ax = plot_cv(frame, best=0.3, ax=given, symbol=r"$\epsilon$", title=r"Coupling weight $\epsilon$")
+        ax = plot_cv(
+            frame, best=0.3, ax=given, symbol=r"$\epsilon$", title=r"Coupling weight $\epsilon$"
+        )
         assert ax is given
         assert ax.get_xscale() == "linear"
         assert ax.lines[0].get_xdata().tolist() == [0.1, 0.3]
@@ -223,7 +255,10 @@ class TestCrossValidation:
         ax = plot_cv(frame, best=0.0, **self.PENALTY)
         drawn(ax)
         assert ax.get_xscale() == "symlog"
-        assert plot_cv(self.FRAME.iloc[:1].assign(**{"lambda": 0.0}), **self.PENALTY).get_xscale() == "linear"
+        assert (
+            plot_cv(self.FRAME.iloc[:1].assign(**{"lambda": 0.0}), **self.PENALTY).get_xscale()
+            == "linear"
+        )
 
     def test_one_setting_and_missing_scores(self):
         ax = plot_cv(self.FRAME.iloc[:1], best=1e-3, **self.PENALTY)
@@ -296,7 +331,10 @@ class TestConfigurations:
 
     def test_names_below_a_single_row(self):
         axes = plot_configurations([[1, 2, 0]], (1, 4), positions=[3, 0, 1], names=["p", "q", "r"])
-        assert [(t.get_text(), x) for t, x in zip(axes[0].get_xticklabels(), axes[0].get_xticks(), strict=True)] == [
+        assert [
+            (t.get_text(), x)
+            for t, x in zip(axes[0].get_xticklabels(), axes[0].get_xticks(), strict=True)
+        ] == [
             ("q", 0),
             ("r", 1),
             ("p", 3),
@@ -311,7 +349,10 @@ class TestConfigurations:
         ("arguments", "words"),
         [
             ({"shape": (3, 3)}, "shape=.3, 3. has 9 pixels, but there are 4 predictors"),
-            ({"shape": (2, 2), "positions": [0, 1, 2, 4]}, "positions must be 4 different whole numbers in 0..3"),
+            (
+                {"shape": (2, 2), "positions": [0, 1, 2, 4]},
+                "positions must be 4 different whole numbers in 0..3",
+            ),
             ({"shape": (2, 2), "positions": [0, 1, 1, 2]}, "positions"),
             ({"shape": (2, 2), "positions": [0, 1]}, "positions"),
             ({"titles": ["a"]}, "2 configurations, but 1 titles"),

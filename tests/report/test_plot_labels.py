@@ -1,4 +1,6 @@
-"""Labels of the figures: they fit, stay apart and differ, whatever the names and however many there are."""
+"""Labels of the figures: they fit, stay apart and differ, whatever the names and however many there
+are.
+"""
 
 import matplotlib
 
@@ -13,7 +15,14 @@ from scipy.optimize import minimize
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.report.canvas import fit_names, plain_log_axis, shorten_names, spread_apart, text_inches, wrap_names
+from bbl.report.canvas import (
+    fit_names,
+    plain_log_axis,
+    shorten_names,
+    spread_apart,
+    text_inches,
+    wrap_names,
+)
 from bbl.report.grid import MOST_PANELS, grid_columns
 from bbl.report.machine.plot import plot_comparison, plot_configurations, plot_cv
 from bbl.report.machine.plot_interactions import draw_network
@@ -21,12 +30,26 @@ from bbl.report.machine.plot_logo import draw_logo
 from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
 
-WORDS = ["erythema scaling", "of", "the", "borders itching koebner-phenomenon involvement of knees and elbows"]
-SKIN = [f"{w}_{k}" if k % 3 else f"{w}_of_the_papillary_dermis_{k}" for k, w in enumerate(WORDS * 9)][:33]
-SENTENCES = [f"{w} of the measured concentration in the {p} part of sample" for w in ("mean", "range") for p in "abcd"]
-PLACES = tuple(f"lesion at the {x}" for x in ("trunk", "neck", "upper limb", "lower limb", "scalp", "face"))
+WORDS = [
+    "erythema scaling",
+    "of",
+    "the",
+    "borders itching koebner-phenomenon involvement of knees and elbows",
+]
+SKIN = [
+    f"{w}_{k}" if k % 3 else f"{w}_of_the_papillary_dermis_{k}" for k, w in enumerate(WORDS * 9)
+][:33]
+SENTENCES = [
+    f"{w} of the measured concentration in the {p} part of sample"
+    for w in ("mean", "range")
+    for p in "abcd"
+]
+PLACES = tuple(
+    f"lesion at the {x}" for x in ("trunk", "neck", "upper limb", "lower limb", "scalp", "face")
+)
 DISEASES = tuple(
-    f"pityriasis {x}" for x in ("rosea", "rubra pilaris", "lichenoides", "versicolor", "alba", "amiantacea")
+    f"pityriasis {x}"
+    for x in ("rosea", "rubra pilaris", "lichenoides", "versicolor", "alba", "amiantacea")
 )
 MUSHROOM = [6, 4, 10, 2, 9, 2, 2, 2, 12, 2, 5, 4, 4, 9, 9, 2, 4, 3, 5, 9, 6, 7]
 
@@ -41,10 +64,16 @@ SHAPES = {
     "names of 60 characters": labels_of(
         ["without any findings, first", "without any findings, second"], SENTENCES, [3] * 8
     ),
-    "22 predictors of 2 to 12 levels": labels_of("ep", [f"stalk-surface-{k}-ring" for k in range(22)], MUSHROOM),
+    "22 predictors of 2 to 12 levels": labels_of(
+        "ep", [f"stalk-surface-{k}-ring" for k in range(22)], MUSHROOM
+    ),
     "30 predictors": labels_of("abc", [f"X{k}" for k in range(30)], [3] * 30),
-    "levels that begin alike": labels_of(DISEASES, ["place of onset", "sign", "itching"], [PLACES, 4, 2]),
-    "plain": labels_of(["No", "Yes"], ["Class", "Sex", "Age"], [("1st", "2nd", "3rd", "Crew"), 2, 2], "Survived"),
+    "levels that begin alike": labels_of(
+        DISEASES, ["place of onset", "sign", "itching"], [PLACES, 4, 2]
+    ),
+    "plain": labels_of(
+        ["No", "Yes"], ["Class", "Sex", "Age"], [("1st", "2nd", "3rd", "Crew"), 2, 2], "Survived"
+    ),
 }
 
 
@@ -63,11 +92,15 @@ def figure_of(kind, labels):
     if kind == "network":
         return draw_network(labels, parameters)
     if kind == "logo":
-        return draw_logo(labels, [np.eye(len(x))[rng.integers(len(x), size=K)] for x in labels.levels])
+        return draw_logo(
+            labels, [np.eye(len(x))[rng.integers(len(x), size=K)] for x in labels.levels]
+        )
     if kind == "calibration":
         return plot_calibration(labels, rng.dirichlet(np.ones(K), 60), rng.integers(K, size=60))
     codes = [[rng.integers(len(x)) for x in labels.levels] for _ in range(K)]
-    return plot_configurations(codes, (1, len(labels.names)), titles=labels.groups, names=labels.names)
+    return plot_configurations(
+        codes, (1, len(labels.names)), titles=labels.groups, names=labels.names
+    )
 
 
 def corners(text, renderer):
@@ -105,7 +138,11 @@ def texts_of(ax):
     for axis in (ax.xaxis, ax.yaxis) if ax.axison else ():
         low, high = sorted(axis.get_view_interval())
         inside = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-        found += [axis.label, axis.get_offset_text(), *(t for tick in inside for t in (tick.label1, tick.label2))]
+        found += [
+            axis.label,
+            axis.get_offset_text(),
+            *(t for tick in inside for t in (tick.label1, tick.label2)),
+        ]
     return found + [t for child in ax.child_axes for t in texts_of(child)]
 
 
@@ -149,7 +186,9 @@ def test_texts_of_a_figure_lie_apart_and_inside_it(kind, shape):
             found = [t.get_text() for t in ax.get_xticklabels()]
         else:
             found = (
-                [t.get_text() for t in ax.texts] if kind == "network" else [t.get_text() for t in ax.get_yticklabels()]
+                [t.get_text() for t in ax.texts]
+                if kind == "network"
+                else [t.get_text() for t in ax.get_yticklabels()]
             )
         if kind != "parameters" or ax is not axes[0]:
             assert len(set(found)) == len(found)
@@ -184,11 +223,16 @@ def test_a_new_figure_of_many_groups_is_bounded_and_says_what_it_leaves_out(kind
 
 def test_a_network_says_which_pairs_it_shows():
     axes = figure_of("network", SHAPES["six groups of 33 predictors"])
-    assert {ax.get_title().split("\n")[-1] for ax in axes} == {"showing the 30 strongest of 528 pairs"}
+    assert {ax.get_title().split("\n")[-1] for ax in axes} == {
+        "showing the 30 strongest of 528 pairs"
+    }
     labels = labels_of("a", "pqr", [2, 2, 2])
     empty = Parameters(Layout([2, 2, 2]), np.zeros((1, 6)))
     assert draw_network(labels, empty)[0].get_title() == "class = a\nno pair is coupled"
-    assert draw_network(labels, Parameters(empty.layout, np.ones((1, 6))))[0].get_title() == "class = a"
+    assert (
+        draw_network(labels, Parameters(empty.layout, np.ones((1, 6))))[0].get_title()
+        == "class = a"
+    )
 
 
 def test_the_sign_of_an_edge_is_seen_without_colours():
@@ -202,7 +246,9 @@ def test_the_sign_of_an_edge_is_seen_without_colours():
 def test_negative_couplings_bear_a_minus_where_cells_are_large():
     theta = np.array([[0, 0, 0, 3.0, -2.0, -0.5]])
     _, ax = plot_parameters(labels_of("a", "pqr", [2, 2, 2]), Parameters(Layout([2, 2, 2]), theta))
-    marked = [tuple(xy) for line in ax.lines if line.get_marker() == "_" for xy in line.get_xydata()]
+    marked = [
+        tuple(xy) for line in ax.lines if line.get_marker() == "_" for xy in line.get_xydata()
+    ]
     assert sorted(marked) == [(0, 2), (1, 2), (2, 0), (2, 1)]
     _, fine, _ = figure_of("parameters", SHAPES["22 predictors of 2 to 12 levels"])
     assert not any(line.get_marker() == "_" for line in fine.lines)
@@ -211,7 +257,8 @@ def test_negative_couplings_bear_a_minus_where_cells_are_large():
 def test_axes_of_the_caller_are_kept_and_their_names_fit():
     labels = SHAPES["six groups of 33 predictors"]
     parameters = Parameters(
-        Layout([len(x) for x in labels.levels]), np.ones((6, Layout([len(x) for x in labels.levels]).size))
+        Layout([len(x) for x in labels.levels]),
+        np.ones((6, Layout([len(x) for x in labels.levels]).size)),
     )
     mine = plt.figure(figsize=(12, 9)).subplots(2, 1)
     assert draw_network(labels, parameters, groups=DISEASES[:2], axes=mine) == list(mine)
@@ -254,7 +301,9 @@ class TestShortened:
         rng = np.random.default_rng(length)
         base = "".join(rng.choice(list("abc_ "), 60))
         names = (
-            [base] + [base[:k] + "X" + base[k + 1 :] for k in range(0, 60, 7)] + [base[:40], base[:20], "short", base]
+            [base]
+            + [base[:k] + "X" + base[k + 1 :] for k in range(0, 60, 7)]
+            + [base[:40], base[:20], "short", base]
         )
         found = shorten_names(names, length)
         assert all(len(x) <= length for x in found)
@@ -273,7 +322,9 @@ def test_spread_moves_as_little_as_possible():
         at = np.sort(rng.random(6))
         found = spread_apart(at, 0.15)
         apart = {"type": "ineq", "fun": lambda x: np.diff(x) - 0.15}
-        wanted = minimize(lambda x, a=at: ((x - a) ** 2).sum(), np.arange(6.0), constraints=apart, tol=1e-12).x
+        wanted = minimize(
+            lambda x, a=at: ((x - a) ** 2).sum(), np.arange(6.0), constraints=apart, tol=1e-12
+        ).x
         np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert spread_apart(np.array([0.0, 1.0, 2.0]), 0.5).tolist() == [0.0, 1.0, 2.0]
 
@@ -295,11 +346,16 @@ def test_names_fit_their_room_in_few_lines():
 
 def test_names_along_an_axis():
     level = fit_names(["low", "high"], [0, 1], 1.0, 1.5)
-    assert (level.upright, level.texts, level.positions.tolist()) == (False, ["low", "high"], [0, 1])
+    assert (level.upright, level.texts, level.positions.tolist()) == (
+        False,
+        ["low", "high"],
+        [0, 1],
+    )
     turned = fit_names(SENTENCES, range(8), 0.3, 1.5)
     assert turned.upright
     assert turned.depth <= 1.5
-    crowded = fit_names(["a", "b", "c"], [0, 1, 20], 0.08, 1.5, upright=True)  # pushed apart, none left out
+    # pushed apart, none left out
+    crowded = fit_names(["a", "b", "c"], [0, 1, 20], 0.08, 1.5, upright=True)
     assert len(crowded.texts) == 3
     assert np.diff(crowded.positions).min() * 0.08 > 6 / 72
     many = fit_names([f"X{k}" for k in range(784)], range(784), 0.005, 1.5)
@@ -313,7 +369,9 @@ def test_grids_are_nearly_full():
     assert grid_columns(5, 99.0) == 1
 
 
-@pytest.mark.parametrize(("lowest", "highest"), [(10.5, 65.0), (0.002, 0.009), (3.0, 290.0), (0.5, 1.1)])
+@pytest.mark.parametrize(
+    ("lowest", "highest"), [(10.5, 65.0), (0.002, 0.009), (3.0, 290.0), (0.5, 1.1)]
+)
 def test_numbers_on_a_short_logarithmic_axis_are_in_full_and_apart(lowest, highest):
     figure, ax = plt.subplots(figsize=(5.2, 3.6))
     ax.set_xscale("log")
@@ -321,10 +379,17 @@ def test_numbers_on_a_short_logarithmic_axis_are_in_full_and_apart(lowest, highe
     plain_log_axis(ax.xaxis, lowest, highest)
     figure.canvas.draw()
     low, high = ax.get_xlim()
-    shown = [t for t in ax.get_xticklabels(which="both") if t.get_text() and low <= t.get_position()[0] <= high]
+    shown = [
+        t
+        for t in ax.get_xticklabels(which="both")
+        if t.get_text() and low <= t.get_position()[0] <= high
+    ]
     assert len(shown) > 1 and [float(t.get_text()) for t in shown] == pytest.approx(
         [t.get_position()[0] for t in shown]
     )
-    ends = [(box.x0, box.x1) for box in sorted((t.get_window_extent() for t in shown), key=lambda box: box.x0)]
+    ends = [
+        (box.x0, box.x1)
+        for box in sorted((t.get_window_extent() for t in shown), key=lambda box: box.x0)
+    ]
     assert all(left[1] + 3 < right[0] for left, right in zip(ends, ends[1:], strict=False))
     plt.close(figure)

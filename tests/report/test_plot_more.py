@@ -1,4 +1,6 @@
-"""Plots of logos, networks and calibration, and intervals on the fields: what is drawn, and what is refused."""
+"""Plots of logos, networks and calibration, and intervals on the fields: what is drawn, and what is
+refused.
+"""
 
 import matplotlib
 
@@ -18,7 +20,13 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.machine.plot_interactions import draw_network
-from bbl.report.machine.plot_logo import AMINO_ACIDS, NUCLEOTIDES, draw_logo, information, zero_sum_fields
+from bbl.report.machine.plot_logo import (
+    AMINO_ACIDS,
+    NUCLEOTIDES,
+    draw_logo,
+    information,
+    zero_sum_fields,
+)
 from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_coefficients import plot_coefficients
@@ -35,7 +43,9 @@ def _close():
 
 @pytest.fixture(scope="module")
 def titanic():
-    return bbl.bbl("Survived ~ .^2", bbl.datasets.load_titanic(), weights="Freq", lambda_=1e-3, verbose=0)
+    return bbl.bbl(
+        "Survived ~ .^2", bbl.datasets.load_titanic(), weights="Freq", lambda_=1e-3, verbose=0
+    )
 
 
 def drawn(axes):
@@ -52,8 +62,15 @@ def inside(figure):
 
 def model(n_levels, K, pairs=None, seed=3):
     layout, m = Layout(n_levels, pairs), len(n_levels)
-    labels = Labels("y", tuple("abcdefghijkl"[:K]), tuple(f"X{i}" for i in range(m)), tuple(map(range, n_levels)))
-    labels = Labels(labels.response, labels.groups, labels.names, tuple(tuple(x) for x in labels.levels))
+    labels = Labels(
+        "y",
+        tuple("abcdefghijkl"[:K]),
+        tuple(f"X{i}" for i in range(m)),
+        tuple(map(range, n_levels)),
+    )
+    labels = Labels(
+        labels.response, labels.groups, labels.names, tuple(tuple(x) for x in labels.levels)
+    )
     return labels, Parameters(layout, np.random.default_rng(seed).normal(size=(K, layout.size)))
 
 
@@ -62,7 +79,14 @@ def boxes(ax):
     found = []
     for patch in ax.patches:
         box = patch.get_path().get_extents()
-        found.append(((box.x0 + box.x1) / 2, box.y0, box.y1, matplotlib.colors.to_hex(patch.get_facecolor()).upper()))
+        found.append(
+            (
+                (box.x0 + box.x1) / 2,
+                box.y0,
+                box.y1,
+                matplotlib.colors.to_hex(patch.get_facecolor()).upper(),
+            )
+        )
     return sorted(found)
 
 
@@ -75,7 +99,9 @@ class TestIntervals:
         limits = []
         for container in axes[0].containers:
             if isinstance(container, matplotlib.container.ErrorbarContainer):
-                limits += [segment[:, 1] for segment in container[2][0].get_segments() if len(segment)]
+                limits += [
+                    segment[:, 1] for segment in container[2][0].get_segments() if len(segment)
+                ]
         known = fields[fields["lower"].notna()]
         assert 0 < len(known) < len(fields)
         # a penalised estimate can lie outside its interval; the bar then ends at the estimate
@@ -86,9 +112,13 @@ class TestIntervals:
 
     def test_without_a_pooled_fit(self):
         data = bbl.datasets.load_titanic()
-        fit = bbl.bbl("Survived ~ .", data, weights="Freq", method="naive", testNull=False, verbose=0)
+        fit = bbl.bbl(
+            "Survived ~ .", data, weights="Freq", method="naive", testNull=False, verbose=0
+        )
         (ax,) = fit.plot(intervals=True)
-        (first, *_) = [c for c in ax.containers if isinstance(c, matplotlib.container.ErrorbarContainer)]
+        (first, *_) = [
+            c for c in ax.containers if isinstance(c, matplotlib.container.ErrorbarContainer)
+        ]
         low = first[2][0].get_segments()[0][0, 1]
         assert low == pytest.approx(fit.conf_int()["lower"].iloc[0])
 
@@ -96,7 +126,9 @@ class TestIntervals:
         labels, parameters = model([3, 3], 2)
         half = np.arange(8.0).reshape(2, 4)
         axes = plot_parameters(labels, parameters, groups=["b"], errors=half)
-        (bars,) = [c for c in axes[0].containers if isinstance(c, matplotlib.container.ErrorbarContainer)]
+        (bars,) = [
+            c for c in axes[0].containers if isinstance(c, matplotlib.container.ErrorbarContainer)
+        ]
         lengths = [np.diff(s[:, 1])[0] for s in bars[2][0].get_segments()]
         np.testing.assert_allclose(lengths, 2 * half[1])
         labels, parameters = model([3] * 60, 2)
@@ -114,7 +146,9 @@ class TestIntervals:
                 plot_parameters(labels, parameters, errors=wrong)
         with pytest.raises(BBLTypeError, match="intervals must be True or False"):
             titanic.plot(intervals=0.95)
-        fit = bbl.bbl("Survived ~ .^2", bbl.datasets.load_titanic(), weights="Freq", method="mf", verbose=0)
+        fit = bbl.bbl(
+            "Survived ~ .^2", bbl.datasets.load_titanic(), weights="Freq", method="mf", verbose=0
+        )
         with pytest.raises(OptionError, match="Standard errors"):
             fit.plot(intervals=True)
 
@@ -126,7 +160,8 @@ class TestLogo:
     def test_information(self):
         one, two = information(self.labels, self.counts)
         np.testing.assert_allclose(one, [[2, 0, 0, 0], [0, 0, 0, 0]], atol=1e-12)
-        # two nucleotides out of four: a position where the others never occur is not without information
+        # two nucleotides out of four: a position where the others never occur is not without
+        # information
         np.testing.assert_allclose(two, [[0.5, 0.5], [0, 2]])
         words = Labels("y", ("a",), ("x",), (("low", "high"),))
         np.testing.assert_allclose(
@@ -175,12 +210,20 @@ class TestLogo:
     def test_sizes(self, K):
         labels = Labels("y", tuple(range(K)), tuple(f"pos{i}" for i in range(5)), (DNA,) * 5)
         rng = np.random.default_rng(1)
-        axes = draw_logo(labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(5)]))
+        axes = draw_logo(
+            labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(5)])
+        )
         assert len(axes) == K
         assert inside(drawn(axes))
 
     def test_any_levels(self):
-        levels = (("low", "middling", "a very long name indeed"), (True, False), (1, 2), (" ", "$x$"), ("_", "-"))
+        levels = (
+            ("low", "middling", "a very long name indeed"),
+            (True, False),
+            (1, 2),
+            (" ", "$x$"),
+            ("_", "-"),
+        )
         labels = Labels("y", ("a",), tuple("vwxyz"), levels)
         axes = draw_logo(labels, [np.ones((1, len(x))) for x in levels])
         drawn(axes)
@@ -229,7 +272,8 @@ class TestNetwork:
         assert inside(drawn(axes))
         for ax, values in zip(axes, ([-1.0, 2.0], [0.25, 0.5]), strict=True):
             (edges,) = ax.collections
-            np.testing.assert_allclose(edges.get_array(), values)  # |J| / 2, weakest first; zero is not drawn
+            # |J| / 2, weakest first; zero is not drawn
+            np.testing.assert_allclose(edges.get_array(), values)
             assert edges.get_clim() == (-2.0, 2.0)
         widths = axes[0].collections[0].get_linewidths()
         assert widths[1] == pytest.approx(2 * widths[0])
@@ -237,7 +281,9 @@ class TestNetwork:
         place = np.column_stack(axes[0].lines[0].get_data())
         np.testing.assert_allclose(ends, place[[0, 1]], atol=1e-12)
         assert [t.get_text() for t in axes[0].texts] == list("pqrs")
-        assert [ax.get_title() for ax in axes] == [f"y = {x}\nshowing the 2 strongest of 3 pairs" for x in "ab"]
+        assert [ax.get_title() for ax in axes] == [
+            f"y = {x}\nshowing the 2 strongest of 3 pairs" for x in "ab"
+        ]
 
     def test_groups_and_differences(self):
         labels, parameters = model([2, 2, 2], 3)
@@ -295,7 +341,9 @@ class TestCalibration:
     def test_two_groups(self):
         p = np.array([0.1, 0.15, 0.15, 0.6, 0.8, 1.0])
         y, w = np.array([0, 1, 0, 1, 0, 1]), np.array([4.0, 2, 1, 3, 2, 5])
-        diagram, histogram = plot_calibration(self.labels, np.column_stack([1 - p, p]), y, w, bins=2)
+        diagram, histogram = plot_calibration(
+            self.labels, np.column_stack([1 - p, p]), y, w, bins=2
+        )
         assert inside(drawn([diagram, histogram]))
         x, share = diagram.lines[-1].get_data()
         np.testing.assert_allclose(x, [(0.4 + 0.3 + 0.15) / 7, (1.8 + 1.6 + 5) / 10])
@@ -321,16 +369,25 @@ class TestCalibration:
         assert [ax.get_title() for ax in axes[::2]] == [f"_y = _{k}" for k in range(K)]
         for k, (diagram, histogram) in enumerate(zip(axes[::2], axes[1::2], strict=True)):
             (stairs,) = histogram.patches
-            np.testing.assert_array_equal(stairs.get_data().values, np.histogram(p[:, k], 10, (0, 1))[0])
+            np.testing.assert_array_equal(
+                stairs.get_data().values, np.histogram(p[:, k], 10, (0, 1))[0]
+            )
             assert diagram.get_position().y0 > histogram.get_position().y1
-        diagram, histogram = plot_calibration(labels, p, y, axes=plt.figure().subplots(2, 1))  # all in two axes
+        # all in two axes
+        diagram, histogram = plot_calibration(labels, p, y, axes=plt.figure().subplots(2, 1))
         assert [t.get_text() for t in diagram.get_legend().get_texts()] == list(labels.groups)
         assert [sum(stairs.get_data().values) for stairs in histogram.patches] == [500] * K
         np.testing.assert_array_equal(diagram.lines[1].get_ydata(), axes[0].lines[1].get_ydata())
 
     def test_refused(self):
         p = np.full((3, 2), 0.5)
-        for args in ((p, [0, 1]), (p, [0, 1, 2]), (2 * p + 1, [0, 1, 1]), (p * np.nan, [0, 1, 1]), (p, [0, 1, 1], [1])):
+        for args in (
+            (p, [0, 1]),
+            (p, [0, 1, 2]),
+            (2 * p + 1, [0, 1, 1]),
+            (p * np.nan, [0, 1, 1]),
+            (p, [0, 1, 1], [1]),
+        ):
             with pytest.raises(DataError, match="probabilities must"):
                 plot_calibration(self.labels, *args)
         with pytest.raises(OptionError, match="bins must be at least 1"):
@@ -340,14 +397,18 @@ class TestCalibration:
 
     def test_of_a_cross_validation(self):
         data = bbl.datasets.load_titanic()
-        cv = bbl.crossVal("Survived ~ .^2", data, weights="Freq", lambda_=[0.01], shuffle=True, seed=1, verbose=0)
+        cv = bbl.crossVal(
+            "Survived ~ .^2", data, weights="Freq", lambda_=[0.01], shuffle=True, seed=1, verbose=0
+        )
         diagram, histogram = cv.plot_calibration(bins=5)
         p = 1 / (1 + np.exp(-cv.pooled["Yes"].to_numpy()))
         table = cv.observed.assign(p=p, bin=pd.cut(p, np.linspace(0, 1, 6), labels=False))
         total = table.groupby("bin")["weights"].sum().reindex(range(5), fill_value=0)
         np.testing.assert_allclose(histogram.patches[0].get_data().values, total)
         hits = table[table["y"] == "Yes"].groupby("bin")["weights"].sum()
-        np.testing.assert_allclose(diagram.lines[-1].get_ydata(), (hits / total[total > 0]).dropna())
+        np.testing.assert_allclose(
+            diagram.lines[-1].get_ydata(), (hits / total[total > 0]).dropna()
+        )
 
 
 def test_positions_of_sampled_configurations(titanic):
@@ -377,13 +438,17 @@ def test_a_plot_of_many_coefficients_shows_those_that_are_farthest_from_zero():
     plt.close(ax.figure)
 
 
-@pytest.mark.parametrize(("top", "expected"), [(2, ["2 of 3 effects", "24 of 30 groups"]), (9, ["24 of 30 groups"])])
+@pytest.mark.parametrize(
+    ("top", "expected"), [(2, ["2 of 3 effects", "24 of 30 groups"]), (9, ["24 of 30 groups"])]
+)
 def test_effects_of_many_groups_say_how_many_of_them_are_shown(top, expected):
     groups = tuple(range(30))
     labels = Labels("y", groups, ("x",), ((0, 1),))
     axes = plot_effects(labels, groups, ["a", "b", "c"], np.zeros((30, 3, 3)), "effect", 0.0, top)
     notes = axes[0].figure.texts
-    assert len(axes) == 24 and [note.get_text() for note in notes] == [f"showing the first {n}" for n in expected]
+    assert len(axes) == 24 and [note.get_text() for note in notes] == [
+        f"showing the first {n}" for n in expected
+    ]
     bottoms = [note.get_position()[1] * axes[0].figure.get_figheight() for note in notes]
     assert np.diff(bottoms).tolist() == pytest.approx([0.2] * (len(notes) - 1))
     plt.close(axes[0].figure)

@@ -1,4 +1,6 @@
-"""Mosaics: areas are counts, shades are residuals, every level is named where it stands, and nothing overlaps."""
+"""Mosaics: areas are counts, shades are residuals, every level is named where it stands, and
+nothing overlaps.
+"""
 
 from itertools import combinations, product
 
@@ -28,7 +30,9 @@ def fitted(formula, data=TITANIC, weights="Freq"):
 
 def sides(ax):
     """Return the tick labels of all sides: below, left, above, right."""
-    above, right = (([c for c in ax.child_axes if c._orientation == way] or [None])[0] for way in ("x", "y"))
+    above, right = (
+        ([c for c in ax.child_axes if c._orientation == way] or [None])[0] for way in ("x", "y")
+    )
     axes = [ax.xaxis, ax.yaxis, above and above.xaxis, right and right.yaxis]
     return [[] if axis is None else axis.get_ticklabels() for axis in axes]
 
@@ -44,8 +48,12 @@ def test_areas_are_counts_and_shades_residuals():
     widths = np.array([tile.get_width() for tile in tiles]).reshape(4, 2)
     heights = np.array([tile.get_height() for tile in tiles]).reshape(4, 2)
     observed = cells["observed"].to_numpy().reshape(4, 2)
-    np.testing.assert_allclose(widths[:, 0] / widths[0, 0], observed.sum(axis=1) / observed[0].sum(), rtol=1e-6)
-    np.testing.assert_allclose(heights[:, 1] / heights[:, 0], observed[:, 1] / observed[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(
+        widths[:, 0] / widths[0, 0], observed.sum(axis=1) / observed[0].sum(), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        heights[:, 1] / heights[:, 0], observed[:, 1] / observed[:, 0], rtol=1e-6
+    )
     shades = np.array(["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"])
     expected = shades[np.digitize(cells["pearson"], [-4, -2, 2, 4])]
     assert [to_hex(tile.get_facecolor()) for tile in tiles] == expected.tolist()
@@ -71,9 +79,16 @@ def test_an_empty_slice_is_drawn_and_has_no_name():
 def test_a_fourth_variable_may_have_many_levels_and_a_variable_may_be_constant():
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(
-        {"a": 0, "b": rng.integers(0, 2, 500), "c": rng.integers(0, 2, 500), "d": rng.integers(0, 7, 500)}
+        {
+            "a": 0,
+            "b": rng.integers(0, 2, 500),
+            "c": rng.integers(0, 2, 500),
+            "d": rng.integers(0, 7, 500),
+        }
     )
-    fit = bbl.bbl("~ a + b + c + d", rows, method="ml", xlevels={"a": [0, 1]}, lambdah=0.1, verbose=0)
+    fit = bbl.bbl(
+        "~ a + b + c + d", rows, method="ml", xlevels={"a": [0, 1]}, lambdah=0.1, verbose=0
+    )
     ax = fit.plot_mosaic()
     assert len(ax.patches) == 56 and set(texts(sides(ax)[3])) == set("0123456")
 
@@ -86,7 +101,12 @@ def test_one_variable_and_the_axes_of_the_caller():
 
 def test_long_names_of_a_four_by_four_by_two_table_are_whole_and_do_not_overlap():
     levels = {
-        "Highest completed level of education": ["no schooling", "primary only", "secondary completed", "university"],
+        "Highest completed level of education": [
+            "no schooling",
+            "primary only",
+            "secondary completed",
+            "university",
+        ],
         "State of health, as reported": [
             "excellent",
             "good, minor complaints",
@@ -96,7 +116,9 @@ def test_long_names_of_a_four_by_four_by_two_table_are_whole_and_do_not_overlap(
         "Smoking history of the respondent": ["current or former smoker", "never a regular smoker"],
     }
     table = pd.DataFrame(list(product(*levels.values())), columns=list(levels))
-    table["count"] = 5 + np.random.default_rng(1).poisson(60 * np.random.default_rng(2).gamma(2.0, 1.0, len(table)))
+    table["count"] = 5 + np.random.default_rng(1).poisson(
+        60 * np.random.default_rng(2).gamma(2.0, 1.0, len(table))
+    )
     ax = fitted("~ .", table, "count").plot_mosaic()
     ax.figure.canvas.draw()
     labels = [label for side in sides(ax) for label in side]
@@ -105,11 +127,15 @@ def test_long_names_of_a_four_by_four_by_two_table_are_whole_and_do_not_overlap(
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
     figure = ax.figure.bbox
     assert all(
-        figure.x0 <= box.x0 and box.x1 <= figure.x1 and figure.y0 <= box.y0 and box.y1 <= figure.y1 for box in boxes
+        figure.x0 <= box.x0 and box.x1 <= figure.x1 and figure.y0 <= box.y0 and box.y1 <= figure.y1
+        for box in boxes
     )
 
 
 def test_tables_that_no_figure_can_show_are_refused():
     rows = pd.DataFrame(np.random.default_rng(0).integers(0, 25, (900, 2)), columns=["a", "b"])
-    with pytest.raises(OptionError, match=r"up to 4 variables and 400 cells, and this model has 2 and 625\. cells\(\)"):
+    with pytest.raises(
+        OptionError,
+        match=r"up to 4 variables and 400 cells, and this model has 2 and 625\. cells\(\)",
+    ):
         fitted("~ a + b", rows, None).plot_mosaic()

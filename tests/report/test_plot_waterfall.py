@@ -1,4 +1,6 @@
-"""Waterfalls: bars follow each other to the sum, and names of any length can be read and stay inside the figure."""
+"""Waterfalls: bars follow each other to the sum, and names of any length can be read and stay
+inside the figure.
+"""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -9,7 +11,10 @@ from bbl.report.plot_waterfall import plot_waterfall
 
 matplotlib.use("Agg")
 SHORT = ["(baseline)", *(f"x{k}=yes" for k in range(33))]
-LONG = ["(baseline)", *(f"answer to question {k:02d} on satisfaction with the local services=yes" for k in range(33))]
+LONG = [
+    "(baseline)",
+    *(f"answer to question {k:02d} on satisfaction with the local services=yes" for k in range(33)),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +34,13 @@ def test_bars_go_from_the_baseline_to_the_sum():
     ax, values = drawn(SHORT, top=5)
     left = np.array([bar.get_x() for bar in ax.patches])
     width = np.array([bar.get_width() for bar in ax.patches])
-    np.testing.assert_allclose(left[1:-1], (left + width)[:-2])  # each begins where the one before ends
-    assert left[0] == left[-1] == 0.0 and width[0] == values[0] and width[-1] == pytest.approx(values.sum())
+    # each begins where the one before ends
+    np.testing.assert_allclose(left[1:-1], (left + width)[:-2])
+    assert (
+        left[0] == left[-1] == 0.0
+        and width[0] == values[0]
+        and width[-1] == pytest.approx(values.sum())
+    )
     largest = np.sort(np.abs(values[1:]))[::-1]
     np.testing.assert_allclose(np.abs(width[1:6]), largest[:5])
     names = [text.get_text() for text in ax.get_yticklabels()]

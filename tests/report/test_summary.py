@@ -26,7 +26,13 @@ COUNTS = [
     np.array([[1438, 52], [654, 57]]),
 ]
 CALL = call_text(
-    "bbl", {"formula": "Survived ~ Class + Sex + Age", "data": "titanic", "weights": "freq", "prior.count": 0}
+    "bbl",
+    {
+        "formula": "Survived ~ Class + Sex + Age",
+        "data": "titanic",
+        "weights": "freq",
+        "prior.count": 0,
+    },
 )
 
 # summary(bfit0), section 3.2 of the paper
@@ -65,7 +71,12 @@ Yes    -2.440056
 pooled -2.954528
 chisq = 19.5606, df = 1, Pr(>chisq) = 9.745843e-06"""
 
-NASTY = Labels("y<b>", ("<script>", "a & b_1"), ("x%$#", "[z]*"), (("0", "{1}", "\\end{tabular}"), ("~", '"^"')))
+NASTY = Labels(
+    "y<b>",
+    ("<script>", "a & b_1"),
+    ("x%$#", "[z]*"),
+    (("0", "{1}", "\\end{tabular}"), ("~", '"^"')),
+)
 
 
 class Checker(HTMLParser):
@@ -92,7 +103,12 @@ class Checker(HTMLParser):
 
 @pytest.fixture(scope="module")
 def summary():
-    facts = {"Fit method": "pseudo", "Observations": 2201, "Log-likelihood": -2345.678912345, "Converged": "yes"}
+    facts = {
+        "Fit method": "pseudo",
+        "Observations": 2201,
+        "Log-likelihood": -2345.678912345,
+        "Converged": "yes",
+    }
     return fit_summary(CALL, LABELS, likelihood_ratio(COUNTS), facts)
 
 
@@ -150,7 +166,13 @@ def test_html(summary):
     assert page.seen.count("table") == 4
     assert page.seen.count("caption") == 3
     text = " ".join(page.data)
-    for wanted in ("h_Class", "1.7077243", "Pr(>chisq) = 5.633919e-39", "-2345.679", "Survived ~ Class + Sex + Age"):
+    for wanted in (
+        "h_Class",
+        "1.7077243",
+        "Pr(>chisq) = 5.633919e-39",
+        "-2345.679",
+        "Survived ~ Class + Sex + Age",
+    ):
         assert wanted in text
     assert summary._repr_html_() == summary.as_html()
 
@@ -164,7 +186,9 @@ def test_html_escapes(nasty):
 
 
 def latex_is_sound(text):
-    """Braces and environments are closed in order, and every row of a table has its number of cells."""
+    """Braces and environments are closed in order, and every row of a table has its number of
+    cells.
+    """
     plain = text.replace("\\{", "").replace("\\}", "").replace("\\&", "")
     depth = 0
     for c in plain:
@@ -175,7 +199,11 @@ def latex_is_sound(text):
         assert text.count(f"\\begin{{{name}}}") == text.count(f"\\end{{{name}}}") > 0
     for table in plain.split("\\begin{tabular}{")[1:]:
         columns, body = table.split("}", 1)
-        rows = [r for r in body.split("\\end{tabular}")[0].splitlines() if r.endswith(" \\\\") and "multi" not in r]
+        rows = [
+            r
+            for r in body.split("\\end{tabular}")[0].splitlines()
+            if r.endswith(" \\\\") and "multi" not in r
+        ]
         assert rows
         assert {r.count("&") + 1 for r in rows} == {len(columns)}
 
@@ -204,7 +232,9 @@ def test_latex_escapes(nasty):
 
 
 def test_markup_of_single_tables():
-    frame = pd.DataFrame({"n": [1, 20], "p": [1e-39, 0.5], "what": ["a--b", "*"]}, index=["[r", "s"])
+    frame = pd.DataFrame(
+        {"n": [1, 20], "p": [1e-39, 0.5], "what": ["a--b", "*"]}, index=["[r", "s"]
+    )
     text = latex_table(frame, title="T_1", note="50%", header=False)
     lines = text.splitlines()
     assert lines[0] == r"\begin{tabular}{lrrl}"
@@ -222,12 +252,25 @@ def test_markup_of_single_tables():
 
 def test_cells_of_a_page_are_short_numbers_and_nothing_where_a_text_is_missing():
     p = [1.23456e-39, 0.0, 0.666666, np.nan]
-    page = html_table(pd.DataFrame({"p": p, "level2": ["a", None, np.nan, "b"]}, index=list("wxyz")))
-    assert re.findall("<td>(.*?)</td>", page)[1:] == ["1.2e-39", "a", "0", "", "0.6667", "", "NaN", "b"]
+    page = html_table(
+        pd.DataFrame({"p": p, "level2": ["a", None, np.nan, "b"]}, index=list("wxyz"))
+    )
+    assert re.findall("<td>(.*?)</td>", page)[1:] == [
+        "1.2e-39",
+        "a",
+        "0",
+        "",
+        "0.6667",
+        "",
+        "NaN",
+        "b",
+    ]
 
 
 def test_a_table_whose_rows_have_long_names_tells_the_page_its_columns():
-    frame = pd.DataFrame({"n": [1, 2], "p": [0.5, 0.25]}, index=["Q1. How long have you lived here?", "Q2"])
+    frame = pd.DataFrame(
+        {"n": [1, 2], "p": [0.5, 0.25]}, index=["Q1. How long have you lived here?", "Q2"]
+    )
     assert html_table(frame).startswith('<table class="long" style="--columns: 2">')
     assert html_table(frame.set_axis(["Q1", "Q2"])).startswith("<table>\n")
 

@@ -14,7 +14,10 @@ from bbl.report.machine.tables import Coefficients
 from bbl.report.text import fit_text
 
 LABELS = Labels(
-    "Survived", ("No", "Yes"), ("Class", "Sex", "Age"), (("1st", "2nd", "3rd"), ("Female", "Male"), (0, 10, 20))
+    "Survived",
+    ("No", "Yes"),
+    ("Class", "Sex", "Age"),
+    (("1st", "2nd", "3rd"), ("Female", "Male"), (0, 10, 20)),
 )
 LAYOUT = Layout([3, 2, 3], [(0, 1), (1, 2)])  # 5 fields, J of Class x Sex (2) and Sex x Age (2)
 THETA = np.arange(18.0).reshape(2, 9)
@@ -27,8 +30,12 @@ def coef():
 
 
 def test_fields(coef):
-    pd.testing.assert_series_equal(coef.h["Yes"]["Class"], pd.Series([9.0, 10.0], index=["2nd", "3rd"], name="Class"))
-    pd.testing.assert_series_equal(coef.h["No"]["Age"], pd.Series([3.0, 4.0], index=[10, 20], name="Age"))
+    pd.testing.assert_series_equal(
+        coef.h["Yes"]["Class"], pd.Series([9.0, 10.0], index=["2nd", "3rd"], name="Class")
+    )
+    pd.testing.assert_series_equal(
+        coef.h["No"]["Age"], pd.Series([3.0, 4.0], index=[10, 20], name="Age")
+    )
     pd.testing.assert_series_equal(coef.h0["Sex"], pd.Series([1.0], index=["Male"], name="Sex"))
 
 
@@ -89,7 +96,17 @@ def test_unknown_names(coef, look, words):
 
 def test_to_frame(coef):
     frame = coef.to_frame()
-    names = ["term", "group", "predictor", "level", "predictor2", "level2", "estimate", "pooled", "difference"]
+    names = [
+        "term",
+        "group",
+        "predictor",
+        "level",
+        "predictor2",
+        "level2",
+        "estimate",
+        "pooled",
+        "difference",
+    ]
     assert frame.columns.tolist() == names
     assert frame["estimate"].tolist() == THETA.ravel().tolist()
     assert frame["pooled"].tolist() == [*POOLED, *POOLED]
@@ -101,29 +118,54 @@ def test_to_frame(coef):
         if row.term == "h":
             assert coef.h[row.group][row.predictor][row.level] == row.estimate
         else:
-            assert coef.J[row.group][row.predictor, row.predictor2].loc[row.level, row.level2] == row.estimate
+            assert (
+                coef.J[row.group][row.predictor, row.predictor2].loc[row.level, row.level2]
+                == row.estimate
+            )
             assert coef.J0[row.predictor, row.predictor2].loc[row.level, row.level2] == row.pooled
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_terms_of_any_order(order):
-    labels = Labels("y", ("no", "yes"), tuple("abcd"), ((0, 1, 2), ("u", "v"), (False, True), ("p", "q", "r", "s")))
-    terms = [t for k in range(2, order + 1) for t in itertools.combinations(range(4), k) if t != (0, 2)]
+    labels = Labels(
+        "y",
+        ("no", "yes"),
+        tuple("abcd"),
+        ((0, 1, 2), ("u", "v"), (False, True), ("p", "q", "r", "s")),
+    )
+    terms = [
+        t for k in range(2, order + 1) for t in itertools.combinations(range(4), k) if t != (0, 2)
+    ]
     layout = Layout([3, 2, 2, 4], terms)
     theta = np.arange(2.0 * layout.size).reshape(2, -1)
     coef = Coefficients(labels, Parameters(layout, theta, 0.5 * theta[0]))
-    assert list(coef.J["no"]) == [tuple("abcd"[i] for i in term) for term in terms] and len(coef.J0) == len(terms)
+    assert list(coef.J["no"]) == [tuple("abcd"[i] for i in term) for term in terms] and len(
+        coef.J0
+    ) == len(terms)
     for term in terms:
         for asked in itertools.permutations(term):
             table = coef.J["yes"][tuple("abcd"[i] for i in asked)]
-            np.testing.assert_array_equal(table, layout.table(theta[1], *asked).reshape(len(table), -1))
+            np.testing.assert_array_equal(
+                table, layout.table(theta[1], *asked).reshape(len(table), -1)
+            )
             assert table.index.tolist() == list(labels.levels[asked[0]][1:])
             assert list(table.columns.names) == ["abcd"[i] for i in asked[1:]]
             expected = list(itertools.product(*(labels.levels[i][1:] for i in asked[1:])))
-            assert table.columns.tolist() == ([x for (x,) in expected] if len(asked) == 2 else expected)
+            assert table.columns.tolist() == (
+                [x for (x,) in expected] if len(asked) == 2 else expected
+            )
     frame = coef.to_frame()
     more = [f"{what}{k}" for k in range(2, max(order, 2) + 1) for what in ("predictor", "level")]
-    assert frame.columns.tolist() == ["term", "group", "predictor", "level", *more, "estimate", "pooled", "difference"]
+    assert frame.columns.tolist() == [
+        "term",
+        "group",
+        "predictor",
+        "level",
+        *more,
+        "estimate",
+        "pooled",
+        "difference",
+    ]
     assert frame["estimate"].tolist() == theta.ravel().tolist()
     for row in frame.to_dict("records"):
         named = [row[f"predictor{k}"] for k in ("", *range(2, max(order, 2) + 1))]
@@ -146,7 +188,9 @@ def test_terms_of_any_order(order):
         text = fit_text("bbl()", labels, Parameters(layout, theta))
         assert "more terms" in text
         some = Layout([3, 2, 2, 4], [(0, 1, 3)])
-        text = fit_text("bbl()", labels, Parameters(some, theta[:, : some.size])).split("J_[a,b,d]^(no):\n")[1]
+        text = fit_text("bbl()", labels, Parameters(some, theta[:, : some.size])).split(
+            "J_[a,b,d]^(no):\n"
+        )[1]
         assert [line.split() for line in text.splitlines()[:3]] == [
             ["v:q", "v:r", "v:s"],
             ["1", "7", "8", "9"],

@@ -1,4 +1,6 @@
-"""Printed fits, cross-validations and samples: the layout of the paper's sections 3.2, 3.3 and 3.6."""
+"""Printed fits, cross-validations and samples: the layout of the paper's sections 3.2, 3.3 and
+3.6.
+"""
 
 import json
 
@@ -85,8 +87,18 @@ DH = np.array(
         [-0.4112553, -0.9072555, -0.9584859, -1.238999, 0.5145496],
     ]
 )
-DJ = np.array([[-1.232254, -2.720539, -1.379198, -0.4942682], [-0.90344239, -0.01468673, -0.30251248, 1.167093]])
-CALL = {"formula": "Survived ~ Class + Sex + Age", "data": "titanic", "weights": "freq", "prior.count": 0}
+DJ = np.array(
+    [
+        [-1.232254, -2.720539, -1.379198, -0.4942682],
+        [-0.90344239, -0.01468673, -0.30251248, 1.167093],
+    ]
+)
+CALL = {
+    "formula": "Survived ~ Class + Sex + Age",
+    "data": "titanic",
+    "weights": "freq",
+    "prior.count": 0,
+}
 
 
 def test_additive_fit_as_in_the_paper():
@@ -97,8 +109,14 @@ def test_additive_fit_as_in_the_paper():
 
 def test_fit_with_pairs_as_in_the_paper():
     """bfit, section 3.2: the call's line break and the couplings."""
-    call = call_text("bbl", {"formula": "Survived ~ Class * Sex + Sex * Age", "data": "titanic", "weights": "freq"})
-    assert call == "bbl(formula = Survived ~ Class * Sex + Sex * Age, data = titanic,\n    weights = freq)"
+    call = call_text(
+        "bbl",
+        {"formula": "Survived ~ Class * Sex + Sex * Age", "data": "titanic", "weights": "freq"},
+    )
+    assert (
+        call
+        == "bbl(formula = Survived ~ Class * Sex + Sex * Age, data = titanic,\n    weights = freq)"
+    )
     pooled = np.linspace(-1, 1, 9)
     parameters = Parameters(PAIRS, np.hstack((DH, DJ)) + pooled, pooled)
     text = fit_text(call, LABELS, parameters)
@@ -110,9 +128,19 @@ def test_r_package(shared):
     """The numbers of R 1.0.0 print as its vignette prints them."""
     case = json.loads((shared / "reference/bbl/titanic_additive_w_pc0.json").read_text())
     coef = case["runs"]["default"]["coefficients"]
-    flat = [np.concatenate([list(h[n].values()) for n in LABELS.names]) for h in (*coef["h"].values(), coef["h0"])]
-    lines = fit_text("bbl()", LABELS, Parameters(ADDITIVE, np.array(flat[:2]), flat[2])).splitlines()
-    for wanted in ("0.4453027 0.6893738 0.7062034", "-0.4114330 -0.9075005 -0.9584320", "0.5148763", "-1.239013"):
+    flat = [
+        np.concatenate([list(h[n].values()) for n in LABELS.names])
+        for h in (*coef["h"].values(), coef["h0"])
+    ]
+    lines = fit_text(
+        "bbl()", LABELS, Parameters(ADDITIVE, np.array(flat[:2]), flat[2])
+    ).splitlines()
+    for wanted in (
+        "0.4453027 0.6893738 0.7062034",
+        "-0.4114330 -0.9075005 -0.9584320",
+        "0.5148763",
+        "-1.239013",
+    ):
         assert wanted in lines
 
 
@@ -126,7 +154,9 @@ def test_without_pooled_fit():
 
 def test_large_fit_is_cut():
     layout = Layout(np.full(60, 30))
-    labels = Labels("y", tuple(range(12)), tuple(f"X{i}" for i in range(60)), (tuple(range(30)),) * 60)
+    labels = Labels(
+        "y", tuple(range(12)), tuple(f"X{i}" for i in range(60)), (tuple(range(30)),) * 60
+    )
     theta = np.ones((12, layout.size))
     text = fit_text("bbl()", labels, Parameters(layout, theta, theta[0]))
     lines = text.splitlines()
@@ -151,7 +181,8 @@ def test_large_fit_is_cut():
     [
         ([0.4451514, 0.6891838], ["0.4451514", "0.6891838"]),
         ([2.38189493145, 0.06472019068], ["2.38189493", "0.06472019"]),
-        ([1.70772428, 0.04338029563, 1.0017624627], ["1.7077243", "0.0433803", "1.0017625"]),  # no zeros at the end
+        # no zeros at the end
+        ([1.70772428, 0.04338029563, 1.0017624627], ["1.7077243", "0.0433803", "1.0017625"]),
         ([1.0, 2.0], ["1", "2"]),
         ([0.1, 0.25], ["0.10", "0.25"]),
         ([1e-5, 1e-2], ["1e-05", "1e-02"]),
@@ -182,7 +213,9 @@ def test_vector_wraps():
 
 
 def test_table_wraps_and_aligns():
-    frame = pd.DataFrame(np.eye(30) + 0.5, index=[f"r{i}" for i in range(30)], columns=[f"c{i}" for i in range(30)])
+    frame = pd.DataFrame(
+        np.eye(30) + 0.5, index=[f"r{i}" for i in range(30)], columns=[f"c{i}" for i in range(30)]
+    )
     lines = table_text(frame).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == ["r0", "1.5", *["0.5"] * (len(lines[0].split()) - 1)]
@@ -217,7 +250,9 @@ def test_call():
         "crossVal(formula = y ~ a + b, data = data, method = 'mf', eps = [0.1, 0.3],\n"
         "    testNull = False, lambdah = None, lambda_ = 1e-05)"
     )
-    long = call_text("bbl", {"formula": "y ~ " + " + ".join(f"X{i}" for i in range(784)), "eps": np.arange(20.0)})
+    long = call_text(
+        "bbl", {"formula": "y ~ " + " + ".join(f"X{i}" for i in range(784)), "eps": np.arange(20.0)}
+    )
     assert len(long) < 300
     assert "9, ...])" in long
     assert call_text("bbl", {}) == "bbl()"
@@ -225,7 +260,14 @@ def test_call():
 
 def test_head():
     lines = head_text("bbl()", Labels("y", (True, False), ("x",), ((0, 1),))).splitlines()
-    assert lines == ["Call:", " bbl()", " 1 predictor state:", "   x = 0 1", " Responses:", "   y = True False"]
+    assert lines == [
+        "Call:",
+        " bbl()",
+        " 1 predictor state:",
+        "   x = 0 1",
+        " Responses:",
+        "   y = True False",
+    ]
 
 
 def test_cross_validation_as_in_the_paper():
@@ -252,7 +294,9 @@ def test_cross_validation_as_in_the_paper():
 
 
 def test_cross_validation_settings_in_exponents():
-    frame = pd.DataFrame({"lambda": 10.0 ** np.arange(-5, -1, 0.2), "score": np.linspace(0.5, 0.9, 20)}, range(1, 21))
+    frame = pd.DataFrame(
+        {"lambda": 10.0 ** np.arange(-5, -1, 0.2), "score": np.linspace(0.5, 0.9, 20)}, range(1, 21)
+    )
     lines = cv_text(frame, 10**-2.8, 0.7376235).splitlines()
     assert lines[0] == "Optimal lambda = 0.001584893"
     assert lines[4].startswith("1  1.000000e-05 0.5000000")
@@ -267,7 +311,9 @@ def test_losses_are_minimised():
 
 
 def test_sample():
-    xmax = pd.DataFrame({"No": ["3rd", "Male", "Adult"], "Yes": ["1st", "Female", "Adult"]}, ["Class", "Sex", "Age"])
+    xmax = pd.DataFrame(
+        {"No": ["3rd", "Male", "Adult"], "Yes": ["1st", "Female", "Adult"]}, ["Class", "Sex", "Age"]
+    )
     assert sample_text(xmax, pd.Series({"No": 3.381014, "Yes": 0.0})) == (
         "xmax:\n"
         "      No    Yes\n"
@@ -289,4 +335,6 @@ def test_sample():
 def test_couplings_that_are_not_symmetrised_say_that_there_are_two_estimates(symmetrize):
     rows = np.random.default_rng(0).integers(0, 3, (60, 3))
     shown = repr(bbl.mlestimate(rows, symmetrize=symmetrize))
-    assert ("J[j, i], from the regression of j, is another estimate than J[i, j]." in shown) != symmetrize
+    assert (
+        "J[j, i], from the regression of j, is another estimate than J[i, j]." in shown
+    ) != symmetrize

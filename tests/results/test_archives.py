@@ -1,4 +1,6 @@
-"""Model files with the right checksums around content that no fit has: refused before a kernel sees it."""
+"""Model files with the right checksums around content that no fit has: refused before a kernel sees
+it.
+"""
 
 import numpy as np
 import pandas as pd
@@ -14,15 +16,31 @@ from bbl.storage import read_model, write_model
 def content(tmp_path_factory):
     path = tmp_path_factory.mktemp("archive") / "model.bbl"
     rng = np.random.default_rng(1)
-    data = pd.DataFrame({"y": list("uvw") * 8, "a": rng.integers(0, 3, 24), "b": rng.integers(0, 2, 24)})
-    with pytest.warns(bbl.DataWarning, match="On the validated rows .* of the shares of the groups"):  # mere noise
+    data = pd.DataFrame(
+        {"y": list("uvw") * 8, "a": rng.integers(0, 3, 24), "b": rng.integers(0, 2, 24)}
+    )
+    # mere noise
+    with pytest.warns(
+        bbl.DataWarning, match="On the validated rows .* of the shares of the groups"
+    ):
         fit = bbl.bbl("y ~ .^2", data, lambda_=0.1, lambdah=0.1, testNull=True, calibrate="offset")
     fit.save(path, store_data=True)
     return path, *read_model(path)
 
 
-SECTION = {"heading": "Tests", "note": "", "rows": ["a"], "columns": [{"name": "p", "kind": "float", "cells": [0.5]}]}
-TUNING = {"option": "lambda_", "values": [0.1, 1.0], "loss": [0.5, "nan"], "chosen": 0, "temperature": 1.0}
+SECTION = {
+    "heading": "Tests",
+    "note": "",
+    "rows": ["a"],
+    "columns": [{"name": "p", "kind": "float", "cells": [0.5]}],
+}
+TUNING = {
+    "option": "lambda_",
+    "values": [0.1, 1.0],
+    "loss": [0.5, "nan"],
+    "chosen": 0,
+    "temperature": 1.0,
+}
 TUNING |= {"offset": [0.0, 0.0, 0.0], "found": []}
 
 
@@ -73,8 +91,11 @@ def test_arrays_that_no_fit_has(content, tmp_path, name, change):
 
 def test_counts_whose_sum_is_infinite(content, tmp_path):
     _, meta, arrays = content
-    old = {name: value for name, value in meta.items() if name != "nobs"}  # the first files had no number of rows
-    write_model(tmp_path / "forged.bbl", old, arrays | {"counts": np.full_like(arrays["counts"], 1e308)})
+    # the first files had no number of rows
+    old = {name: value for name, value in meta.items() if name != "nobs"}
+    write_model(
+        tmp_path / "forged.bbl", old, arrays | {"counts": np.full_like(arrays["counts"], 1e308)}
+    )
     with np.errstate(over="ignore"), pytest.raises(ModelFileError, match="infinity"):
         bbl.load(tmp_path / "forged.bbl")
 
@@ -133,20 +154,31 @@ def test_tables_of_any_columns_come_back_as_they_print(content, tmp_path):
     )
     fit = bbl.load(path)
     gaps = pd.DataFrame(
-        {"k": pd.array([1, None], dtype="Int64"), "t": ["a", None], "o": pd.Series([None, 2], dtype=object)}
+        {
+            "k": pd.array([1, None], dtype="Int64"),
+            "t": ["a", None],
+            "o": pd.Series([None, 2], dtype=object),
+        }
     )
-    sections = [("Tests", table, "a note"), ("Nothing", pd.DataFrame(), "why not"), ("Gaps", gaps, "")]
+    sections = [
+        ("Tests", table, "a note"),
+        ("Nothing", pd.DataFrame(), "why not"),
+        ("Gaps", gaps, ""),
+    ]
     fit.__dict__["_sections"] = [Section(*section) for section in sections]
     fit.save(tmp_path / "m.bbl")
     back = bbl.load(tmp_path / "m.bbl")._sections
     pd.testing.assert_frame_equal(
         back[0].table, table, check_exact=True, check_index_type=False, check_column_type=False
     )
-    assert [(s.heading, s.note) for s in back] == [(s[0], s[2]) for s in sections] and back[1].table.empty
+    assert [(s.heading, s.note) for s in back] == [(s[0], s[2]) for s in sections] and back[
+        1
+    ].table.empty
     assert str(bbl.load(tmp_path / "m.bbl").summary()) == str(fit.summary())
     bad = meta | {"sections": [SECTION | {"heading": "\x1b[2J", "rows": ["\x07"]}]}
     write_model(tmp_path / "m.bbl", bad, arrays)
-    assert "\x1b" not in str(bbl.load(tmp_path / "m.bbl").summary())  # nothing that a terminal would obey
+    # nothing that a terminal would obey
+    assert "\x1b" not in str(bbl.load(tmp_path / "m.bbl").summary())
 
 
 def test_the_content_itself_is_loaded(content, tmp_path):

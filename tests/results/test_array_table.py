@@ -1,4 +1,6 @@
-"""Tables of the arrays in a model file: symbols of lengths, ranges, sums, and arrays that come together."""
+"""Tables of the arrays in a model file: symbols of lengths, ranges, sums, and arrays that come
+together.
+"""
 
 import re
 
@@ -54,6 +56,8 @@ def test_other_arrays_are_refused(name, array, message):
 
 
 def test_entries_have_their_types():
-    check_types({"call": "bbl()", "converged": True, "other": None}, {"call": str, "converged": bool})
+    check_types(
+        {"call": "bbl()", "converged": True, "other": None}, {"call": str, "converged": bool}
+    )
     with pytest.raises(ValueError, match="'n_iter' is not as saved"):
         check_types({"n_iter": True}, {"n_iter": int})

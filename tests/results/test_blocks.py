@@ -23,7 +23,9 @@ def matrix(seed=0):
 
 def long_table(X):
     row, column = np.nonzero(~np.isnan(X))
-    return pd.DataFrame({"user": [f"u{i:02}" for i in row], "movie": column, "rating": X[row, column]})
+    return pd.DataFrame(
+        {"user": [f"u{i:02}" for i in row], "movie": column, "rating": X[row, column]}
+    )
 
 
 def pairs(X):
@@ -38,9 +40,12 @@ def make(kind):
         return bbl.bicluster("rating ~ user*movie", table, method="genetic")
     if kind == "mcmc":
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # chains as short as these may not have mixed
+            # chains as short as these may not have mixed
+            warnings.simplefilter("ignore", ConvergenceWarning)
             rated = table[table["rating"] > 2]
-            return bbl.bicluster("~ user*movie", rated, method="mcmc", draws=100, warmup=100, n_init=2)
+            return bbl.bicluster(
+                "~ user*movie", rated, method="mcmc", draws=100, warmup=100, n_init=2
+            )
     if kind == "chosen":
         return bbl.bicluster("rating ~ user*movie", table, max_groups=4, n_init=3)
     return (
@@ -61,8 +66,13 @@ def fits():
 def test_fitted_values_are_the_means_of_blocks(fits):
     fit, X = fits["prototype"], matrix()
     table = fit.fitted()
-    assert table.columns.tolist() == ["user", "movie", "rating", "fitted"] and len(table) == (~np.isnan(X)).sum()
-    means = table.groupby([fit.row_groups[table["user"]].to_numpy(), fit.column_groups[table["movie"]].to_numpy()])
+    assert (
+        table.columns.tolist() == ["user", "movie", "rating", "fitted"]
+        and len(table) == (~np.isnan(X)).sum()
+    )
+    means = table.groupby(
+        [fit.row_groups[table["user"]].to_numpy(), fit.column_groups[table["movie"]].to_numpy()]
+    )
     np.testing.assert_allclose(means["rating"].mean(), means["fitted"].first(), rtol=1e-12)
     assert fit.wcss == pytest.approx(((table["rating"] - table["fitted"]) ** 2).sum())
     assert fit.mse == pytest.approx(((table["rating"] - table["fitted"]) ** 2).mean())
@@ -96,7 +106,11 @@ def test_new_raters_go_to_the_group_with_the_same_items(fits):
     fit = fits["mcmc"]
     old = long_table(matrix()).query("rating > 2 and user == 'u00'")
     assert fit.assign(old.assign(user="new"))["new"] == fit.row_groups["u00"]
-    assert fit.predict({"user": ["u00"], "movie": [4]})[0] > 0.5 > fit.predict({"user": ["u00"], "movie": [0]})[0]
+    assert (
+        fit.predict({"user": ["u00"], "movie": [4]})[0]
+        > 0.5
+        > fit.predict({"user": ["u00"], "movie": [0]})[0]
+    )
 
 
 def test_new_rows_of_a_matrix_are_predicted_whole(fits):
@@ -119,7 +133,10 @@ def test_levels_have_shares_and_a_most_frequent_one(fits):
     np.testing.assert_allclose(shares.T.groupby(level=0).sum(), 1.0)
     new = {"user": ["u00", "u11"], "movie": [5, 11]}
     prob = fit.predict(new, type="prob")
-    assert prob.columns.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0] and fit.predict(new).tolist() == [4.0, 5.0]
+    assert prob.columns.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0] and fit.predict(new).tolist() == [
+        4.0,
+        5.0,
+    ]
     assert prob.idxmax(axis=1).tolist() == [4.0, 5.0] and np.isnan(fit.wcss)
     with pytest.raises(BBLTypeError, match="type="):
         fits["prototype"].predict(new, type="prob")
@@ -158,7 +175,9 @@ def test_the_posterior_tells_of_groups_and_chains(fits):
 def test_summaries_print_in_all_forms(fits, kind):
     fit = fits[kind]
     summary = fit.summary()
-    assert "Blocks:" in str(summary) and "Means:" in str(summary) and str(fit.nobs()) in str(summary)
+    assert (
+        "Blocks:" in str(summary) and "Means:" in str(summary) and str(fit.nobs()) in str(summary)
+    )
     assert summary.as_html().startswith("<div") and "tabular" in summary.as_latex()
     assert summary.tables["means"].equals(fit.block_means)
     assert repr(fit).startswith("Call:\n bicluster(") and "Block means:" in repr(fit)
@@ -234,7 +253,10 @@ def test_draws_that_no_chain_made_are_refused(fits, tmp_path):
     path = tmp_path / "blocks.bbl"
     fits["mcmc"].save(path)
     meta, arrays = read_model(path, kind="bicluster")
-    for name, wrong in (("draws_rows", arrays["draws_rows"] + 50), ("draws_loyalty", arrays["draws_loyalty"][:, 1:])):
+    for name, wrong in (
+        ("draws_rows", arrays["draws_rows"] + 50),
+        ("draws_loyalty", arrays["draws_loyalty"][:, 1:]),
+    ):
         write_model(path, meta, dict(arrays) | {name: wrong}, kind="bicluster")
         with pytest.raises(ModelFileError):
             bbl.load(path)
@@ -293,11 +315,17 @@ def test_similarities_are_drawn_in_the_order_of_groups(fits, closed):
 def test_many_groups_have_no_numbers_and_thin_lines(closed):
     X = np.random.default_rng(0).normal(size=(80, 60))
     ax = bbl.bicluster(None, X, (40, 20), n_init=1).plot()
-    assert len(ax.get_yticks()) == 0 and "80 in 40 groups" in ax.get_ylabel() and len(ax.get_xticks()) > 5
+    assert (
+        len(ax.get_yticks()) == 0
+        and "80 in 40 groups" in ax.get_ylabel()
+        and len(ax.get_xticks()) > 5
+    )
 
 
 def test_columns_of_new_rows_are_matched_by_text(fits):
-    """A table from an array has columns 0, 1, ...; the same columns of a CSV file are "0", "1", ..."""
+    """A table from an array has columns 0, 1, ...; the same columns of a CSV file are "0", "1",
+    ...
+    """
     fit, values = fits["matrix"], A[[1, 0]][:, COLUMNS]
     new = pd.DataFrame(values, columns=[str(c) for c in range(values.shape[1])])
     assert fit.assign(new.iloc[:, ::-1]).tolist() == fit.assign(values).tolist()

@@ -1,4 +1,6 @@
-"""What every fitted classifier has, whatever its family: predictions, their evaluation, explanations, a file."""
+"""What every fitted classifier has, whatever its family: predictions, their evaluation,
+explanations, a file.
+"""
 
 import numpy as np
 import pytest
@@ -17,7 +19,9 @@ def titanic():
 def fits(titanic):
     machine = bbl.bbl("Survived ~ Class * Sex + Age", titanic, "Freq", verbose=0)
     network = bbl.networks.bnc("tan_cl", "Survived ~ .", titanic, 1, weights="Freq", verbose=0)
-    sparse = bbl.shooter("Survived ~ .", titanic, "Freq", order=2, lambda_=60, refit=True, verbose=0)
+    sparse = bbl.shooter(
+        "Survived ~ .", titanic, "Freq", order=2, lambda_=60, refit=True, verbose=0
+    )
     average = bbl.average([machine, bbl.bbl("Survived ~ .", titanic, "Freq", verbose=0)], "equal")
     return {fit.kind: fit for fit in (machine, network, sparse, average)}
 

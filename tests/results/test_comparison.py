@@ -1,4 +1,6 @@
-"""Models side by side: the composite likelihood-ratio test and its level, tables, names of statsmodels, figures."""
+"""Models side by side: the composite likelihood-ratio test and its level, tables, names of
+statsmodels, figures.
+"""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -42,24 +44,32 @@ def data(n=1500, seed=0):
 @pytest.fixture(scope="module")
 def fits():
     table = data()
-    return {right: bbl.bbl(f"y ~ {right}", table) for right in ("a + b + c", "a * b + c", "a * b + a:c", "a * c + b")}
+    return {
+        right: bbl.bbl(f"y ~ {right}", table)
+        for right in ("a + b + c", "a * b + c", "a * b + a:c", "a * c + b")
+    }
 
 
 def table_ratio(table):
     """Return the likelihood ratio of independence of a and b in both groups."""
     parts = [pd.crosstab(g.a, g.b) for _, g in table.groupby("y")]
-    return sum(stats.chi2_contingency(p, correction=False, lambda_="log-likelihood")[0] for p in parts)
+    return sum(
+        stats.chi2_contingency(p, correction=False, lambda_="log-likelihood")[0] for p in parts
+    )
 
 
 def test_the_test_of_one_pair_of_two_levels_is_the_likelihood_ratio_of_its_table():
-    """Both conditional likelihoods of a 2 x 2 table are the same: the ratio is twice that of the table."""
+    """Both conditional likelihoods of a 2 x 2 table are the same: the ratio is twice that of the
+    table.
+    """
     table = data()
     found = bbl.anova(bbl.bbl("y ~ a + b", table), bbl.bbl("y ~ a * b", table)).iloc[1]
     assert found["ratio"] == pytest.approx(2 * table_ratio(table), rel=1e-6)
     assert found["df"] == 2
     apart = table.assign(b=np.random.default_rng(1).integers(0, 2, len(table)))
     found = bbl.anova(bbl.bbl("y ~ a + b", apart), bbl.bbl("y ~ a * b", apart, lambda_=0.5)).iloc[1]
-    assert found["ratio"] == pytest.approx(2 * table_ratio(apart), rel=1e-5)  # whatever the penalty of the fit
+    # whatever the penalty of the fit
+    assert found["ratio"] == pytest.approx(2 * table_ratio(apart), rel=1e-5)
     assert found["p"] == pytest.approx(stats.chi2.sf(table_ratio(apart), 2), rel=0.05)
 
 
@@ -86,7 +96,9 @@ def test_what_cannot_be_tested_is_said_in_words(fits, tmp_path):
     small = fits["a + b + c"]
     holes = table.astype(object)
     holes.loc[0, "a"] = None
-    with_holes = [bbl.bbl(f"y ~ {right}", holes, missing="marginal") for right in ("a + b + c", "a * b + c")]
+    with_holes = [
+        bbl.bbl(f"y ~ {right}", holes, missing="marginal") for right in ("a + b + c", "a * b + c")
+    ]
     loaded = tmp_path / "fit.bbl"
     fits["a * b + c"].save(loaded)
     cases = [
@@ -102,7 +114,9 @@ def test_what_cannot_be_tested_is_said_in_words(fits, tmp_path):
     ]
     for one, other, words in cases:
         found = bbl.anova(one, other).iloc[1]
-        assert np.isnan(found["p"]) and found["test"].startswith("no test") and words in found["test"], words
+        assert (
+            np.isnan(found["p"]) and found["test"].startswith("no test") and words in found["test"]
+        ), words
     for wrong in (3, [small], [small, "fit"]):
         with pytest.raises(BBLTypeError, match="fits"):
             bbl.anova(wrong)
@@ -118,11 +132,20 @@ def holes(seed, n=3000):
 
 def test_composite_criteria_of_all_formulas_count_the_complete_rows():
     table = holes(0)
-    fits = [bbl.bbl(f"y ~ {right}", table, missing="marginal") for right in ("a + b + c", "a * b + c", ".^2")]
+    fits = [
+        bbl.bbl(f"y ~ {right}", table, missing="marginal")
+        for right in ("a + b + c", "a * b + c", ".^2")
+    ]
     noise = [(fit.claic - fits[0].claic, fit.clbic - fits[0].clbic) for fit in fits[1:]]
-    assert all(0 < aic < 80 and aic < bic < 500 for aic, bic in noise)  # less than what was counted twice
-    table.loc[table.index % 2 == 0, "b"] = table["a"].where(table["a"].notna(), 0)[table.index % 2 == 0]
-    paired = [bbl.bbl(f"y ~ {right}", table, missing="marginal") for right in ("a + b + c", "a * b + c", "a + b * c")]
+    # less than what was counted twice
+    assert all(0 < aic < 80 and aic < bic < 500 for aic, bic in noise)
+    table.loc[table.index % 2 == 0, "b"] = table["a"].where(table["a"].notna(), 0)[
+        table.index % 2 == 0
+    ]
+    paired = [
+        bbl.bbl(f"y ~ {right}", table, missing="marginal")
+        for right in ("a + b + c", "a * b + c", "a + b * c")
+    ]
     assert paired[1].claic < paired[0].claic - 500 and abs(paired[2].claic - paired[0].claic) < 80
     assert paired[1].claic == bbl.anova(*paired)["clAIC"].iloc[1]
 
@@ -139,7 +162,9 @@ def test_without_complete_rows_there_are_no_composite_criteria():
 
 def test_criteria_of_other_rows_are_not_set_side_by_side():
     table = holes(2)
-    fits = [bbl.bbl(f"y ~ {right}", table, missing="drop") for right in ("b + c", "a + b + c", "b * c")]
+    fits = [
+        bbl.bbl(f"y ~ {right}", table, missing="drop") for right in ("b + c", "a + b + c", "b * c")
+    ]
     found = bbl.anova(*fits)[["AIC", "BIC", "clAIC"]].isna().all(axis=1)
     assert found.tolist() == [False, True, False]
     frame = bbl.etable(fits).frame.loc[["AIC", "BIC", "clAIC"]]
@@ -151,7 +176,9 @@ def test_criteria_of_other_rows_are_not_set_side_by_side():
 @pytest.mark.parametrize("method", ["pseudo", "ml"])
 def test_the_order_of_predictors_with_gaps_does_not_matter(method):
     rng = np.random.default_rng(0)
-    data = pd.DataFrame({name: rng.choice(list("uvw")[:L], 300) for name, L in (("a", 2), ("b", 3), ("y", 2))})
+    data = pd.DataFrame(
+        {name: rng.choice(list("uvw")[:L], 300) for name, L in (("a", 2), ("b", 3), ("y", 2))}
+    )
     data.loc[rng.random(300) < 0.1, "a"] = None
     data.loc[rng.random(300) < 0.2, "b"] = None
     large, *small = (
@@ -159,7 +186,9 @@ def test_the_order_of_predictors_with_gaps_does_not_matter(method):
         for text in ("y ~ a*b", "y ~ a + b", "y ~ b + a")
     )
     reasons = [bbl.anova(fit, large)["test"].iloc[-1] for fit in small]
-    assert reasons[0] == reasons[1] and "models of different terms have different rows" in reasons[0]
+    assert (
+        reasons[0] == reasons[1] and "models of different terms have different rows" in reasons[0]
+    )
     again = bbl.bbl("y ~ b*a", data, method=method, missing="marginal", verbose=0)
     assert "have the same pairs" in bbl.anova(again, large)["test"].iloc[-1]
 
@@ -172,18 +201,27 @@ def test_terms_of_three_predictors_are_tested():
     triples = tests[tests["order"] == 3]["p"]
     assert found["p"] == pytest.approx(min(1.0, 2 * triples.min())) and found["df"] == 2
     assert found["test"] == "least p of 2 tests of terms, times 2" and np.isnan(found["ratio"])
-    assert bbl.anova(fits[0], fits[2]).iloc[1]["p"] < 1e-6 and bbl.anova(fits[0], fits[2]).iloc[1]["df"] == 8
+    assert (
+        bbl.anova(fits[0], fits[2]).iloc[1]["p"] < 1e-6
+        and bbl.anova(fits[0], fits[2]).iloc[1]["df"] == 8
+    )
     parity = table.assign(c=np.where(np.arange(len(table)) % 2, (table.a + table.b) % 2, table.c))
     assert bbl.anova(bbl.bbl("y ~ .^2", parity), bbl.bbl("y ~ .^3", parity)).iloc[1]["p"] < 1e-6
 
 
-@pytest.mark.filterwarnings("ignore:On the training rows:bbl.DataWarning")  # groups that do not differ
+# groups that do not differ
+@pytest.mark.filterwarnings("ignore:On the training rows:bbl.DataWarning")
 @pytest.mark.long
 def test_pairs_of_sparse_cells_have_a_p_value_too():
     rng, p = np.random.default_rng(0), []
     for _ in range(40):
-        table = pd.DataFrame(rng.choice(3, (90, 3), p=[0.7, 0.2, 0.1]), columns=list("abc")).assign(y=np.arange(90) % 2)
-        fits = [bbl.bbl(f"y ~ {right}", table, lambdah=0.01, testNull=False) for right in ("a + b + c", "a * b + c")]
+        table = pd.DataFrame(rng.choice(3, (90, 3), p=[0.7, 0.2, 0.1]), columns=list("abc")).assign(
+            y=np.arange(90) % 2
+        )
+        fits = [
+            bbl.bbl(f"y ~ {right}", table, lambdah=0.01, testNull=False)
+            for right in ("a + b + c", "a * b + c")
+        ]
         p.append(bbl.anova(*fits).iloc[1]["p"])
     assert np.isfinite(p).all() and np.mean(np.array(p) < 0.05) < 0.15
     table["b"] = np.where(rng.random(90) < 0.8, table["a"], table["b"])
@@ -220,7 +258,9 @@ def test_the_ratio_test_holds_its_level(n):
 def test_a_table_of_models_has_estimates_errors_stars_and_facts(fits):
     table = bbl.etable([fits["a + b + c"], fits["a * b + c"]])
     known = fits["a * b + c"].inference().table()
-    row = known[(known["group"] == 0) & (known["predictor"] == "a") & known["predictor2"].isna()].iloc[0]
+    row = known[
+        (known["group"] == 0) & (known["predictor"] == "a") & known["predictor2"].isna()
+    ].iloc[0]
     assert table.frame.loc["0: a=1", "(2)"].startswith(f"{row['estimate']:.3f}")
     assert f"({row['se']:.3f})" in table.frame.loc["0: a=1", "(2)"]
     coupling = table.frame.loc["0: a=1 : b=1"]
@@ -273,7 +313,9 @@ def test_inference_prints_a_summary_as_text_and_html(fits):
 @pytest.mark.filterwarnings("ignore:On the training rows:bbl.DataWarning")
 def test_a_summary_of_many_parameters_says_which_are_shown():
     def heading(n, right):
-        table = data(n, 7).assign(**{f"x{k}": np.random.default_rng(k).integers(0, 2, n) for k in range(10)})
+        table = data(n, 7).assign(
+            **{f"x{k}": np.random.default_rng(k).integers(0, 2, n) for k in range(10)}
+        )
         fit = bbl.bbl(f"y ~ {right}", table, lambda_=0.1, lambdah=0.1, verbose=0)
         return str(fit.inference().summary())
 
@@ -298,26 +340,41 @@ def test_models_without_a_response_are_compared_too():
     table = data()
     fits = [bbl.bbl(f"~ {right}", table) for right in ("a + b", "a * b")]
     found = bbl.anova(*fits).iloc[1]
-    exact = stats.chi2_contingency(pd.crosstab(table.a, table.b), correction=False, lambda_="log-likelihood")[0]
+    exact = stats.chi2_contingency(
+        pd.crosstab(table.a, table.b), correction=False, lambda_="log-likelihood"
+    )[0]
     assert found["ratio"] == pytest.approx(2 * exact, rel=1e-6) and found["df"] == 1
     assert bbl.etable(fits).frame.loc["Accuracy"].tolist() == ["", ""]
 
 
 def test_models_without_a_likelihood_stand_beside_the_others(tmp_path):
-    """What is missing is missing in a model from a file too, and asked for by itself it says why."""
+    """What is missing is missing in a model from a file too, and asked for by itself it says
+    why.
+    """
     table = data(200)
     field = bbl.bbl("y ~ .^2", table, method="mf")
     joint = bbl.bbl("y ~ .^2", table, method="conditional", verbose=0)
     joint.save(tmp_path / "joint.bbl", store_data=True)
-    with pytest.warns(bbl.DataWarning, match="of the shares of the groups"):  # groups that hardly differ
+    # groups that hardly differ
+    with pytest.warns(bbl.DataWarning, match="of the shares of the groups"):
         average = bbl.average([field, joint])
     average.save(tmp_path / "average.bbl")
-    fits = [field, joint, bbl.load(tmp_path / "joint.bbl"), average, bbl.load(tmp_path / "average.bbl")]
+    fits = [
+        field,
+        joint,
+        bbl.load(tmp_path / "joint.bbl"),
+        average,
+        bbl.load(tmp_path / "average.bbl"),
+    ]
     found = bbl.anova(*fits)
     blank = found[["logLik", "AIC", "BIC", "clAIC"]].isna()
     assert blank.iloc[1:].all(axis=None) and blank.iloc[0].tolist() == [False, False, False, True]
     frame = bbl.etable(fits).frame
-    assert frame.loc["logLik"].ne("").tolist() == frame.loc["AIC"].ne("").tolist() == [True] + 4 * [False]
+    assert (
+        frame.loc["logLik"].ne("").tolist()
+        == frame.loc["AIC"].ne("").tolist()
+        == [True] + 4 * [False]
+    )
     assert frame["(2)"].equals(frame["(3)"]) and frame["(2)"].iloc[0]
     for fit in fits[1:]:
         for call in (fit.logLik, lambda fit=fit: fit.aic, lambda fit=fit: fit.bic):
@@ -326,23 +383,43 @@ def test_models_without_a_likelihood_stand_beside_the_others(tmp_path):
 
 
 def test_criteria_of_other_variables_are_not_set_side_by_side():
-    """P(x, y) of fewer predictors, P(y|x) and P(x) are of other variables: their AIC says nothing beside the first."""
+    """P(x, y) of fewer predictors, P(y|x) and P(x) are of other variables: their AIC says nothing
+    beside the first.
+    """
     titanic = bbl.datasets.load_titanic()
     formulas = ("Survived ~ Sex + Age", "Survived ~ Sex * Age", "Survived ~ Sex", "~ Sex + Age")
     fits = [bbl.bbl(formula, titanic, "Freq", verbose=0) for formula in formulas]
-    fits += [bbl.shooter(formula, titanic, "Freq", refit=False, verbose=0) for formula in (formulas[0], formulas[2])]
+    fits += [
+        bbl.shooter(formula, titanic, "Freq", refit=False, verbose=0)
+        for formula in (formulas[0], formulas[2])
+    ]
     criteria = bbl.anova(*fits)[["logLik", "AIC", "BIC"]]
     assert criteria["logLik"].notna().all()
-    assert criteria["AIC"].notna().tolist() == criteria["BIC"].notna().tolist() == [True] * 2 + [False] * 4
+    assert (
+        criteria["AIC"].notna().tolist()
+        == criteria["BIC"].notna().tolist()
+        == [True] * 2 + [False] * 4
+    )
     given_predictors = bbl.anova(*fits[4:])
-    assert given_predictors["AIC"].notna().all()  # P(y|x) is of the response, whatever the predictors
-    assert "the same variables" in repr(bbl.etable(fits)) and "the same variables" not in repr(bbl.etable(fits[:2]))
+    # P(y|x) is of the response, whatever the predictors
+    assert given_predictors["AIC"].notna().all()
+    assert "the same variables" in repr(bbl.etable(fits)) and "the same variables" not in repr(
+        bbl.etable(fits[:2])
+    )
 
 
 def test_long_tables_are_cut_where_they_are_shown_and_say_so(monkeypatch):
-    table = bbl.etable(bbl.bbl("Survived ~ Class * Sex + Sex * Age", bbl.datasets.load_titanic(), weights="Freq"))
+    table = bbl.etable(
+        bbl.bbl("Survived ~ Class * Sex + Sex * Age", bbl.datasets.load_titanic(), weights="Freq")
+    )
     assert "more coefficients" not in repr(table)
     monkeypatch.setattr("bbl.report.model_table.SHOWN_COEFFICIENTS", 4)
-    hidden = f"{len(table.frame) - table.n_facts - 4} more coefficients: .frame and as_html() have all"
-    assert hidden in repr(table) and hidden in table._repr_html_() and len(repr(table).splitlines()) == 4 + 8 + 3
+    hidden = (
+        f"{len(table.frame) - table.n_facts - 4} more coefficients: .frame and as_html() have all"
+    )
+    assert (
+        hidden in repr(table)
+        and hidden in table._repr_html_()
+        and len(repr(table).splitlines()) == 4 + 8 + 3
+    )
     assert table.as_html().count("<tr>") == len(table.frame) + 2 and "clAIC" in repr(table)

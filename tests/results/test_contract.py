@@ -1,4 +1,6 @@
-"""The contract of results: classes are abstract or final, methods are written once, and no family is deep."""
+"""The contract of results: classes are abstract or final, methods are written once, and no family
+is deep.
+"""
 
 import inspect
 import types
@@ -12,7 +14,14 @@ from bbl.results.machine.credible import PosteriorInference
 from bbl.results.machine.inference import Inference
 from bbl.results.network.structure import AveragedStructure, Structure
 
-LEAVES = [*KINDS.values(), Inference, PosteriorInference, DifferenceInference, Structure, AveragedStructure]
+LEAVES = [
+    *KINDS.values(),
+    Inference,
+    PosteriorInference,
+    DifferenceInference,
+    Structure,
+    AveragedStructure,
+]
 
 
 def ours(cls):
@@ -27,7 +36,11 @@ def written(cls):
     """Return the names of the methods and properties whose bodies a class itself holds."""
     kinds = (types.FunctionType, property, cached_property, classmethod)
     members = {name: member for name, member in vars(cls).items() if isinstance(member, kinds)}
-    concrete = {name for name, member in members.items() if not getattr(member, "__isabstractmethod__", False)}
+    concrete = {
+        name
+        for name, member in members.items()
+        if not getattr(member, "__isabstractmethod__", False)
+    }
     return {name for name in concrete if name == "__repr__" or not name.startswith("__")}
 
 

@@ -1,4 +1,6 @@
-"""Boltzmann machines as distributions of rows: one group without a response, and what classes have of it too."""
+"""Boltzmann machines as distributions of rows: one group without a response, and what classes have
+of it too.
+"""
 
 import itertools
 
@@ -21,11 +23,15 @@ def table(n=300, seed=0):
     b = np.where(rng.random(n) < 0.7, a, rng.integers(3, size=n))
     d = np.where(rng.random(n) < 0.6, c, rng.integers(2, size=n))
     own = {"a": a, "b": b, "c": c, "d": d}
-    return pd.DataFrame({name: np.array(L[name], dtype=object)[codes] for name, codes in own.items()})
+    return pd.DataFrame(
+        {name: np.array(L[name], dtype=object)[codes] for name, codes in own.items()}
+    )
 
 
 def probabilities(fit, group=0):
-    """Return the probability of every state of a model by listing them, from what ``coef()`` says."""
+    """Return the probability of every state of a model by listing them, from what ``coef()``
+    says.
+    """
     coef, name = fit.coef(), fit.labels.groups[group]
     names, levels = fit.labels.names, fit.labels.levels
     energy = []
@@ -64,21 +70,33 @@ def pnll(p, frame):
     total, p = 0.0, p.to_dict()
     for row in frame.itertuples(index=False, name=None):
         for i in range(len(row)):
-            alike = sum(own for state, own in p.items() if state[:i] + state[i + 1 :] == row[:i] + row[i + 1 :])
+            alike = sum(
+                own
+                for state, own in p.items()
+                if state[:i] + state[i + 1 :] == row[:i] + row[i + 1 :]
+            )
             total -= np.log(p[row] / alike)
     return total / len(frame)
 
 
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive"])
 def test_pnll_is_that_of_the_conditional_probabilities(fits, method):
-    assert fits[method].pnll() == pytest.approx(pnll(probabilities(fits[method]), table()), abs=1e-12)
+    assert fits[method].pnll() == pytest.approx(
+        pnll(probabilities(fits[method]), table()), abs=1e-12
+    )
 
 
 def test_pnll_sums_missing_predictors_out(fits):
-    p = probabilities(fits["pseudo"]).groupby(level=["a", "b", "d"], sort=False, observed=True).sum()
+    p = (
+        probabilities(fits["pseudo"])
+        .groupby(level=["a", "b", "d"], sort=False, observed=True)
+        .sum()
+    )
     frame = table(20, seed=1)
     fit = bbl.bbl("~ .^2", table(), missing="marginal", verbose=0)
-    assert fit.pnll(frame.assign(c=None)) == pytest.approx(pnll(p, frame[["a", "b", "d"]]), abs=1e-12)
+    assert fit.pnll(frame.assign(c=None)) == pytest.approx(
+        pnll(p, frame[["a", "b", "d"]]), abs=1e-12
+    )
 
 
 def test_weights_are_repeated_rows(fits):
@@ -108,14 +126,25 @@ def test_missing_cells_are_filled_with_their_conditional_probabilities(fits):
     filled = fit.reconstruct(frame.mask(lost))
     for r, row in enumerate(frame.to_dict("records")):
         known = [n for n, gone in zip("abcd", lost[r], strict=True) if not gone]
-        alike = p[np.all([p.index.get_level_values(n) == row[n] for n in known], axis=0)] if known else p
+        alike = (
+            p[np.all([p.index.get_level_values(n) == row[n] for n in known], axis=0)]
+            if known
+            else p
+        )
         for n in "abcd":
-            share = alike.groupby(level=n).sum().reindex(filled[n].columns, fill_value=0.0) / alike.sum()
+            share = (
+                alike.groupby(level=n).sum().reindex(filled[n].columns, fill_value=0.0)
+                / alike.sum()
+            )
             np.testing.assert_allclose(filled[n].iloc[r], share, atol=1e-12)
     best = fit.reconstruct(frame.mask(lost), type="class")
-    assert (best.astype(object).to_numpy()[~lost] == frame.to_numpy()[~lost]).all() and not best.isna().any().any()
+    assert (
+        best.astype(object).to_numpy()[~lost] == frame.to_numpy()[~lost]
+    ).all() and not best.isna().any().any()
     pd.testing.assert_frame_equal(fit.reconstruct(frame, lost), filled)
-    pd.testing.assert_frame_equal(fit.reconstruct(frame, pd.DataFrame(lost, columns=list("abcd"))), filled)
+    pd.testing.assert_frame_equal(
+        fit.reconstruct(frame, pd.DataFrame(lost, columns=list("abcd"))), filled
+    )
     sampled = fit.reconstruct(frame, lost, method="gibbs", n_jobs=1)
     assert np.abs(sampled - filled).max().max() < 0.05
     pd.testing.assert_frame_equal(sampled, fit.reconstruct(frame, lost, method="gibbs", n_jobs=3))
@@ -136,13 +165,19 @@ def test_with_classes_a_row_is_filled_by_its_group_or_by_all_of_them():
     np.testing.assert_allclose(filled.iloc[0], of_group[1] / of_group[1].sum(), atol=1e-12)
     mixed = sum(s * own for s, own in zip(share, of_group, strict=True))
     np.testing.assert_allclose(filled.iloc[1], mixed / mixed.sum(), atol=1e-12)
-    pd.testing.assert_frame_equal(fit.reconstruct(row.drop(columns="y")).iloc[[1]], fit.reconstruct(row).iloc[[1]])
+    pd.testing.assert_frame_equal(
+        fit.reconstruct(row.drop(columns="y")).iloc[[1]], fit.reconstruct(row).iloc[[1]]
+    )
     density = sum(s * own for s, own in zip(share, p, strict=True))
     np.testing.assert_allclose(
-        np.exp(fit.score_samples(frame)), density[pd.MultiIndex.from_frame(frame[["a", "b", "c"]])], rtol=1e-12
+        np.exp(fit.score_samples(frame)),
+        density[pd.MultiIndex.from_frame(frame[["a", "b", "c"]])],
+        rtol=1e-12,
     )
     parts = [frame[frame["y"] == g][["a", "b", "c"]] for g in ("x", "y")]
-    expected = sum(pnll(own, part) * len(part) for own, part in zip(p, parts, strict=True)) / len(frame)
+    expected = sum(pnll(own, part) * len(part) for own, part in zip(p, parts, strict=True)) / len(
+        frame
+    )
     assert fit.pnll(frame) == pytest.approx(expected, abs=1e-12)
     assert list(fit.sample(3, seed=1)) == ["y", "a", "b", "c"]
 
@@ -159,7 +194,8 @@ def test_a_level_that_only_missing_values_can_be_leaves_equal_probabilities():
     frame = pd.DataFrame({"a": ["u", "v", "u", None, None], "b": ["x", "x", "y", "z", "z"]})
     fit = bbl.bbl("~ a*b", frame, missing="level", lambda_=1e-12, verbose=0)
     level = fit.parameters.theta.copy()
-    level[:, fit.parameters.layout.start[0] + 1] = 1e4  # of a missing value, beyond which nothing is possible
+    # of a missing value, beyond which nothing is possible
+    level[:, fit.parameters.layout.start[0] + 1] = 1e4
     object.__setattr__(fit.parameters, "theta", level)
     found = fit.reconstruct(frame.tail(1))["a"]
     assert found.to_numpy().tolist() == [[0.5, 0.5, 0.0]]
@@ -220,9 +256,14 @@ def test_bad_masks_and_data_are_named(fits):
 
 def test_the_penalty_is_chosen_by_left_out_pseudo_likelihood():
     frame = table()
-    cv = bbl.crossVal("~ .^2", frame, lambda_=[1e-3, 0.1, 10.0], score="pnll", shuffle=True, seed=3, verbose=0)
+    cv = bbl.crossVal(
+        "~ .^2", frame, lambda_=[1e-3, 0.1, 10.0], score="pnll", shuffle=True, seed=3, verbose=0
+    )
     fit = bbl.bbl("~ .^2", frame, lambda_="cv", seed=3, verbose=0)
-    assert fit.tuning.option == "lambda_" and fit.engine.lambda_ == fit.tuning.values[fit.tuning.chosen]
+    assert (
+        fit.tuning.option == "lambda_"
+        and fit.engine.lambda_ == fit.tuning.values[fit.tuning.chosen]
+    )
     assert isinstance(cv.model, bbl.DensityResults) and cv.score == "pnll"
     held = []
     for f, rows in enumerate(cv.folds):
@@ -233,7 +274,9 @@ def test_the_penalty_is_chosen_by_left_out_pseudo_likelihood():
         np.testing.assert_allclose(own, -np.array(held[-3:]), atol=1e-8)
     assert cv.cvframe["score"][1] == pytest.approx(-cv.scored.scores[1].mean())
     likely = bbl.crossVal("~ .^2", frame, lambda_=[1e-3, 10.0], shuffle=True, seed=3, verbose=0)
-    assert likely.score == "logloss" and likely.regstar == 1e-3 and list(likely.pooled) == ["log_prob"]
+    assert (
+        likely.score == "logloss" and likely.regstar == 1e-3 and list(likely.pooled) == ["log_prob"]
+    )
     with pytest.raises(BBLError, match="no response"):
         likely.compare()
     with pytest.raises(BBLError, match="no response"):
@@ -256,8 +299,9 @@ def test_coefficients_tests_and_figures_have_one_group(fits):
     assert "(all)" not in repr(fit) + str(fit.summary()) and "Responses" not in repr(fit)
     found = fit.interactions()
     assert set(map(frozenset, found[["predictor", "predictor2"]].head(2).to_numpy())) == {
-        frozenset("ab"), frozenset("cd")
-    }  # fmt: skip
+        frozenset("ab"),
+        frozenset("cd"),
+    }
     assert fit.inference().tests()["p"].notna().sum() >= 9
     assert fit.summary().tables["levels"].loc[("a", "u"), "count"] > 0
     assert len(fit.plot()) == 2 and fit.plot()[1].get_title() == ""
@@ -270,9 +314,13 @@ def test_enrichment_counts_known_pairs_in_a_ranked_list():
     names = list("abcdefgh")
     pairs = list(itertools.combinations(names, 2))
     known = pairs[:6]
-    found = bbl.enrichment([*known[:4], ("f", "g"), ("a", "b", "h"), *known[4:]], known, names, top=[2, 5, 6])
+    found = bbl.enrichment(
+        [*known[:4], ("f", "g"), ("a", "b", "h"), *known[4:]], known, names, top=[2, 5, 6]
+    )
     assert found.n_pairs == 28 and found.n_known == 6 and list(found.table["observed"]) == [2, 4, 4]
-    np.testing.assert_allclose(found.table["enrichment"], [2 / (12 / 28), 4 / (30 / 28), 4 / (36 / 28)])
+    np.testing.assert_allclose(
+        found.table["enrichment"], [2 / (12 / 28), 4 / (30 / 28), 4 / (36 / 28)]
+    )
     # by hand: all of 2 draws are known
     assert found.table["p"][0] == pytest.approx(6 * 5 / (28 * 27))
     assert found.p < 0.001 and found.area > 0.9
@@ -280,7 +328,11 @@ def test_enrichment_counts_known_pairs_in_a_ranked_list():
     frame = pd.DataFrame({"predictors": [("a", "b"), ("c", "d")]})
     assert bbl.enrichment(frame, known, names).table["observed"].tolist() == [1]
     everything = bbl.enrichment([("a", "b")], pairs, names)
-    assert np.isnan(everything.p) and "nan" not in str(everything) and "All pairs are known" in str(everything)
+    assert (
+        np.isnan(everything.p)
+        and "nan" not in str(everything)
+        and "All pairs are known" in str(everything)
+    )
     with pytest.raises(DataError, match="'z'"):
         bbl.enrichment([("a", "z")], known, names)
     with pytest.raises(DataError, match="no pair"):
@@ -302,4 +354,8 @@ def test_the_rank_test_of_few_pairs_is_that_of_all_choices():
 def test_orders_of_terms_have_a_name_that_no_group_has():
     data = {"y": ["order", "order_", "order", "order_"], "u": list("pqqp")}
     counts = bbl.bbl("y ~ .", data).order_counts
-    assert counts.index.name == "order__" and list(counts.reset_index().columns) == ["order__", "order", "order_"]
+    assert counts.index.name == "order__" and list(counts.reset_index().columns) == [
+        "order__",
+        "order",
+        "order_",
+    ]

@@ -1,4 +1,6 @@
-"""Standard errors of effects against derivatives by central differences, end to end, of random fits."""
+"""Standard errors of effects against derivatives by central differences, end to end, of random
+fits.
+"""
 
 import warnings
 from dataclasses import replace
@@ -24,20 +26,37 @@ STEP = 1e-4  # of a central difference of fourth order
 
 
 def random_fit(rng):
-    """A fit of a random method to random rows: 2 to 3 groups, 2 to 4 predictors of 2 to 3 levels, some interactions."""
-    method, m, K, n = str(rng.choice(METHODS)), int(rng.integers(2, 5)), int(rng.integers(2, 4)), 600
+    """A fit of a random method to random rows: 2 to 3 groups, 2 to 4 predictors of 2 to 3 levels,
+    some interactions.
+    """
+    method, m, K, n = (
+        str(rng.choice(METHODS)),
+        int(rng.integers(2, 5)),
+        int(rng.integers(2, 4)),
+        600,
+    )
     names = [f"x{i}" for i in range(m)]
     shared = rng.normal(size=n)
-    codes = {name: np.digitize(shared * rng.normal() + rng.normal(size=n), [-0.4, 0.6][: rng.integers(1, 3)])
-             for name in names}  # fmt: skip
-    data = pd.DataFrame({"y": np.digitize(shared + rng.normal(size=n), [0.0, 0.9][: K - 1]), **codes})
+    codes = {
+        name: np.digitize(
+            shared * rng.normal() + rng.normal(size=n), [-0.4, 0.6][: rng.integers(1, 3)]
+        )
+        for name in names
+    }
+    data = pd.DataFrame(
+        {"y": np.digitize(shared + rng.normal(size=n), [0.0, 0.9][: K - 1]), **codes}
+    )
     options = {"missing": "raise"}
     if method in ("ml", "naive") and rng.random() < 0.4:
         hole = rng.random((n, m)) < 0.05
         data[names] = data[names].astype(object).mask(hole)
         options = {"missing": "marginal"}
     pairs = [f"{a}:{b}" for k, a in enumerate(names) for b in names[k + 1 :]]
-    chosen = [] if method == "naive" else list(rng.choice(pairs, min(len(pairs), int(rng.integers(0, 4))), False))
+    chosen = (
+        []
+        if method == "naive"
+        else list(rng.choice(pairs, min(len(pairs), int(rng.integers(0, 4))), False))
+    )
     if method == "ml" and m > 2 and rng.random() < 0.3:
         chosen = ["x0*x1*x2"]
     if rng.random() < 0.25:
@@ -51,15 +70,21 @@ def random_fit(rng):
 
 
 def shifted(model, step):
-    """The model with other ln shares (groups that are fitted together: intercepts) and parameters, by `step`."""
+    """The model with other ln shares (groups that are fitted together: intercepts) and parameters,
+    by `step`.
+    """
     estimate = model.estimate
     parameters = replace(estimate.parameters, theta=estimate.parameters.theta + step[:, 1:])
     if estimate.log_z_kind == "exact":
-        log_z = log_sum(parameters.layout.factors(parameters.theta), exact_elimination(parameters.layout)[0])
+        log_z = log_sum(
+            parameters.layout.factors(parameters.theta), exact_elimination(parameters.layout)[0]
+        )
         shares = estimate.class_prior * np.exp(step[:, 0])
     else:
         log_z, shares = estimate.log_z - step[:, 0], estimate.class_prior
-    return replace(model, estimate=replace(estimate, parameters=parameters, class_prior=shares, log_z=log_z))
+    return replace(
+        model, estimate=replace(estimate, parameters=parameters, class_prior=shares, log_z=log_z)
+    )
 
 
 def gradient(model, effect):
@@ -87,9 +112,11 @@ def of_states(layout):
 
 
 def enumerated_covariance(rows, layout, theta):
-    """Inverse of the observed information of one group: ``n Cov(f) - sum over rows Cov(f | observed cells)``.
+    """Inverse of the observed information of one group: ``n Cov(f) - sum over rows Cov(f | observed
+    cells)``.
 
-    Directions in which the likelihood rises without end have no information: the inverse is that of the others.
+    Directions in which the likelihood rises without end have no information: the inverse is that of
+    the others.
     """
     codes, is_part = of_states(layout)
 
@@ -125,7 +152,8 @@ def covariance(model):
 def questions(model, data, rng):
     """A function of a model to the frame of some effects of it."""
     transform, contrast = (
-        str(rng.choice(c)) for c in (["difference", "ratio", "lnoddsratio"], ["reference", "pairwise"])
+        str(rng.choice(c))
+        for c in (["difference", "ratio", "lnoddsratio"], ["reference", "pairwise"])
     )
     name = str(rng.choice(model.labels.names))
     kind = int(rng.integers(4))
@@ -172,7 +200,9 @@ def test_errors_of_200_fits_are_those_of_central_differences():
 def test_moments_are_derivatives_of_ln_z(has_zeros):
     """With a cell that cannot occur too."""
     rng = np.random.default_rng(3)
-    data = pd.DataFrame(rng.integers(0, 2, (400, 3)), columns=list("abc")).assign(y=rng.integers(0, 2, 400))
+    data = pd.DataFrame(rng.integers(0, 2, (400, 3)), columns=list("abc")).assign(
+        y=rng.integers(0, 2, 400)
+    )
     zeros = pd.DataFrame({"a": [1], "b": [1]}) if has_zeros else None
     data = data[(data["a"] * data["b"] == 0) | (not has_zeros)]
     model = bbl.bbl("y ~ a*b + b*c", data, method="ml", structural_zeros=zeros, verbose=0)
@@ -181,6 +211,9 @@ def test_moments_are_derivatives_of_ln_z(has_zeros):
     order = exact_elimination(layout)[0]
     for k in range(layout.size):
         step = 1e-5 * (np.arange(layout.size) == k)
-        numeric = (log_sum(layout.factors(theta + step), order) - log_sum(layout.factors(theta - step), order)) / 2e-5
+        numeric = (
+            log_sum(layout.factors(theta + step), order)
+            - log_sum(layout.factors(theta - step), order)
+        ) / 2e-5
         found = [moments(layout.of_group(g), row)[k] for g, row in enumerate(theta)]
         np.testing.assert_allclose(found, numeric, atol=1e-8)

@@ -17,7 +17,9 @@ TEXTS = {"difference": "{} - {}", "ratio": "{} / {}", "ln_odds_ratio": "ln(odds(
 NUMBERS = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
 
 
-def fit(formula="Survived ~ Class * Sex + Age", method="ml", data=TITANIC, weights="Freq", **options):
+def fit(
+    formula="Survived ~ Class * Sex + Age", method="ml", data=TITANIC, weights="Freq", **options
+):
     return bbl.bbl(formula, data, weights, method=method, verbose=0, **options)
 
 
@@ -33,7 +35,9 @@ def asked(model, analysis):
         return model.avg_predictions(variables=analysis.get("variable"), **options).frame
     if kind == "avg_comparisons" and analysis["comparison"] in TRANSFORMS:
         transform = TRANSFORMS[analysis["comparison"]]
-        return model.avg_comparisons(analysis["variable"], analysis["contrast"], transform, **options).frame
+        return model.avg_comparisons(
+            analysis["variable"], analysis["contrast"], transform, **options
+        ).frame
     if kind == "diff_in_diff":
         variables = {analysis["variable"]: pairs(rows, "v_hi", "v_lo")}
         variables[analysis["by_counterfactual"]] = pairs(rows, "u_hi", "u_lo")
@@ -62,10 +66,16 @@ def test_effects_of_regressions_are_those_of_the_references(name):
         if frame is None:
             continue
         by, result = analysis.get("by") or [], analysis["result"]
-        keys = frame.assign(group=frame["group"].astype(str)).set_index(["group", "contrast", *by])[NUMBERS]
+        keys = frame.assign(group=frame["group"].astype(str)).set_index(["group", "contrast", *by])[
+            NUMBERS
+        ]
         assert keys.index.is_unique
         for k, row in enumerate(result["rows"]):
-            key = (row.get("class", case.classes[-1]), contrast_of(analysis, row), *(row[b] for b in by))
+            key = (
+                row.get("class", case.classes[-1]),
+                contrast_of(analysis, row),
+                *(row[b] for b in by),
+            )
             found = keys.loc[key]
             assert found["estimate"] == pytest.approx(result["estimate"][k], abs=1e-9)
             assert found["std_error"] == pytest.approx(result["se"][k], rel=1e-7)
@@ -94,28 +104,43 @@ def test_naive_bayes_of_one_predictor_has_the_shares_of_cells():
     found = frame[frame["group"] == "Yes"].set_index("Class")
     np.testing.assert_allclose(found["estimate"], share.reindex(found.index), rtol=1e-10)
     np.testing.assert_allclose(
-        found["std_error"], np.sqrt(share * (1 - share) / cells.sum(axis=1)).reindex(found.index), rtol=1e-8
+        found["std_error"],
+        np.sqrt(share * (1 - share) / cells.sum(axis=1)).reindex(found.index),
+        rtol=1e-8,
     )
 
 
 @pytest.mark.parametrize("method", ["ml", "pseudo", "naive", "conditional"])
 @pytest.mark.parametrize("options", [{}, {"priors": "equal"}])
 def test_weights_are_repeated_rows(method, options):
-    repeated = TITANIC.loc[TITANIC.index.repeat(TITANIC["Freq"])].drop(columns="Freq").sample(frac=1.0, random_state=1)
+    repeated = (
+        TITANIC.loc[TITANIC.index.repeat(TITANIC["Freq"])]
+        .drop(columns="Freq")
+        .sample(frac=1.0, random_state=1)
+    )
     one = fit(method=method, **options).avg_comparisons(by="Sex").frame
-    other = fit(method=method, data=repeated, weights=None, **options).avg_comparisons(by="Sex").frame
-    pd.testing.assert_frame_equal(one.sort_values(["group", "contrast", "Sex"], ignore_index=True),
-                                  other.sort_values(["group", "contrast", "Sex"], ignore_index=True),
-                                  rtol=1e-7, atol=1e-10)  # fmt: skip
+    other = (
+        fit(method=method, data=repeated, weights=None, **options).avg_comparisons(by="Sex").frame
+    )
+    pd.testing.assert_frame_equal(
+        one.sort_values(["group", "contrast", "Sex"], ignore_index=True),
+        other.sort_values(["group", "contrast", "Sex"], ignore_index=True),
+        rtol=1e-7,
+        atol=1e-10,
+    )
 
 
-@pytest.mark.parametrize("options", [{}, {"priors": {"No": 0.9, "Yes": 0.1}}, {"calibrate": "temperature"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"priors": {"No": 0.9, "Yes": 0.1}}, {"calibrate": "temperature"}]
+)
 @pytest.mark.parametrize("method", ["ml", "pseudo", "mf", "conditional"])
 def test_predictions_are_those_of_predict(method, options):
     model = fit(method=method, **options)
     frame = model.predictions(TITANIC.head(8)).frame
     found = frame["estimate"].to_numpy().reshape(8, 2)
-    np.testing.assert_allclose(found, model.predict(TITANIC.head(8), type="prob")[["No", "Yes"]], rtol=1e-12)
+    np.testing.assert_allclose(
+        found, model.predict(TITANIC.head(8), type="prob")[["No", "Yes"]], rtol=1e-12
+    )
     assert np.isfinite(frame["std_error"]).all() == (method != "mf")
 
 
@@ -125,7 +150,9 @@ def test_missing_cells_are_summed_out(options):
     rows = TITANIC.loc[TITANIC.index.repeat(TITANIC["Freq"])].drop(columns="Freq").astype(object)
     for name in ("Class", "Sex", "Age"):
         rows.loc[rng.random(len(rows)) < 0.1, name] = None
-    model = fit("Survived ~ Class * Sex + Age", data=rows, weights=None, missing="marginal", **options)
+    model = fit(
+        "Survived ~ Class * Sex + Age", data=rows, weights=None, missing="marginal", **options
+    )
     mean = model.predict(type="prob")[["No", "Yes"]].mean()
     frame = model.avg_predictions().frame
     np.testing.assert_allclose(frame["estimate"], mean, rtol=1e-12)
@@ -136,7 +163,9 @@ def test_missing_cells_are_summed_out(options):
 
 def test_predictors_in_the_columns_of_the_frame_keep_their_names():
     data = TITANIC.rename(columns={"Sex": "estimate", "Age": "group", "Class": "row"})
-    effects = fit("Survived ~ row + estimate + group", data=data).avg_comparisons("row", by=["estimate", "group"])
+    effects = fit("Survived ~ row + estimate + group", data=data).avg_comparisons(
+        "row", by=["estimate", "group"]
+    )
     frame = effects.frame
     assert list(frame.columns[:5]) == ["group_", "term", "contrast", "estimate", "group"]
     assert frame["estimate"].isin(["Male", "Female"]).all() and (frame["estimate_"].abs() < 1).all()
@@ -156,7 +185,11 @@ def test_levels_may_be_any_sequence():
 
 def test_whole_numbers_stay_so_beside_a_missing_value():
     data = pd.DataFrame({"y": ["a", "b"] * 20, "x": pd.array([1, 2, 1, None] * 10, dtype="Int64")})
-    frame = bbl.bbl("y ~ x", data, method="ml", missing="marginal", prior_count=1.0).avg_predictions(by="x").frame
+    frame = (
+        bbl.bbl("y ~ x", data, method="ml", missing="marginal", prior_count=1.0)
+        .avg_predictions(by="x")
+        .frame
+    )
     assert list(map(repr, frame["x"])) == ["1", "1", "2", "2", "None", "None"]
 
 
@@ -180,14 +213,28 @@ def test_groups_contrasts_and_transforms_agree():
     for transform, value in {
         "difference": p["Male"] - p["Female"],
         "ratio": p["Male"] / p["Female"],
-        "lnoddsratio": np.log(p["Male"] / (1 - p["Male"])) - np.log(p["Female"] / (1 - p["Female"])),
+        "lnoddsratio": np.log(p["Male"] / (1 - p["Male"]))
+        - np.log(p["Female"] / (1 - p["Female"])),
     }.items():
-        found = model.avg_comparisons("Sex", ("Male", "Female"), transform).frame.set_index("group")["estimate"]
+        found = model.avg_comparisons("Sex", ("Male", "Female"), transform).frame.set_index(
+            "group"
+        )["estimate"]
         np.testing.assert_allclose(found, value, rtol=1e-12)
     several = model.avg_comparisons({"Class": "sequential", "Age": ("Adult", "Child")}).frame
-    assert several["contrast"].unique().tolist() == ["2nd - 1st", "3rd - 2nd", "Crew - 3rd", "Adult - Child"]
-    crossed = model.avg_comparisons({"Sex": ("Male", "Female"), "Age": ("Adult", "Child")}, cross=True).frame
-    means = model.avg_predictions(variables=["Sex", "Age"]).frame.query("group == 'Yes'").set_index("contrast")
+    assert several["contrast"].unique().tolist() == [
+        "2nd - 1st",
+        "3rd - 2nd",
+        "Crew - 3rd",
+        "Adult - Child",
+    ]
+    crossed = model.avg_comparisons(
+        {"Sex": ("Male", "Female"), "Age": ("Adult", "Child")}, cross=True
+    ).frame
+    means = (
+        model.avg_predictions(variables=["Sex", "Age"])
+        .frame.query("group == 'Yes'")
+        .set_index("contrast")
+    )
     p = means["estimate"]
     expected = p["Male, Adult"] - p["Male, Child"] - p["Female, Adult"] + p["Female, Child"]
     assert crossed.query("group == 'Yes'")["estimate"].item() == pytest.approx(expected)
@@ -196,7 +243,9 @@ def test_groups_contrasts_and_transforms_agree():
 def test_grids_are_made():
     model = fit()
     assert model.avg_predictions(grid="mode").frame["estimate"].tolist() == pytest.approx(
-        model.predict({"Class": ["Crew"], "Sex": ["Male"], "Age": ["Adult"]}, type="prob").iloc[0, :2].tolist()
+        model.predict({"Class": ["Crew"], "Sex": ["Male"], "Age": ["Adult"]}, type="prob")
+        .iloc[0, :2]
+        .tolist()
     )
     rows = model.predictions(grid={"Class": ["1st", "Crew"], "Sex": "Female"}).frame
     assert len(rows) == 4
@@ -212,17 +261,21 @@ def test_posterior_draws_and_refits_have_intervals_around_the_estimate():
     exact = fit("Survived ~ Sex + Age").avg_comparisons().frame
     for effects in (
         model.avg_comparisons(),
-        fit("Survived ~ Sex + Age", "mf").avg_comparisons(se="bootstrap", nboot=60, verbose=0, n_jobs=2),
-        bbl.networks.bnc("tan_cl", "Survived ~ Sex + Age", TITANIC, 1.0, weights="Freq").avg_comparisons(
-            se="bootstrap", nboot=60, verbose=0
+        fit("Survived ~ Sex + Age", "mf").avg_comparisons(
+            se="bootstrap", nboot=60, verbose=0, n_jobs=2
         ),
+        bbl.networks.bnc(
+            "tan_cl", "Survived ~ Sex + Age", TITANIC, 1.0, weights="Freq"
+        ).avg_comparisons(se="bootstrap", nboot=60, verbose=0),
     ):
         frame = effects.frame.set_index(["group", "term"])
         contrast = effects.frame["contrast"].to_numpy()
         sign = np.where(contrast == exact["contrast"].to_numpy(), 1.0, -1.0)
         np.testing.assert_allclose(sign * frame["estimate"], exact["estimate"], atol=0.08)
         np.testing.assert_allclose(frame["std_error"], exact["std_error"], rtol=0.45)
-        assert ((frame["conf_low"] < frame["estimate"]) & (frame["estimate"] < frame["conf_high"])).all()
+        assert (
+            (frame["conf_low"] < frame["estimate"]) & (frame["estimate"] < frame["conf_high"])
+        ).all()
     assert model.avg_comparisons().frame["p_value"].isna().all()
 
 
@@ -238,7 +291,9 @@ def test_tables_of_networks_are_drawn_from_their_posteriors():
     assert "1500 draws of the tables" in effects.note
     weighted = bbl.networks.bnc("nb", "Survived ~ .", TITANIC, 1.0, weights="Freq", manb_prior=0.5)
     assert "5 refits to rows" in weighted.avg_predictions(se="bootstrap", nboot=5, verbose=0).note
-    equal = model.with_priors("equal").avg_predictions(se="bootstrap", nboot=20, verbose=0, n_jobs=1)
+    equal = model.with_priors("equal").avg_predictions(
+        se="bootstrap", nboot=20, verbose=0, n_jobs=1
+    )
     assert equal.frame["std_error"].between(1e-4, 0.05).all()
 
 
@@ -251,12 +306,17 @@ def test_an_average_is_refitted_member_by_member():
 
 def test_refits_do_not_depend_on_threads():
     model = fit("Survived ~ Sex + Age", "mf")
-    one, two = (model.avg_comparisons("Sex", se="bootstrap", nboot=6, n_jobs=n, seed=3, verbose=0) for n in (1, 2))
+    one, two = (
+        model.avg_comparisons("Sex", se="bootstrap", nboot=6, n_jobs=n, seed=3, verbose=0)
+        for n in (1, 2)
+    )
     pd.testing.assert_frame_equal(one.frame, two.frame, check_exact=True)
 
 
 def test_what_has_no_interval_says_why():
-    data = pd.DataFrame({"y": [0, 0, 1, 1, 0, 1, 1, 1], "a": list("ababccbc"), "n": [30, 20, 25, 15, 40, 10, 9, 0]})
+    data = pd.DataFrame(
+        {"y": [0, 0, 1, 1, 0, 1, 1, 1], "a": list("ababccbc"), "n": [30, 20, 25, 15, 40, 10, 9, 0]}
+    )
     data = pd.concat([data, pd.DataFrame({"y": [0], "a": ["d"], "n": [12]})])
     with pytest.warns(bbl.ConvergenceWarning, match="never occurs"):
         model = bbl.bbl("y ~ a", data, "n", method="ml", verbose=0)
@@ -278,12 +338,16 @@ def test_loaded_models_answer_alike_and_ask_for_rows(tmp_path):
     model.save(tmp_path / "rows.bbl", store_data=True)
     model.save(tmp_path / "plain.bbl")
     with_rows, plain = bbl.load(tmp_path / "rows.bbl"), bbl.load(tmp_path / "plain.bbl")
-    pd.testing.assert_frame_equal(with_rows.avg_comparisons().frame, model.avg_comparisons().frame, check_exact=True)
+    pd.testing.assert_frame_equal(
+        with_rows.avg_comparisons().frame, model.avg_comparisons().frame, check_exact=True
+    )
     with pytest.raises(DataError, match="newdata= or grid="):
         plain.avg_comparisons()
     effects = plain.avg_comparisons("Sex", newdata=TITANIC, weights="Freq")
     assert "saved without" in effects.note
-    np.testing.assert_allclose(effects.frame["estimate"], model.avg_comparisons("Sex").frame["estimate"])
+    np.testing.assert_allclose(
+        effects.frame["estimate"], model.avg_comparisons("Sex").frame["estimate"]
+    )
     assert len(plain.predictions(grid="mode").frame) == 2
 
 
@@ -336,7 +400,10 @@ def test_figures_have_a_panel_for_each_group():
     model = fit("Class ~ Sex + Age", "naive")
     effects = model.avg_comparisons()
     assert len(effects.plot()) == 4 and len(effects.plot(groups=["1st"])) == 1
-    assert len(fit().avg_comparisons().plot()) == 1 and len(fit().avg_predictions(by="Sex").plot()) == 2
+    assert (
+        len(fit().avg_comparisons().plot()) == 1
+        and len(fit().avg_predictions(by="Sex").plot()) == 2
+    )
     axes = mpl.pyplot.subplots(1, 4)[1]
     assert effects.plot(axes=axes, top=1) == list(axes)
     mpl.pyplot.close("all")

@@ -1,4 +1,6 @@
-"""Effects where a parameter has no finite optimum: errors of what is determined all the same, and marks."""
+"""Effects where a parameter has no finite optimum: errors of what is determined all the same, and
+marks.
+"""
 
 import numpy as np
 import pandas as pd
@@ -28,17 +30,29 @@ def test_levels_that_a_class_never_has_leave_the_errors_of_shares(method, design
     n, more = data.b.value_counts(), 1.0 if design is None else len(data) / (len(data) - 1)
     variance = (shares * (1 - shares)).div(n, axis=0) * more
     np.testing.assert_allclose(frame["estimate"], shares.loc["t"] - shares.loc["r"], atol=1e-8)
-    np.testing.assert_allclose(frame["std_error"], np.sqrt(variance.loc["t"] + variance.loc["r"]), rtol=1e-6)
+    np.testing.assert_allclose(
+        frame["std_error"], np.sqrt(variance.loc["t"] + variance.loc["r"]), rtol=1e-6
+    )
     assert frame["note"].str.contains("no finite optimum").all()
     model.save(tmp_path / "fit.bbl", store_data=True)
-    loaded = bbl.load(tmp_path / "fit.bbl").avg_comparisons({"b": ("t", "r")}).frame.set_index("group")
+    loaded = (
+        bbl.load(tmp_path / "fit.bbl").avg_comparisons({"b": ("t", "r")}).frame.set_index("group")
+    )
     pd.testing.assert_frame_equal(loaded, frame, check_exact=True)
 
 
 def test_rows_between_separated_ones_have_the_errors_of_their_shares():
-    """The log odds of (0, 0) fall without end and those of (1, 1) rise: a direction that no margin shows."""
-    cells = pd.DataFrame({"a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 1, 0, 0, 1], "y": [0, 0, 1, 0, 1, 1],
-                          "n": [20, 30, 20, 15, 35, 25]})  # fmt: skip
+    """The log odds of (0, 0) fall without end and those of (1, 1) rise: a direction that no margin
+    shows.
+    """
+    cells = pd.DataFrame(
+        {
+            "a": [0, 0, 0, 1, 1, 1],
+            "b": [0, 1, 1, 0, 0, 1],
+            "y": [0, 0, 1, 0, 1, 1],
+            "n": [20, 30, 20, 15, 35, 25],
+        }
+    )
     model = bbl.bbl("y ~ a + b", cells, weights="n", method="conditional", ridge=0, verbose=0)
     frame = model.avg_predictions(by=["a", "b"]).frame.query("group == 1")
     p, n = np.array([0.4, 0.7]), np.array([50, 50])
@@ -56,4 +70,7 @@ def test_combinations_of_levels_that_no_row_has_have_no_interval():
         model = bbl.bbl("y ~ a*b", data, method=method, verbose=0, **METHODS[method])
         frame = model.predictions(pd.DataFrame({"a": [0, 1], "b": ["t", "t"]})).frame
         assert frame.loc[frame["row"] == 0, "std_error"].notna().all()
-        assert frame.loc[frame["row"] == 1, "conf_low"].isna().all() and (frame["note"][3:] != "").all()
+        assert (
+            frame.loc[frame["row"] == 1, "conf_low"].isna().all()
+            and (frame["note"][3:] != "").all()
+        )

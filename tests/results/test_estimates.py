@@ -1,4 +1,6 @@
-"""Estimates, errors, tests and limits have the names, shapes and, of the same models, the numbers of statsmodels."""
+"""Estimates, errors, tests and limits have the names, shapes and, of the same models, the numbers
+of statsmodels.
+"""
 
 import numpy as np
 import pandas as pd
@@ -55,14 +57,20 @@ def test_names_and_shapes_are_those_of_a_logit(fit, logit, ours):
 def test_labels_of_groups_are_where_mnlogit_has_its_outcomes(fit, rows):
     several = smf.mnlogit("c ~ C(a)", rows.assign(c=rows["y"] + rows["b"])).fit(disp=0)
     assert several.conf_int().index.nlevels == fit.conf_int().index.nlevels == 2
-    assert several.conf_int().columns.tolist() == fit.conf_int().columns.tolist() == ["lower", "upper"]
-    assert fit.params.index.tolist() == [(g, p) for g in (0, 1) for p in ("a=1", "b=1", "a=1 : b=1")]
+    assert (
+        several.conf_int().columns.tolist() == fit.conf_int().columns.tolist() == ["lower", "upper"]
+    )
+    assert fit.params.index.tolist() == [
+        (g, p) for g in (0, 1) for p in ("a=1", "b=1", "a=1 : b=1")
+    ]
 
 
 def test_numbers_of_a_saturated_group_are_those_of_its_logit(fit, logit):
     names = [(1, "a=1"), (1, "a=1 : b=1")]
     for name in SERIES:
-        np.testing.assert_allclose(getattr(fit, name)[names], getattr(logit, name), rtol=2e-4, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(fit, name)[names], getattr(logit, name), rtol=2e-4, err_msg=name
+        )
     np.testing.assert_allclose(fit.conf_int().loc[names], logit.conf_int(), rtol=2e-4)
     np.testing.assert_allclose(fit.cov_params().loc[names, names], logit.cov_params(), rtol=2e-4)
 
@@ -74,7 +82,9 @@ def test_the_difference_of_two_groups_is_the_slope_of_a_logit(rows):
 
 
 def test_what_has_no_standard_error_is_missing_under_every_name():
-    fit = bbl.bbl("Survived ~ .^2", bbl.datasets.load_titanic(), "Freq", lambda_=1e-3, lambdah=1e-3, verbose=0)
+    fit = bbl.bbl(
+        "Survived ~ .^2", bbl.datasets.load_titanic(), "Freq", lambda_=1e-3, lambdah=1e-3, verbose=0
+    )
     lost = ("No", "Age=Child")
     assert np.isfinite(fit.params[lost])
     for number in (fit.bse[lost], fit.tvalues[lost], fit.pvalues[lost], *fit.conf_int().loc[lost]):
@@ -98,7 +108,9 @@ def test_posteriors_have_the_same_names_and_say_what_they_lack(rows):
     np.testing.assert_allclose(np.sqrt(np.diag(drawn.cov_params())), drawn.bse, rtol=1e-9)
     assert drawn.pvalues.isna().all() and drawn.conf_int().notna().all(axis=None)
     with pytest.raises(OptionError, match="no covariances; see bse"):
-        bbl.bbl("y ~ a * b", rows, method="pvi", scale=0.5, n_iter=500, seed=1, verbose=0).cov_params()
+        bbl.bbl(
+            "y ~ a * b", rows, method="pvi", scale=0.5, n_iter=500, seed=1, verbose=0
+        ).cov_params()
 
 
 def test_estimates_are_there_without_inference_and_of_rows_without_groups(rows):
@@ -139,11 +151,14 @@ def test_an_unknown_group_or_predictor_is_answered_in_whole_sentences():
         lambda g: fit.explain(of=(g, "No")),
     ):
         with pytest.raises(
-            OptionError, match=r"^'yes' is no group; did you mean 'Yes'\? Groups are \['No', 'Yes'\]\.$"
+            OptionError,
+            match=r"^'yes' is no group; did you mean 'Yes'\? Groups are \['No', 'Yes'\]\.$",
         ):
             call("yes")
         with pytest.raises(OptionError, match=r"^'q' is no group\. Groups are"):
             call("q")
-    exact = bbl.bbl("Survived ~ Sex * Age", bbl.datasets.load_titanic(), "Freq", method="ml", verbose=0)
+    exact = bbl.bbl(
+        "Survived ~ Sex * Age", bbl.datasets.load_titanic(), "Freq", method="ml", verbose=0
+    )
     with pytest.raises(OptionError, match=r"^'sex' is no predictor; did you mean 'Sex'\?$"):
         exact.odds_ratios(pairs=[("sex", "Age")])

@@ -1,4 +1,6 @@
-"""Evaluation: against scikit-learn and by hand, its corners, priors and costs, what it shows and draws."""
+"""Evaluation: against scikit-learn and by hand, its corners, priors and costs, what it shows and
+draws.
+"""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -48,16 +50,24 @@ def test_numbers_are_those_of_scikit_learn(digits):
     shared = {"sample_weight": w}
     score = found.scores["estimate"]
     assert score["accuracy"] == pytest.approx(sk.accuracy_score(truth, yhat, **shared))
-    assert score["balanced accuracy"] == pytest.approx(sk.balanced_accuracy_score(truth, yhat, **shared))
+    assert score["balanced accuracy"] == pytest.approx(
+        sk.balanced_accuracy_score(truth, yhat, **shared)
+    )
     assert score["log-loss"] == pytest.approx(sk.log_loss(truth, P, labels=groups, **shared))
     hit = truth.to_numpy()[:, None] == np.array(groups)
-    assert score["Brier score"] == pytest.approx(np.average(((P - hit) ** 2).sum(axis=1), weights=w))
+    assert score["Brier score"] == pytest.approx(
+        np.average(((P - hit) ** 2).sum(axis=1), weights=w)
+    )
     each = [sk.roc_auc_score(hit[:, k], P[:, k], **shared) for k in range(4)]
     np.testing.assert_allclose(found.report["AUC"], each, atol=1e-12)
     assert score["AUC"] == pytest.approx(np.mean(each))
-    np.testing.assert_array_equal(found.confusion, sk.confusion_matrix(truth, yhat, labels=groups, **shared))
+    np.testing.assert_array_equal(
+        found.confusion, sk.confusion_matrix(truth, yhat, labels=groups, **shared)
+    )
     wanted = np.array(sk.precision_recall_fscore_support(truth, yhat, labels=groups, **shared)).T
-    np.testing.assert_allclose(found.report[["precision", "recall", "F1", "support"]], wanted, atol=1e-12)
+    np.testing.assert_allclose(
+        found.report[["precision", "recall", "F1", "support"]], wanted, atol=1e-12
+    )
     fpr, tpr, _ = sk.roc_curve(hit[:, 0], P[:, 0], drop_intermediate=False, **shared)
     curve = found.roc(groups[0])
     mine = set(zip(curve["fpr"].round(9), curve["tpr"].round(9), strict=True))
@@ -70,9 +80,16 @@ def test_every_classifier_has_it_and_a_weight_is_a_repeated_row(fits, titanic):
     for name, fit in fits.items():
         weighted, repeated = fit.evaluate(titanic, weights="Freq"), fit.evaluate(raw)
         pd.testing.assert_frame_equal(weighted.scores, repeated.scores, rtol=1e-9)
-        assert weighted.accuracy == fit.score(titanic, "Freq") == fit.score() == fit.evaluate().accuracy, name
+        assert (
+            weighted.accuracy
+            == fit.score(titanic, "Freq")
+            == fit.score()
+            == fit.evaluate().accuracy
+        ), name
         limits = weighted.scores
-        assert ((limits["lower"] < limits["estimate"]) & (limits["estimate"] < limits["upper"])).all()
+        assert (
+            (limits["lower"] < limits["estimate"]) & (limits["estimate"] < limits["upper"])
+        ).all()
         wider = fit.evaluate(titanic, weights="Freq", level=0.99).scores
         assert (wider["lower"] < limits["lower"]).all() and (wider["upper"] > limits["upper"]).all()
     assert fits["tan"].score("accuracy", titanic, "Freq") == fits["tan"].score(titanic, "Freq")
@@ -82,7 +99,8 @@ def test_every_classifier_has_it_and_a_weight_is_a_repeated_row(fits, titanic):
 
 def test_weights_that_are_no_counts_stand_for_as_many_rows_as_tell_the_same(fits, titanic):
     fit, w = fits["bbl"], titanic["Freq"].to_numpy(float)
-    for scale in (0.5, 2.0 / 3.0):  # the estimates stay, and limits know of unequal weights, not of their unit
+    # the estimates stay, and limits know of unequal weights, not of their unit
+    for scale in (0.5, 2.0 / 3.0):
         found = fit.evaluate(titanic, weights=scale * w + 0.25 * scale)
         other = fit.evaluate(titanic, weights=w / 7 + 0.25 / 7)
         pd.testing.assert_frame_equal(found.scores, other.scores, rtol=1e-6)
@@ -141,11 +159,15 @@ def test_one_group_in_the_rows_has_no_area_and_one_row_has_limits(fits, titanic)
 def test_priors_follow_bayes_rule_and_leave_the_parameters_alone(fits, titanic):
     own = {"No": 0.9, "Yes": 0.1}
     for fit in fits.values():
-        p, q = (fit.predict(titanic, type="prob", priors=x).iloc[:, :2].to_numpy() for x in (None, own))
+        p, q = (
+            fit.predict(titanic, type="prob", priors=x).iloc[:, :2].to_numpy() for x in (None, own)
+        )
         odds = p[:, 1] / p[:, 0] * (0.1 / 0.9) / (fit.class_shares[1] / fit.class_shares[0])
         np.testing.assert_allclose(q[:, 1] / q[:, 0], odds, rtol=1e-9)
         kept = fit.with_priors(own)
-        pd.testing.assert_frame_equal(kept.predict(titanic), fit.predict(titanic, priors=pd.Series(own)))
+        pd.testing.assert_frame_equal(
+            kept.predict(titanic), fit.predict(titanic, priors=pd.Series(own))
+        )
         assert float(kept.logLik()) == float(fit.logLik()) and fit.priors is None
         assert kept.evaluate().accuracy == fit.evaluate(priors=[0.9, 0.1]).accuracy
         assert "Priors: No: 0.9, Yes: 0.1" in str(kept.summary())
@@ -155,13 +177,21 @@ def test_priors_of_a_fit_are_in_its_file(titanic, tmp_path):
     fits = (
         bbl.bbl("Survived ~ .", titanic, "Freq", priors="equal"),
         networks.bnc("nb", "Survived ~ .", titanic, 1, weights="Freq", priors="equal"),
-        networks.lp(networks.nb("Survived ~ .", titanic, weights="Freq"), titanic, 1, weights="Freq", priors="equal"),
+        networks.lp(
+            networks.nb("Survived ~ .", titanic, weights="Freq"),
+            titanic,
+            1,
+            weights="Freq",
+            priors="equal",
+        ),
     )
     for fit in fits:
         fit.save(tmp_path / "fit.bbl")
         again = bbl.load(tmp_path / "fit.bbl")
         np.testing.assert_array_equal(again.priors, [0.5, 0.5])
-        pd.testing.assert_frame_equal(again.predict(titanic), fit.predict(titanic), check_exact=True)
+        pd.testing.assert_frame_equal(
+            again.predict(titanic), fit.predict(titanic), check_exact=True
+        )
         assert str(again.summary()) == str(fit.summary())
 
 
@@ -202,7 +232,9 @@ def test_costs_choose_the_group_of_least_expected_cost(fits, titanic):
         total = table.loc["No", "Yes"] + 5 * table.loc["Yes", "No"]
         assert found.scores.loc["cost", "estimate"] == pytest.approx(total / titanic["Freq"].sum())
         n = titanic.groupby("Survived", observed=True)["Freq"].sum()
-        assert found.scores.loc["cost", "baseline"] == pytest.approx(min(n["No"], 5 * n["Yes"]) / n.sum())
+        assert found.scores.loc["cost", "baseline"] == pytest.approx(
+            min(n["No"], 5 * n["Yes"]) / n.sum()
+        )
 
 
 def test_costs_that_are_none_are_refused(fits, titanic):
@@ -219,8 +251,13 @@ def test_costs_that_are_none_are_refused(fits, titanic):
 
 
 def test_cross_validated_predictions_are_evaluated(titanic):
-    cv = bbl.crossVal("Survived ~ .", titanic, "Freq", lambda_=[0.01, 1], shuffle=True, seed=1, score="logloss")
-    found, table = cv.evaluate(), cv.compare().set_index(["lambda", "calibrate"]).loc[(cv.regstar, "none")]
+    cv = bbl.crossVal(
+        "Survived ~ .", titanic, "Freq", lambda_=[0.01, 1], shuffle=True, seed=1, score="logloss"
+    )
+    found, table = (
+        cv.evaluate(),
+        cv.compare().set_index(["lambda", "calibrate"]).loc[(cv.regstar, "none")],
+    )
     assert found.scores["estimate"].to_dict() == pytest.approx(
         {
             "accuracy": table["accuracy"],
@@ -261,14 +298,18 @@ def test_long_names_of_six_groups_stay_apart_in_the_figures():
     names = [f"a group with a very long name, number {k} of six" for k in range(6)]
     y = rng.integers(0, 6, 600)
     a = np.where(rng.random(600) < 0.5, y % 3, rng.integers(0, 3, 600))
-    data = pd.DataFrame({"a": a, "b": rng.integers(0, 3, 600), "response": np.array(names, dtype=object)[y]})
+    data = pd.DataFrame(
+        {"a": a, "b": rng.integers(0, 3, 600), "response": np.array(names, dtype=object)[y]}
+    )
     found = bbl.bbl("response ~ .", data).evaluate()
     ax = found.plot()
     ax.figure.canvas.draw()
     inside = ax.figure.bbox
     for side in (ax.get_xticklabels(), ax.get_yticklabels()):
         assert len({t.get_text() for t in side}) == 6
-        assert all(inside.contains(*corner) for t in side for corner in t.get_window_extent().get_points())
+        assert all(
+            inside.contains(*corner) for t in side for corner in t.get_window_extent().get_points()
+        )
     assert len({t.get_text() for t in found.plot("roc").get_legend().get_texts()}) == 6
     plt.close("all")
 

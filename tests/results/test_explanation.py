@@ -1,4 +1,6 @@
-"""Explanations add up to the scores whatever is missing; importances are what an enumeration says."""
+"""Explanations add up to the scores whatever is missing; importances are what an enumeration
+says.
+"""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -25,8 +27,12 @@ def fits(titanic):
     given = {"weights": "Freq"}
     return {
         "bbl": bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, "Freq", missing="marginal"),
-        "calibrated": bbl.bbl("Survived ~ .^2", titanic, "Freq", "mf", calibrate="temperature", missing="marginal"),
-        "given": bbl.bbl("Survived ~ .", titanic, "Freq", priors={"No": 0.9, "Yes": 0.1}, missing="marginal"),
+        "calibrated": bbl.bbl(
+            "Survived ~ .^2", titanic, "Freq", "mf", calibrate="temperature", missing="marginal"
+        ),
+        "given": bbl.bbl(
+            "Survived ~ .", titanic, "Freq", priors={"No": 0.9, "Yes": 0.1}, missing="marginal"
+        ),
         "tan": networks.bnc("tan_cl", "Survived ~ .", titanic, 1, **given),
         "shooter": bbl.shooter("Survived ~ .", titanic, lambda_=60, **given),
         "wanbia": networks.bnc("nb", "Survived ~ .", titanic, 1, wanbia=True, **given),
@@ -38,7 +44,9 @@ def groups():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 6, 900)
     near = np.where(rng.random(900) < 0.5, y % 3, rng.integers(0, 3, 900))
-    return pd.DataFrame({"y": y, "group": near, "b": rng.integers(0, 2, 900), "c": rng.integers(0, 3, 900)})
+    return pd.DataFrame(
+        {"y": y, "group": near, "b": rng.integers(0, 2, 900), "c": rng.integers(0, 3, 900)}
+    )
 
 
 def parts(found):
@@ -53,7 +61,9 @@ def test_contributions_add_up_to_the_difference_of_scores(fits, titanic):
         odds = np.log(p["Yes"] / p["No"])
         np.testing.assert_allclose(parts(found), odds, atol=1e-9, err_msg=name)
         np.testing.assert_allclose(found.frame["log_odds"], odds, atol=1e-9)
-        np.testing.assert_allclose(fit.explain(some, of=("No", "Yes")).frame["log_odds"], -odds, atol=1e-9)
+        np.testing.assert_allclose(
+            fit.explain(some, of=("No", "Yes")).frame["log_odds"], -odds, atol=1e-9
+        )
         own = fit.explain(some, priors="equal")
         np.testing.assert_allclose(own.frame.iloc[:, 3:-1], found.frame.iloc[:, 3:-1], atol=1e-12)
         np.testing.assert_allclose(parts(own), own.frame["log_odds"], atol=1e-9)
@@ -76,10 +86,13 @@ def test_what_is_missing_is_told_apart(fits, titanic):
 
 def test_effects_do_not_depend_on_reference_levels(titanic):
     turned = {"Sex": ["Male", "Female"], "Class": ["Crew", "3rd", "2nd", "1st"]}
-    formula = "Survived ~ Class + Sex * Age"  # whose solutions of Sex and Age agree, so that the fits are one model
+    # whose solutions of Sex and Age agree, so that the fits are one model
+    formula = "Survived ~ Class + Sex * Age"
     one, other = (bbl.bbl(formula, titanic, "Freq", lambda_=0.0, xlevels=x) for x in (None, turned))
     first, second = one.explain(titanic.head(5)).frame, other.explain(titanic.head(5)).frame
-    np.testing.assert_allclose(first.iloc[:, 3:].astype(float), second.iloc[:, 3:].astype(float), atol=1e-4)
+    np.testing.assert_allclose(
+        first.iloc[:, 3:].astype(float), second.iloc[:, 3:].astype(float), atol=1e-4
+    )
     assert list(first.columns) == list(second.columns)
 
 
@@ -132,7 +145,9 @@ def test_importance_on_new_rows_is_the_enumerated_marginal(fits, titanic):
 
     def loss(without):
         scores = 0.0
-        levels = [None] if without is None else list(fit.labels.levels[fit.labels.names.index(without)])
+        levels = (
+            [None] if without is None else list(fit.labels.levels[fit.labels.names.index(without)])
+        )
         for level in levels:
             rows = titanic if level is None else titanic.assign(**{without: level})
             energy = fit.class_scores(*fit.design.encode(rows))
@@ -142,7 +157,9 @@ def test_importance_on_new_rows_is_the_enumerated_marginal(fits, titanic):
 
     assert found.loss == pytest.approx(loss(None))
     for name in fit.labels.names:
-        assert found.frame.loc[name, "importance"] == pytest.approx(loss(name) - loss(None), abs=1e-9)
+        assert found.frame.loc[name, "importance"] == pytest.approx(
+            loss(name) - loss(None), abs=1e-9
+        )
     assert list(found.frame["importance"]) == sorted(found.frame["importance"], reverse=True)
     raw = bbl.freq2raw(titanic, "Freq")
     pd.testing.assert_frame_equal(fit.importance(raw).frame, found.frame, rtol=1e-6)
@@ -155,10 +172,15 @@ def test_cross_validated_importance_is_reproducible_and_of_refits(fits, titanic)
     for name, fit in ((name, fit) for name, fit in fits.items() if name != "shooter"):
         one, other = fit.importance(seed=1), fit.importance(seed=1, n_jobs=2)
         pd.testing.assert_frame_equal(one.frame, other.frame, check_exact=True)
-        assert one.frame.index[0] == "Sex" and one.frame.loc["Sex", "importance"] > 5 * one.frame.loc["Sex", "se"], name
+        assert (
+            one.frame.index[0] == "Sex"
+            and one.frame.loc["Sex", "importance"] > 5 * one.frame.loc["Sex", "se"]
+        ), name
     seen = fits["bbl"].importance(titanic, "Freq").loss
     assert fits["bbl"].importance().loss > seen  # the rows of a fold are unknown to its fit
-    cv = bbl.crossVal("Survived ~ Class * Sex + Sex * Age", titanic, "Freq", shuffle=True, seed=0, score="logloss")
+    cv = bbl.crossVal(
+        "Survived ~ Class * Sex + Sex * Age", titanic, "Freq", shuffle=True, seed=0, score="logloss"
+    )
     assert fits["bbl"].importance(seed=0).loss == pytest.approx(cv.maxscore, abs=1e-6)
     ax = one.plot()
     assert [t.get_text() for t in ax.get_yticklabels()] == list(one.frame.index)
@@ -168,7 +190,9 @@ def test_cross_validated_importance_is_reproducible_and_of_refits(fits, titanic)
 
 
 def test_what_no_group_shows_is_zero_and_what_one_shows_is_infinite():
-    """Without prior counts a network knows zeros: ln 0 of both groups is no difference, and no warning."""
+    """Without prior counts a network knows zeros: ln 0 of both groups is no difference, and no
+    warning.
+    """
     data = {"y": ["a", "b"], "u": ["p", "q"], "v": ["q", "p"]}
     fit = networks.bnc("nb", "y ~ .", data)
     new = {"u": ["p", "q", "p"], "v": ["q", "q", None]}
@@ -176,7 +200,9 @@ def test_what_no_group_shows_is_zero_and_what_one_shows_is_infinite():
     assert frame.iloc[:, 3].tolist() == [-np.inf, np.inf, -np.inf]
     assert frame.iloc[:, 4].tolist() == [-np.inf, -np.inf, 0.0]
     assert frame.iloc[:, -1].tolist() == [-np.inf, 0.0, -np.inf]
-    wide = networks.bnc("tan_cl", "y ~ .", {**data, "y": ["a", "b"], "u": ["p", "p"]}, xlevels={"u": ["p", "q"]})
+    wide = networks.bnc(
+        "tan_cl", "y ~ .", {**data, "y": ["a", "b"], "u": ["p", "p"]}, xlevels={"u": ["p", "q"]}
+    )
     assert np.isfinite(wide.explain({"u": ["q"], "v": ["q"]}).frame.iloc[0, 3])
 
 
@@ -185,7 +211,11 @@ def test_rows_that_the_policy_drops_have_no_numbers(method):
     data = pd.DataFrame({"y": list("abab"), "u": ["p", "q", "q", "q"], "v": ["s", "t", "s", None]})
     fit = bbl.bbl("y ~ .", data, method=method, missing="drop")
     rows = data[["u", "v"]]
-    for found in (fit.predict(rows, type="prob"), fit.explain(rows).frame.iloc[:, 2:], *fit.predict_batches(rows)):
+    for found in (
+        fit.predict(rows, type="prob"),
+        fit.explain(rows).frame.iloc[:, 2:],
+        *fit.predict_batches(rows),
+    ):
         assert found.iloc[3].isna().all() and not found.iloc[:3].isna().any().any()
     assert fit.evaluate(data).left_out == 1
 
@@ -194,10 +224,20 @@ def test_rows_that_the_policy_drops_have_no_numbers(method):
 def test_what_averaging_over_draws_adds_has_a_column(gap):
     data = pd.DataFrame({"y": list("abcabcaa"), "u": list("pqpqrrpq"), "v": list("stststst")})
     fit = bbl.bbl(
-        "y ~ .^2", data, method="bayes", draws=300, warmup=200, chains=4, missing="marginal" if gap else "raise"
+        "y ~ .^2",
+        data,
+        method="bayes",
+        draws=300,
+        warmup=200,
+        chains=4,
+        missing="marginal" if gap else "raise",
     )
     found = fit.explain(data.head(2).assign(v=[None, "t"]) if gap else data.head(2), of=("a", "b"))
     frame = found.frame
     np.testing.assert_allclose(frame.iloc[:, 2:-1].sum(axis=1), frame["log_odds"], atol=1e-12)
-    assert ("(summed out)" in frame) == gap and frame["(draws)"].iloc[1] != 0 and found.row(1).index.is_unique
+    assert (
+        ("(summed out)" in frame) == gap
+        and frame["(draws)"].iloc[1] != 0
+        and found.row(1).index.is_unique
+    )
     assert "(draws)" in found.row(1) and "(draws)" not in fit.plugged("mean").explain(data).frame

@@ -1,4 +1,6 @@
-"""Goodness of fit, cells and odds ratios of exact fits: R's numbers, an own design matrix, refusals."""
+"""Goodness of fit, cells and odds ratios of exact fits: R's numbers, an own design matrix,
+refusals.
+"""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,9 @@ from bbl.errors import DataError, OptionError
 
 TITANIC = bbl.datasets.load_titanic()
 QUIET = {"method": "ml", "verbose": 0}
-pytestmark = pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning"
+)
 
 
 FITS = [name for name in rloglinear.names() if rloglinear.read(name)["kind"] == "fit"]
@@ -29,7 +33,9 @@ def test_numbers_are_those_of_r(name, shared):
     values = test.loc[["G2", "X2"], "value"]
     np.testing.assert_allclose(values, [result["G2"], result["X2"]], rtol=1e-8, atol=1e-9)
     if result["df"]:
-        np.testing.assert_allclose(test.loc[["G2", "X2"], "p"], [result["p_G2"], result["p_X2"]], rtol=1e-7)
+        np.testing.assert_allclose(
+            test.loc[["G2", "X2"], "p"], [result["p_G2"], result["p_X2"]], rtol=1e-7
+        )
     factors = [column for column in table if column not in ("n", rloglinear.ZEROS)]
     possible = table[rloglinear.ZEROS] == 0 if rloglinear.ZEROS in table else slice(None)
     cells = table[factors].merge(cells, on=factors, how="left")
@@ -49,18 +55,29 @@ def test_odds_ratios_of_saturated_models_are_those_of_r(name, shared):
     ratios = fit.odds_ratios([tuple(variables[:2])])
     expected = case["result"]["log_odds_ratios_to_reference"]
     assert len(ratios) == len(expected["rows"])
-    strata = [f"{variables[2]}={row['stratum']}" if len(variables) > 2 else "" for row in expected["rows"]]
-    keys = [(r["row"], r["column"], given) for r, given in zip(expected["rows"], strata, strict=True)]
+    strata = [
+        f"{variables[2]}={row['stratum']}" if len(variables) > 2 else "" for row in expected["rows"]
+    ]
+    keys = [
+        (r["row"], r["column"], given) for r, given in zip(expected["rows"], strata, strict=True)
+    ]
     ratios = ratios.set_index(["level", "level2", "given"]).loc[keys]
     for column, name_in_r in (
-        ("log_odds_ratio", "estimate"), ("se", "se"), ("odds_ratio", "odds_ratio"), ("lower", "or_lower"),
+        ("log_odds_ratio", "estimate"),
+        ("se", "se"),
+        ("odds_ratio", "odds_ratio"),
+        ("lower", "or_lower"),
         ("upper", "or_upper"),
-    ):  # fmt: skip
+    ):
         tolerance = 1e-8 if column in ("log_odds_ratio", "odds_ratio") else 1e-7
-        np.testing.assert_allclose(ratios[column], array(expected[name_in_r]), rtol=tolerance, atol=1e-9)
+        np.testing.assert_allclose(
+            ratios[column], array(expected[name_in_r]), rtol=tolerance, atol=1e-9
+        )
 
 
-@pytest.mark.parametrize("formula", ["~ Class + Sex + Age", "~ Class*Sex + Age", "~ (Class + Sex + Age)^2"])
+@pytest.mark.parametrize(
+    "formula", ["~ Class + Sex + Age", "~ Class*Sex + Age", "~ (Class + Sex + Age)^2"]
+)
 def test_leverages_are_the_diagonal_of_the_projection_on_the_design(formula):
     fit = bbl.bbl(formula, TITANIC, "Freq", **QUIET)
     fitted, layout = fit.cells()["fitted"].to_numpy(), fit.parameters.layout
@@ -88,7 +105,9 @@ def test_with_a_response_statistics_are_summed_over_groups_and_cells_name_them()
         alone = bbl.bbl("~ Class*Sex + Age", rows, "Freq", xlevels=levels, **QUIET)
         total = total + alone.goodness_of_fit()[["value", "df"]]
         frames.append(alone.cells().assign(group=group))
-    pd.testing.assert_frame_equal(both.goodness_of_fit()[["value", "df"]], total, check_dtype=False, rtol=1e-12)
+    pd.testing.assert_frame_equal(
+        both.goodness_of_fit()[["value", "df"]], total, check_dtype=False, rtol=1e-12
+    )
     cells, expected = both.cells(), pd.concat(frames, ignore_index=True)
     assert cells.columns[0] == "group" and (cells["group"] == expected["group"]).all()
     counts = ["observed", "fitted", "pearson", "deviance", "adjusted"]
@@ -100,7 +119,10 @@ def test_the_bootstrap_has_the_level_of_the_test_and_its_seed():
     rng = np.random.default_rng(3)
     table = pd.DataFrame(rng.integers(0, 3, (400, 2)), columns=["a", "b"])
     fit = bbl.bbl("~ a + b", table, **QUIET)
-    one, again = fit.goodness_of_fit(bootstrap=400, seed=1), fit.goodness_of_fit(bootstrap=400, seed=1)
+    one, again = (
+        fit.goodness_of_fit(bootstrap=400, seed=1),
+        fit.goodness_of_fit(bootstrap=400, seed=1),
+    )
     pd.testing.assert_frame_equal(one, again)
     assert np.abs(one["p_bootstrap"] - one["p"]).max() < 0.1  # counts are large: both are right
     assert (one["test"] == "chi-square").all()
@@ -114,7 +136,10 @@ def test_the_frame_says_when_the_bootstrap_is_needed():
     assert "give bootstrap=999" in sparse.goodness_of_fit()["test"].iloc[0]
     assert "see p_bootstrap" in sparse.goodness_of_fit(bootstrap=3)["test"].iloc[0]
     saturated = bbl.bbl("~ Class*Sex", TITANIC, "Freq", **QUIET).goodness_of_fit()
-    assert saturated["p"].isna().all() and (saturated["test"] == "no test: no degrees of freedom").all()
+    assert (
+        saturated["p"].isna().all()
+        and (saturated["test"] == "no test: no degrees of freedom").all()
+    )
     penalised = bbl.bbl("~ Class*Sex", TITANIC, "Freq", lambda_=0.1, **QUIET)
     assert penalised.goodness_of_fit()["p"].isna().all()
     assert penalised.goodness_of_fit(bootstrap=9)["p_bootstrap"].notna().all()
@@ -144,7 +169,9 @@ def test_other_methods_and_missing_values_are_refused_with_the_remedy():
 
 
 def test_tables_that_are_too_large_are_refused_before_anything_is_listed(monkeypatch):
-    rows = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (50, 60)), columns=[f"x{k}" for k in range(60)])
+    rows = pd.DataFrame(
+        np.random.default_rng(0).integers(0, 2, (50, 60)), columns=[f"x{k}" for k in range(60)]
+    )
     fit = bbl.bbl("~ .", rows, **QUIET)
     monkeypatch.setattr("bbl.results.machine.goodness.group_cells", None)  # not even called
     for name in ("goodness_of_fit", "cells"):
@@ -159,7 +186,9 @@ def test_pairs_of_odds_ratios_are_checked_and_either_order_will_do():
     one, other = fit.odds_ratios([("Class", "Sex")]), fit.odds_ratios([["Sex", "Class"]])
     np.testing.assert_allclose(one["odds_ratio"], other["odds_ratio"], rtol=1e-12)
     assert one["level"].tolist() == other["level2"].tolist()
-    np.testing.assert_allclose(one["log_odds_ratio"], fit.coef().J["all"]["Class", "Sex"].to_numpy().ravel()[-3:])
+    np.testing.assert_allclose(
+        one["log_odds_ratio"], fit.coef().J["all"]["Class", "Sex"].to_numpy().ravel()[-3:]
+    )
     for pairs, text in (
         ([("Class", "Age")], "do not interact"),
         ([("Class", "Sexe")], "is no predictor; did you mean 'Sex'"),
@@ -181,7 +210,9 @@ def test_odds_ratios_of_pairs_have_the_standard_errors_of_the_couplings():
         couplings = table[table["predictor2"].notna()].reset_index(drop=True)
         known = couplings["se"].notna() & ratios["se"].notna()
         assert known.sum() >= 6 and (ratios["group"] == couplings["group"]).all()
-        np.testing.assert_allclose(ratios["log_odds_ratio"][known], couplings["estimate"][known], rtol=1e-10)
+        np.testing.assert_allclose(
+            ratios["log_odds_ratio"][known], couplings["estimate"][known], rtol=1e-10
+        )
         np.testing.assert_allclose(ratios["se"][known], couplings["se"][known], rtol=1e-10)
 
 
@@ -190,4 +221,6 @@ def test_odds_ratios_that_empty_cells_leave_open_are_missing(method):
     ratios = bbl.bbl("~ Class*Age", TITANIC, "Freq", method=method, verbose=0).odds_ratios()
     is_open = (ratios["level"] == "Crew") & (ratios["level2"] == "Child")
     columns = ["odds_ratio", "lower", "upper", "se"]
-    assert ratios.loc[is_open, columns].isna().all(axis=None) and ratios.loc[~is_open, columns].notna().all(axis=None)
+    assert ratios.loc[is_open, columns].isna().all(axis=None) and ratios.loc[
+        ~is_open, columns
+    ].notna().all(axis=None)

@@ -1,4 +1,6 @@
-"""Interactions of machines as graphs: the pairs of interactions() with their strengths, in networkx, GraphML, DOT."""
+"""Interactions of machines as graphs: the pairs of interactions() with their strengths, in
+networkx, GraphML, DOT.
+"""
 
 import re
 
@@ -11,14 +13,20 @@ TITANIC = bbl.datasets.load_titanic()
 
 
 def edges(graph):
-    return {(a, b, key): strength for a, b, key, strength in graph.edges(keys=True, data="strength")}
+    return {
+        (a, b, key): strength for a, b, key, strength in graph.edges(keys=True, data="strength")
+    }
 
 
-@pytest.mark.parametrize("formula", ["Survived ~ Class * Sex + Sex * Age", "~ Class * Sex + Survived"])
+@pytest.mark.parametrize(
+    "formula", ["Survived ~ Class * Sex + Sex * Age", "~ Class * Sex + Survived"]
+)
 def test_edges_are_the_interactions(formula):
     fit = bbl.bbl(formula, TITANIC, "Freq")
     table = fit.interactions()
-    wanted = {(row.predictor, row.predictor2, row.group): row.strength for row in table.itertuples()}
+    wanted = {
+        (row.predictor, row.predictor2, row.group): row.strength for row in table.itertuples()
+    }
     graph = fit.to_networkx()
     assert list(graph.nodes) == list(fit.labels.names)
     assert edges(graph) == pytest.approx(wanted)
@@ -27,13 +35,17 @@ def test_edges_are_the_interactions(formula):
 def test_graphml_keeps_groups_and_strengths(tmp_path):
     graph = bbl.bbl("Survived ~ .^2", TITANIC, "Freq", lambda_=0.01, verbose=0).to_networkx()
     networkx.write_graphml(graph, tmp_path / "fit.graphml")
-    assert edges(networkx.read_graphml(tmp_path / "fit.graphml", force_multigraph=True)) == edges(graph)
+    assert edges(networkx.read_graphml(tmp_path / "fit.graphml", force_multigraph=True)) == edges(
+        graph
+    )
 
 
 def test_edges_of_a_graphml_file_have_names_of_their_own(tmp_path):
     graph = bbl.bbl("Survived ~ .^2", TITANIC, "Freq", lambda_=0.01, verbose=0).to_networkx()
     networkx.write_graphml(graph, tmp_path / "fit.graphml", edge_id_from_attribute="edge")
-    names = re.findall(r'<edge [^>]*id="(\w+)"', (tmp_path / "fit.graphml").read_text(encoding="utf-8"))
+    names = re.findall(
+        r'<edge [^>]*id="(\w+)"', (tmp_path / "fit.graphml").read_text(encoding="utf-8")
+    )
     assert len(set(names)) == len(names) == graph.number_of_edges() == 6
 
 

@@ -1,4 +1,6 @@
-"""A model from a file answers as the one that was saved, whatever it is asked; and is saved to the same bytes."""
+"""A model from a file answers as the one that was saved, whatever it is asked; and is saved to the
+same bytes.
+"""
 
 import copy
 import dataclasses
@@ -43,11 +45,13 @@ def drawn(n=120, seed=0):
 
 
 ROWS = drawn()
-GAPS = ROWS.astype(object).mask(np.random.default_rng(1).random(ROWS.shape) < np.array([0.1, 0, 0.1, 0, 0]))
-REAL = np.random.default_rng(2).random(len(ROWS)) + 0.5
-LONG = pd.DataFrame({"u": np.arange(60) % 12, "i": np.arange(60) // 12, "r": np.arange(60) * 7 % 5 + 1}).astype(
-    {"u": str, "i": str}
+GAPS = ROWS.astype(object).mask(
+    np.random.default_rng(1).random(ROWS.shape) < np.array([0.1, 0, 0.1, 0, 0])
 )
+REAL = np.random.default_rng(2).random(len(ROWS)) + 0.5
+LONG = pd.DataFrame(
+    {"u": np.arange(60) % 12, "i": np.arange(60) // 12, "r": np.arange(60) * 7 % 5 + 1}
+).astype({"u": str, "i": str})
 MATRIX = pd.DataFrame(np.random.default_rng(3).normal(size=(8, 6)), columns=list("abcdef"))
 
 
@@ -61,7 +65,9 @@ def titanic(formula="Survived ~ .^2", **options):
 
 
 def network(learner, **options):
-    return lambda _: networks.bnc(learner, "Survived ~ .", TITANIC, **{"smooth": 1, "weights": "Freq", **options})
+    return lambda _: networks.bnc(
+        learner, "Survived ~ .", TITANIC, **{"smooth": 1, "weights": "Freq", **options}
+    )
 
 
 def blocks(formula, data, *args, **options):
@@ -69,15 +75,25 @@ def blocks(formula, data, *args, **options):
 
 
 def regression(**options):
-    return lambda _: bbl.shooter("Survived ~ .", TITANIC, weights="Freq", **{"lambda_": 60, **options, **QUICK})
+    return lambda _: bbl.shooter(
+        "Survived ~ .", TITANIC, weights="Freq", **{"lambda_": 60, **options, **QUICK}
+    )
 
 
 BAYES = {"method": "bayes", "draws": 20, "warmup": 20, "chains": 2}
-LEVELS = {"Class": ["1st", "2nd", "3rd", "Crew"], "Sex": ["Male", "Female"], "Age": ["Adult", "Child"]}
+LEVELS = {
+    "Class": ["1st", "2nd", "3rd", "Crew"],
+    "Sex": ["Male", "Female"],
+    "Age": ["Adult", "Child"],
+}
 
 
 def averaged(_):
-    members = [titanic("Survived ~ .", xlevels=LEVELS), network("tan_cl", xlevels=LEVELS), regression(xlevels=LEVELS)]
+    members = [
+        titanic("Survived ~ .", xlevels=LEVELS),
+        network("tan_cl", xlevels=LEVELS),
+        regression(xlevels=LEVELS),
+    ]
     return bbl.average([make(0) for make in members], "equal").with_priors("equal")
 
 
@@ -99,7 +115,9 @@ FITS = {
     "aode": network("aode", priors="equal"),
     "wanbia": network("nb", wanbia=True),
     "gaps": lambda _: networks.bnc("tan_hc", "y ~ .", GAPS, 1, dag_args={"k": 2}, verbose=0),
-    "by hand": lambda _: networks.lp(networks.structure("y", {"number": [], "flag": ["number"]}), ROWS, 1),
+    "by hand": lambda _: networks.lp(
+        networks.structure("y", {"number": [], "flag": ["number"]}), ROWS, 1
+    ),
     "shooter": regression(refit=True),
     "no terms": lambda _: regression(lambda_=1e6)(0).with_priors({"No": 0.9, "Yes": 0.1}),
     "averaged": averaged,
@@ -110,14 +128,18 @@ FITS = {
     "mcmc": blocks("~ u * i", LONG[LONG["r"] > 2], method="mcmc", draws=20, warmup=5, n_init=2),
 }
 
-QUICK_FITS = ("density", "gaps", "shooter", "prototype")  # one of each family; all others are long tests
-ALL_FITS = [name if name in QUICK_FITS else pytest.param(name, marks=pytest.mark.long) for name in FITS]
+# one of each family; all others are long tests
+QUICK_FITS = ("density", "gaps", "shooter", "prototype")
+ALL_FITS = [
+    name if name in QUICK_FITS else pytest.param(name, marks=pytest.mark.long) for name in FITS
+]
 FIXED = {"seed": 0, "nboot": 3, "nfold": 2}
 
 # what the file of a model does not hold, as its attributes say
 UNSAVED = {"history", "cells"}
 LEFT_OUT = {"training", "index", "state", "fits", "scored", "engine"}  # of what is compared
-# what a model without its training rows leaves out, and says so: tests, criteria of pseudo-likelihood
+# what a model without its training rows leaves out, and says so: tests, criteria of
+# pseudo-likelihood
 WITHOUT_ROWS = {"training", "index", "interactions()", "compare()"}
 LACKING = ("training rows", "saved without its cells")
 
@@ -146,23 +168,42 @@ def arguments(fit, path):
         return names | {"newdata": table.head(3), "other": (fit.rows, fit.columns)}
     rows = NEW if "Sex" in fit.labels.names else ROWS.head(12)
     codes = fit.design.encode(rows)[0]
-    more = {"newdata": rows, "codes": codes, "var": fit.labels.names[0], "normalised": True, "prior": True}
-    return names | more | {"unseen": "raise", "rows": Sample(codes, np.ones(12), np.zeros(12, dtype=np.intp))}
+    more = {
+        "newdata": rows,
+        "codes": codes,
+        "var": fit.labels.names[0],
+        "normalised": True,
+        "prior": True,
+    }
+    return (
+        names
+        | more
+        | {"unseen": "raise", "rows": Sample(codes, np.ones(12), np.zeros(12, dtype=np.intp))}
+    )
 
 
 def questions(fit, path):
     """Return what asks for every public attribute and method of a model, by name."""
     given, asked = arguments(fit, path), {}
     for name in dir(fit):
-        if name.startswith(("_", "stored")) or name in ("save", "pack", "unpack", "from_found", "of"):
+        if name.startswith(("_", "stored")) or name in (
+            "save",
+            "pack",
+            "unpack",
+            "from_found",
+            "of",
+        ):
             continue
         value = answer(lambda name=name: getattr(fit, name))
         if not callable(value):
             asked[name] = partial(getattr, fit, name)
             continue
         parameters = inspect.signature(value).parameters.values()
-        lacking = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
-        args = {argument: given[argument] for argument in lacking}  # a KeyError: say above what it takes
+        lacking = [
+            p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL
+        ]
+        # a KeyError: say above what it takes
+        args = {argument: given[argument] for argument in lacking}
         args |= {p.name: FIXED[p.name] for p in parameters if p.name in FIXED}
         asked[f"{name}()"] = partial(value, *([fit] if name == "compare" else []), **args)
         if "newdata" in [p.name for p in parameters] and "newdata" not in args and name != "report":
@@ -174,7 +215,12 @@ def same(one, other, what):
     """Compare two answers of any kind, to the last bit."""
     assert type(one) is type(other), (what, one, other)
     if isinstance(one, pd.DataFrame):
-        exact = {"check_exact": True, "check_column_type": False, "check_index_type": False, "check_names": False}
+        exact = {
+            "check_exact": True,
+            "check_column_type": False,
+            "check_index_type": False,
+            "check_names": False,
+        }
         pd.testing.assert_frame_equal(one, other, **exact, check_dtype=len(one) > 0, obj=what)
     elif isinstance(one, pd.Series):
         pd.testing.assert_series_equal(one, other, check_exact=True, obj=what)
@@ -196,7 +242,9 @@ def same(one, other, what):
         assert one == other, (what, one, other)
     elif isinstance(one, FormulaTerms):
         assert one.text == other.text and one.predictors == other.predictors, what
-        assert [list(map(tuple, terms)) for terms in one.terms] == [list(map(tuple, terms)) for terms in other.terms]
+        assert [list(map(tuple, terms)) for terms in one.terms] == [
+            list(map(tuple, terms)) for terms in other.terms
+        ]
     elif dataclasses.is_dataclass(one):
         for field in dataclasses.fields(one):
             if field.name not in LEFT_OUT and not field.name.startswith("stored"):
@@ -205,7 +253,9 @@ def same(one, other, what):
         assert repr(one).split(" at 0x")[0] == repr(other).split(" at 0x")[0], what
 
 
-@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning")
+@pytest.mark.filterwarnings(
+    "ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning"
+)
 @pytest.mark.parametrize("name", ALL_FITS)
 def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     fit = FITS[name](tmp_path)
@@ -222,34 +272,44 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
             found = answer(loaded[what])
             if what.startswith(("report", "plot")) and not isinstance(found, Refused):
                 continue  # drawn, which takes its time; the numbers are compared elsewhere
-            if not stored and isinstance(found, Effects) and any(why in found.note for why in LACKING):
+            if (
+                not stored
+                and isinstance(found, Effects)
+                and any(why in found.note for why in LACKING)
+            ):
                 continue  # estimates alone: standard errors come from the training rows
             if stored or not isinstance(found, Refused) or not any(why in found for why in LACKING):
                 same(answer(live[what]), found, what)
 
 
-@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning")
+@pytest.mark.filterwarnings(
+    "ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning"
+)
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.thinned(3)
 def test_what_a_result_lists_is_there(name, tmp_path):
     fit = FITS[name](tmp_path)
     for attribute in [name for name in dir(fit) if not name.startswith("_")]:
-        answer(lambda attribute=attribute: getattr(fit, attribute))  # an AttributeError is no answer
+        # an AttributeError is no answer
+        answer(lambda attribute=attribute: getattr(fit, attribute))
     same(copy.copy(fit).nobs(), fit.nobs(), "nobs()")
 
 
 def test_averages_of_networks_list_what_they_have():
     aode, tan = network("aode")(0), network("tan_cl")(0)
-    assert {"arcs", "modelstring", "params_se"} <= set(dir(tan)) - set(dir(aode)) and "members" in set(dir(aode)) - set(
-        dir(tan)
-    )
-    with pytest.raises(AttributeError, match="An average of 3 networks has no arcs; each network in members has"):
+    assert {"arcs", "modelstring", "params_se"} <= set(dir(tan)) - set(
+        dir(aode)
+    ) and "members" in set(dir(aode)) - set(dir(tan))
+    with pytest.raises(
+        AttributeError, match="An average of 3 networks has no arcs; each network in members has"
+    ):
         aode.arcs  # noqa: B018
     with pytest.raises(AttributeError, match="A single network has no members"):
         tan.members  # noqa: B018
     for name in (name for name in vars(SingleGraph) if not name.startswith("_")):
         with pytest.raises(AttributeError, match=f"An average of 3 networks has no {name};"):
-            getattr(aode, name)(*([1] if name == "is_kde" else []))  # a property raises before it is called
+            # a property raises before it is called
+            getattr(aode, name)(*([1] if name == "is_kde" else []))
         assert callable(getattr(tan, name)) or getattr(tan, name) == getattr(tan.structure, name)
 
 

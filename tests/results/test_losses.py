@@ -1,4 +1,6 @@
-"""The log-loss that a fitted classifier knows is said beside that of the shares of the groups, wherever it is worse."""
+"""The log-loss that a fitted classifier knows is said beside that of the shares of the groups,
+wherever it is worse.
+"""
 
 import json
 
@@ -16,7 +18,9 @@ WORSE = "the same prediction for every row is better than these probabilities"
 
 
 def items(n, seed, gaps=0.0):
-    """Ten items that measure one trait, and a group that depends on it: all pairs interact, and few rows tell which."""
+    """Ten items that measure one trait, and a group that depends on it: all pairs interact, and few
+    rows tell which.
+    """
     rng = np.random.default_rng(seed)
     trait = rng.normal(size=n)
     codes = np.digitize(trait[:, None] + rng.normal(size=(n, 10)), [-1.0, 0.0, 1.0])
@@ -35,7 +39,11 @@ def told(call):
     return found, str(warning.message)
 
 
-@pytest.fixture(scope="module", params=[0.0, pytest.param(0.1, marks=pytest.mark.long)], ids=["complete", "gaps"])
+@pytest.fixture(
+    scope="module",
+    params=[0.0, pytest.param(0.1, marks=pytest.mark.long)],
+    ids=["complete", "gaps"],
+)
 def example(request):
     options = {"missing": "marginal"} if request.param else {}
     return items(3000, 1, request.param), options
@@ -52,8 +60,12 @@ def test_a_tuned_fit_worse_than_the_shares_says_so_everywhere(tuned, example, tm
     (fit, warning), data = tuned, example[0]
     record = fit.log_loss
     assert record.rows == HELD_OUT and record.loss == fit.tuning.loss[fit.tuning.chosen]
-    assert record.baseline == pytest.approx(shares_loss(np.bincount(data[:1000]["y"] == "low").astype(float)), abs=2e-3)
-    assert f"{record.loss:.3g}, against {record.baseline:.3g} of the shares of the groups" in warning
+    assert record.baseline == pytest.approx(
+        shares_loss(np.bincount(data[:1000]["y"] == "low").astype(float)), abs=2e-3
+    )
+    assert (
+        f"{record.loss:.3g}, against {record.baseline:.3g} of the shares of the groups" in warning
+    )
     said = " ".join(str(fit).split())
     assert warning in said and warning in " ".join(str(fit.summary()).split())
     fit.report(tmp_path / "r.html", data[1000:])
@@ -70,21 +82,25 @@ def test_explanations_and_importances_of_such_a_fit_begin_with_it(tuned, example
     found = fit.importance(new)
     assert found.loss == pytest.approx(fit.evaluate(new).log_loss.loss, abs=1e-12)
     assert found.baseline == pytest.approx(fit.evaluate(new).log_loss.baseline, abs=1e-12)
-    assert str(found).startswith("On the new rows the log-loss is") and fit.log_loss.remedy in " ".join(
-        str(found).split()
-    )
+    assert str(found).startswith(
+        "On the new rows the log-loss is"
+    ) and fit.log_loss.remedy in " ".join(str(found).split())
     assert " ".join(str(fit.explain(new[:2])).split()).startswith(fit.log_loss.verdict)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("remedy", [{"calibrate": "temperature", "lambda_": "cv"}, {"method": "auto"}])
+@pytest.mark.parametrize(
+    "remedy", [{"calibrate": "temperature", "lambda_": "cv"}, {"method": "auto"}]
+)
 def test_each_remedy_lowers_the_loss_below_that_of_the_shares(tuned, example, remedy):
     data, options = example
     name, value = next(iter(remedy.items()))
     assert f"{name}={value!r}" in tuned[1]
     fit = bbl.bbl("y ~ .^2", data[:1000], **remedy, **options)  # a warning would be an error
     assert fit.log_loss.loss < 0.45 < fit.log_loss.baseline
-    assert fit.evaluate(data[1000:]).log_loss.loss < 0.46 < fit.evaluate(data[1000:]).log_loss.baseline
+    assert (
+        fit.evaluate(data[1000:]).log_loss.loss < 0.46 < fit.evaluate(data[1000:]).log_loss.baseline
+    )
     assert "Log-loss: 0.4" in str(fit) and WORSE not in str(fit) + str(fit.summary())
 
 
@@ -103,7 +119,9 @@ def test_a_file_keeps_what_is_said(tuned, example, tmp_path):
     del meta["log_loss"]  # as earlier versions wrote it
     write_model(tmp_path / "old.bbl", json.loads(json.dumps(meta)), arrays)
     old = bbl.load(tmp_path / "old.bbl").log_loss
-    assert old.loss == fit.log_loss.loss and old.baseline == pytest.approx(fit.log_loss.baseline, rel=1e-2)
+    assert old.loss == fit.log_loss.loss and old.baseline == pytest.approx(
+        fit.log_loss.baseline, rel=1e-2
+    )
     assert old.remedy == "Give calibrate='temperature'."
 
 
@@ -116,11 +134,14 @@ def test_an_untuned_fit_is_judged_on_all_of_its_rows_whether_complete_or_not(exa
     assert better.log_loss.loss < fit.log_loss.baseline < fit.log_loss.loss
 
 
-@pytest.mark.filterwarnings("ignore:In fold 3:bbl.errors.ConvergenceWarning")  # a level that it lacks
+# a level that it lacks
+@pytest.mark.filterwarnings("ignore:In fold 3:bbl.errors.ConvergenceWarning")
 def test_a_cross_validation_and_its_model_say_it(example):
     data, options = example
     cv, warning = told(
-        lambda: bbl.crossVal("y ~ .^2", data[:1000], lambda_=[0.03, 0.1], shuffle=True, seed=1, **options)
+        lambda: bbl.crossVal(
+            "y ~ .^2", data[:1000], lambda_=[0.03, 0.1], shuffle=True, seed=1, **options
+        )
     )
     assert warning in " ".join(str(cv).split()) and cv.model.log_loss.verdict == warning
     assert cv.evaluate().log_loss.loss == pytest.approx(cv.model.log_loss.loss, abs=1e-12)
@@ -131,7 +152,15 @@ def test_neither_weights_nor_order_nor_source_make_a_difference(tmp_path):
     counts = data.value_counts().rename("n").reset_index()
     data.to_parquet(tmp_path / "d.parquet")
     sources = [(data, None), (counts, "n"), (data[::-1], None), (tmp_path / "d.parquet", None)]
-    assert len({bbl.bbl("y ~ x0 * x1", rows, weights, verbose=0).log_loss for rows, weights in sources[:3]}) == 1
+    assert (
+        len(
+            {
+                bbl.bbl("y ~ x0 * x1", rows, weights, verbose=0).log_loss
+                for rows, weights in sources[:3]
+            }
+        )
+        == 1
+    )
     read = bbl.bbl("y ~ x0 * x1", sources[3][0], verbose=0).log_loss
     assert read.loss == pytest.approx(bbl.bbl("y ~ x0 * x1", data).log_loss.loss, abs=1e-12)
 
@@ -142,7 +171,9 @@ def test_networks_say_it_with_a_remedy_that_helps(tmp_path):
     record = fit.log_loss
     assert record.is_worse and record.verdict in " ".join(str(fit).split())
     assert record.verdict in " ".join(str(fit.summary()).split())
-    assert str(fit.importance(data[:50])).startswith("On the new rows") and WORSE in str(fit.explain(data[:1]))
+    assert str(fit.importance(data[:50])).startswith("On the new rows") and WORSE in str(
+        fit.explain(data[:1])
+    )
     fit.save(tmp_path / "n.bbl")
     assert bbl.load(tmp_path / "n.bbl").log_loss == record
     data.to_parquet(tmp_path / "d.parquet")
@@ -153,7 +184,9 @@ def test_networks_say_it_with_a_remedy_that_helps(tmp_path):
 
 def test_sparse_regressions_know_the_loss_of_their_folds(tmp_path):
     rng = np.random.default_rng(4)
-    noise = pd.DataFrame(rng.integers(0, 3, (80, 6))).add_prefix("x").assign(y=rng.integers(0, 2, 80))
+    noise = (
+        pd.DataFrame(rng.integers(0, 3, (80, 6))).add_prefix("x").assign(y=rng.integers(0, 2, 80))
+    )
     fit, warning = told(lambda: bbl.shooter("y ~ .", noise, lambda_=3.0, order=2))
     chosen = fit.path[fit.path["chosen"]].iloc[0]
     assert fit.log_loss.loss == chosen["held_refit" if fit.refitted else "held_raw"]
@@ -168,16 +201,25 @@ def test_averages_know_the_loss_of_their_folds(tmp_path):
     fits = [told(lambda m=m: bbl.bbl("y ~ .", data, method=m))[0] for m in ("naive", "pseudo")]
     average, warning = told(lambda: bbl.average(fits))
     assert average.log_loss.rows == HELD_OUT and average.log_loss.loss < max(average.losses)
-    assert warning in " ".join(str(average).split()) and warning in " ".join(str(average.summary()).split())
+    assert warning in " ".join(str(average).split()) and warning in " ".join(
+        str(average.summary()).split()
+    )
     assert "calibrate='temperature'" in warning
-    calibrated = [bbl.bbl("y ~ .", data, method=m, calibrate="temperature") for m in ("naive", "pseudo")]
+    calibrated = [
+        bbl.bbl("y ~ .", data, method=m, calibrate="temperature") for m in ("naive", "pseudo")
+    ]
     assert bbl.average(calibrated).log_loss.loss < average.log_loss.baseline
     average.save(tmp_path / "a.bbl")
     assert bbl.load(tmp_path / "a.bbl").log_loss == average.log_loss
 
 
 def test_losses_that_are_almost_the_same_are_told_apart():
-    assert str(LossRecord(0.69321, 0.69315, TRAINING)).startswith("0.69321 of training rows; 0.69315 of")
-    assert not LossRecord(0.69321, 0.69315, TRAINING).is_worse and not LossRecord(0.5, 0.6, TRAINING).verdict
+    assert str(LossRecord(0.69321, 0.69315, TRAINING)).startswith(
+        "0.69321 of training rows; 0.69315 of"
+    )
+    assert (
+        not LossRecord(0.69321, 0.69315, TRAINING).is_worse
+        and not LossRecord(0.5, 0.6, TRAINING).verdict
+    )
     assert "than these shares" in LossRecord(0.7, 0.6, TRAINING).verdict
     assert shares_loss(np.array([1.0, 0.0])) == 0.0

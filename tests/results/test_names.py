@@ -1,4 +1,6 @@
-"""Names that users choose, whatever they are, are in no frame's way: other names, the same frames under them."""
+"""Names that users choose, whatever they are, are in no frame's way: other names, the same frames
+under them.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -14,23 +16,127 @@ from bbl import networks
 from bbl.design.grammar import quoted
 from bbl.names import distinct_names
 
-pytestmark = [pytest.mark.filterwarnings(f"ignore::bbl.errors.{kind}Warning") for kind in ("Convergence", "Data")]
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::bbl.errors.{kind}Warning")
+    for kind in ("Convergence", "Data")
+]
 
 # of all columns, indices and tables that the package names itself; a test tells what is not here
 OWN = (
-    "(baseline)", "(draws)", "(summed out)", "AIC", "AUC", "BIC", "F1", "J", "Members", "Pr(>chisq)", "against",
-    "baseline", "brier", "calibrate", "chain", "chisq", "ci1", "ci2", "clAIC", "class", "contribution", "count", "df",
-    "difference", "draw", "entropy (bits)", "ess_bulk", "ess_tail", "estimate", "features", "fit", "fitness",
-    "fitted", "fold", "fpr", "group", "h", "hdi_lower", "hdi_upper", "importance", "index", "information",
-    "level", "level2", "levels", "log_density", "log_loss", "log_odds", "log_pl", "log_prob", "log_z", "logLik",
-    "logloss", "lower", "mcse", "mean", "member", "model", "most frequent", "observed", "order", "p", "p_bh",
-    "p_holm", "parameter", "parameters", "penalty", "point", "pooled", "precision", "predicted", "predictor",
-    "predictor2", "predictors", "ratio", "recall", "residuals", "rhat", "score", "sd", "se", "setting", "share",
-    "step", "strength", "sum", "support", "term", "terms", "test", "threshold", "tpr", "upper", "value", "weight",
-    "weights", "y", "yhat", "z",
-    "loss", "objective", "violation", "ebic", "held_raw", "held_refit", "chosen", "accuracy", "feature parents",
-    "lambda", "all", "Holm", "BH", "inclusion",
-)  # fmt: skip
+    "(baseline)",
+    "(draws)",
+    "(summed out)",
+    "AIC",
+    "AUC",
+    "BIC",
+    "F1",
+    "J",
+    "Members",
+    "Pr(>chisq)",
+    "against",
+    "baseline",
+    "brier",
+    "calibrate",
+    "chain",
+    "chisq",
+    "ci1",
+    "ci2",
+    "clAIC",
+    "class",
+    "contribution",
+    "count",
+    "df",
+    "difference",
+    "draw",
+    "entropy (bits)",
+    "ess_bulk",
+    "ess_tail",
+    "estimate",
+    "features",
+    "fit",
+    "fitness",
+    "fitted",
+    "fold",
+    "fpr",
+    "group",
+    "h",
+    "hdi_lower",
+    "hdi_upper",
+    "importance",
+    "index",
+    "information",
+    "level",
+    "level2",
+    "levels",
+    "log_density",
+    "log_loss",
+    "log_odds",
+    "log_pl",
+    "log_prob",
+    "log_z",
+    "logLik",
+    "logloss",
+    "lower",
+    "mcse",
+    "mean",
+    "member",
+    "model",
+    "most frequent",
+    "observed",
+    "order",
+    "p",
+    "p_bh",
+    "p_holm",
+    "parameter",
+    "parameters",
+    "penalty",
+    "point",
+    "pooled",
+    "precision",
+    "predicted",
+    "predictor",
+    "predictor2",
+    "predictors",
+    "ratio",
+    "recall",
+    "residuals",
+    "rhat",
+    "score",
+    "sd",
+    "se",
+    "setting",
+    "share",
+    "step",
+    "strength",
+    "sum",
+    "support",
+    "term",
+    "terms",
+    "test",
+    "threshold",
+    "tpr",
+    "upper",
+    "value",
+    "weight",
+    "weights",
+    "y",
+    "yhat",
+    "z",
+    "loss",
+    "objective",
+    "violation",
+    "ebic",
+    "held_raw",
+    "held_refit",
+    "chosen",
+    "accuracy",
+    "feature parents",
+    "lambda",
+    "all",
+    "Holm",
+    "BH",
+    "inclusion",
+)
 
 
 class Names(NamedTuple):
@@ -43,9 +149,19 @@ class Names(NamedTuple):
 ODD = (
     Names("a:b", ("b:a", "a=b"), ("a:b:a", "a", "b", "a=b : b", "x:a"), ("b=a", "x", "b=a : x=x")),
     Names("a", (1, "1"), ("1", "1_", 1, "yhat", "2"), (2, "2", "2_")),
-    Names("x | y", ("yhat", "yhat_"), ("x", "y", "x | y", "(summed out)", "(baseline)"), ("y", "?", "yhat")),
+    Names(
+        "x | y",
+        ("yhat", "yhat_"),
+        ("x", "y", "x | y", "(summed out)", "(baseline)"),
+        ("y", "?", "yhat"),
+    ),
     Names("", (" ", "  "), ("a\nb", "a\\nb", "log_odds_", "group_", "log_odds"), ("", " ", "\t")),
-    Names("é", ("e\u0301", "🙂"), ("東京", "n" * 60, "n" * 61, '`"\\', "'"), ("é", "e\u0301", "-" * 99)),
+    Names(
+        "é",
+        ("e\u0301", "🙂"),
+        ("東京", "n" * 60, "n" * 61, '`"\\', "'"),
+        ("é", "e\u0301", "-" * 99),
+    ),
 )
 EACH = 20
 WORDS = [
@@ -57,18 +173,24 @@ WORDS = [
 def plain(names):
     """Return names of the same number that nothing else has."""
     groups, predictors, levels = (
-        tuple(f"{what}{k}." for k in range(len(own))) for what, own in zip(("g", "x", "v"), names[1:], strict=True)
+        tuple(f"{what}{k}." for k in range(len(own)))
+        for what, own in zip(("g", "x", "v"), names[1:], strict=True)
     )
     return Names("r.", groups, predictors, levels)
 
 
 def table(names, n=90):
-    """Return n rows of a response and predictors under these names, and the formula with one interaction."""
+    """Return n rows of a response and predictors under these names, and the formula with one
+    interaction.
+    """
     rng, K, m, L = np.random.default_rng(0), *map(len, names[1:])
     y, x = np.arange(n) % K, rng.integers(0, L, (n, m))
     x[:, 0] = np.where(rng.random(n) < 0.5, y % L, x[:, 0])
     columns = {name: (x[:, i], names.levels) for i, name in enumerate(names.predictors)}
-    columns[names.response if names.response not in columns else f"{names.response}!"] = (y, names.groups)
+    columns[names.response if names.response not in columns else f"{names.response}!"] = (
+        y,
+        names.groups,
+    )
     frame = pd.DataFrame(
         {
             name: pd.Categorical.from_codes(c, pd.Index(v, dtype=object), ordered=True)
@@ -104,7 +226,10 @@ def machine_frames(fit, data):
     yield "tidy", fit.tidy()
     yield "interactions", fit.interactions()
     yield "sample", fit.sample(5, seed=1)
-    yield from ((f"reconstruct {t}", fit.reconstruct(data.head(9), type=t, verbose=0)) for t in ("prob", "class"))
+    yield from (
+        (f"reconstruct {t}", fit.reconstruct(data.head(9), type=t, verbose=0))
+        for t in ("prob", "class")
+    )
     yield "etable", bbl.etable({"AIC": fit, 1: fit, "1": fit}).frame
 
 
@@ -130,7 +255,9 @@ def block_frames(names):
     own = {"method": "genetic", "generations": 3, "population": 6, "n_init": 1, "verbose": 0}
     blocks = bbl.bicluster(formula, data, **own)
     yield "fitted", blocks.fitted()
-    yield from ((name, getattr(blocks, name)) for name in ("block_means", "row_groups", "population"))
+    yield from (
+        (name, getattr(blocks, name)) for name in ("block_means", "row_groups", "population")
+    )
     texts = bbl.bicluster(formula, data.astype(str), (2, 2), metric="levels", verbose=0)
     yield from (("texts", texts.fitted()), ("shares", texts.block_means))
 
@@ -162,10 +289,15 @@ def frames(names, path):
     yield "bayes", "draws", fits["bayes"].posterior.to_frame()
     yield "bayes", "posterior", fits["bayes"].posterior.summary()
     yield "shooter", "terms", fits["shooter"].terms
-    yield from (("shooter", gauge, fits["shooter"].coef(gauge)) for gauge in ("reference", "zero-sum"))
+    yield from (
+        ("shooter", gauge, fits["shooter"].coef(gauge)) for gauge in ("reference", "zero-sum")
+    )
     yield "shooter", "path", fits["shooter"].path
     for what in ("params", "params_se"):
-        yield from (("network", f"{what} {k}", t) for k, t in enumerate(getattr(fits["network"], what).values()))
+        yield from (
+            ("network", f"{what} {k}", t)
+            for k, t in enumerate(getattr(fits["network"], what).values())
+        )
     yield "network", "sample", fits["network"].sample(5, seed=0)
     yield "average", "tuning", fits["average"].tuning
     cv = bbl.crossVal(main, data, lambda_=[0.1, 1.0], nfold=3, shuffle=True, seed=1, **quick)
@@ -177,14 +309,18 @@ def frames(names, path):
 
 
 def check_alike(found, expected, title):
-    """Compare two frames of the same model under other names: shapes and numbers; and no column is there twice."""
+    """Compare two frames of the same model under other names: shapes and numbers; and no column is
+    there twice.
+    """
     found, expected = (f.to_frame() if isinstance(f, pd.Series) else f for f in (found, expected))
     assert found.shape == expected.shape, title
     assert found.columns.is_unique, (title, found.columns[found.columns.duplicated()])
     for k in range(found.shape[1]):
         one, other = found.iloc[:, k], expected.iloc[:, k]
         if other.dtype.kind in "fib":
-            np.testing.assert_allclose(one.to_numpy(float), other.to_numpy(float), rtol=1e-6, atol=1e-9, err_msg=title)
+            np.testing.assert_allclose(
+                one.to_numpy(float), other.to_numpy(float), rtol=1e-6, atol=1e-9, err_msg=title
+            )
         else:
             assert (one.isna().to_numpy() == other.isna().to_numpy()).all(), title
             same_texts = "values" in title or "parquet" in title  # which levels 2 and "2" may have
@@ -227,8 +363,14 @@ def test_the_list_of_words_is_whole(tmp_path):
     for _, _, frame in frames(names, tmp_path / "p"):
         frame = frame.to_frame() if isinstance(frame, pd.Series) else frame
         axes = [frame.columns.get_level_values(k) for k in range(frame.columns.nlevels)]
-        words.update(str(word) for axis in (*axes, frame.index.names, frame.columns.names) for word in axis)
-    assert {word for word in words if "." not in word and not word.isdecimal()} <= {*OWN, "None", "1_"}
+        words.update(
+            str(word) for axis in (*axes, frame.index.names, frame.columns.names) for word in axis
+        )
+    assert {word for word in words if "." not in word and not word.isdecimal()} <= {
+        *OWN,
+        "None",
+        "1_",
+    }
 
 
 def test_names_of_the_package_give_way():
@@ -242,7 +384,9 @@ def test_names_of_the_package_give_way():
     why = fit.explain(data)
     assert list(why.frame.columns[:5]) == ["group_", "against", "(baseline)", "log_odds", "group"]
     np.testing.assert_allclose(why.frame["log_odds_"], np.log(p["no"] / p["yhat"]), atol=1e-9)
-    np.testing.assert_allclose(why.frame.iloc[:, 2:-1].sum(axis=1), why.frame["log_odds_"], atol=1e-9)
+    np.testing.assert_allclose(
+        why.frame.iloc[:, 2:-1].sum(axis=1), why.frame["log_odds_"], atol=1e-9
+    )
     assert why.terms[:4] == (("log_odds",), ("group",), ("b",), ("log_odds", "group"))
 
 

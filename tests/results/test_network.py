@@ -1,4 +1,6 @@
-"""Tests of fitted Bayesian network classifiers: what they show, draw, keep in files and write for other programs."""
+"""Tests of fitted Bayesian network classifiers: what they show, draw, keep in files and write for
+other programs.
+"""
 
 import importlib
 import importlib.util
@@ -31,10 +33,14 @@ def fits(titanic):
     graph = networks.structure("Survived", HAND)
     given = {"weights": "Freq"}
     return {
-        "tan": networks.bnc("tan_cl", "Survived ~ .", titanic, 1, dag_args={"root": "Age"}, **given),
+        "tan": networks.bnc(
+            "tan_cl", "Survived ~ .", titanic, 1, dag_args={"root": "Age"}, **given
+        ),
         "hand": networks.lp(graph, titanic, 0.5, **given),
         "manb": networks.bnc("nb", "Survived ~ .", titanic, 1, manb_prior=0.5, **given),
-        "wanbia": networks.bnc("nb", "Survived ~ .", titanic, 1, wanbia={"Class": 0.5, "Sex": 1, "Age": 0}, **given),
+        "wanbia": networks.bnc(
+            "nb", "Survived ~ .", titanic, 1, wanbia={"Class": 0.5, "Sex": 1, "Age": 0}, **given
+        ),
         "awnb": networks.bnc("nb", "Survived ~ .", titanic, 1, awnb_trees=3, **given),
         "aode": networks.bnc("aode", "Survived ~ .", titanic, 1, **given),
         "search": networks.bnc("fssj", "Survived ~ .", titanic, 1, dag_args={"k": 3}, **given),
@@ -48,16 +54,26 @@ def test_every_fit_comes_back_from_its_file_to_the_last_bit(fits, titanic, tmp_p
             fit.save(path, store_data=store)
             again = bbl.load(path)
             assert isinstance(again, NetworkResults)
-            assert again.structure == fit.structure and again.recipe == fit.recipe and repr(again) == repr(fit)
-            pd.testing.assert_frame_equal(again.predict(titanic), fit.predict(titanic), check_exact=True)
+            assert (
+                again.structure == fit.structure
+                and again.recipe == fit.recipe
+                and repr(again) == repr(fit)
+            )
+            pd.testing.assert_frame_equal(
+                again.predict(titanic), fit.predict(titanic), check_exact=True
+            )
             assert str(again.summary()) == str(fit.summary())
             assert (again.training is None) != store
             if fit.recipe.plain and name != "aode":
                 for x in fit.vars:
-                    pd.testing.assert_frame_equal(again.params_se[x], fit.params_se[x], check_exact=True)
+                    pd.testing.assert_frame_equal(
+                        again.params_se[x], fit.params_se[x], check_exact=True
+                    )
     loaded = [bbl.load(tmp_path / f"{name}.bbl") for name in ("tan", "search")]
     table = networks.cv(loaded, titanic, k=3, weights="Freq")
-    pd.testing.assert_series_equal(table, networks.cv([fits["tan"], fits["search"]], titanic, k=3, weights="Freq"))
+    pd.testing.assert_series_equal(
+        table, networks.cv([fits["tan"], fits["search"]], titanic, k=3, weights="Freq")
+    )
 
 
 def test_a_file_with_parts_that_cannot_have_been_saved_is_refused(fits, tmp_path):
@@ -103,8 +119,12 @@ def test_standard_errors_are_those_of_the_dirichlet_posterior(fits, titanic):
     found = fit.params_se["Class"]
     np.testing.assert_allclose(found, want.loc[found.index, found.columns], rtol=1e-12)
     draws = np.random.default_rng(0).dirichlet(n.loc["Male", "Yes"] + smooth, 20000)
-    np.testing.assert_allclose(found.loc[("Male", "Yes")], draws.std(axis=0)[: len(found.columns)], rtol=0.05)
-    empty = networks.bnc("nb", "y", pd.DataFrame({"y": pd.Categorical(["a", "b"], list("abc")), "x": ["u", "v"]}))
+    np.testing.assert_allclose(
+        found.loc[("Male", "Yes")], draws.std(axis=0)[: len(found.columns)], rtol=0.05
+    )
+    empty = networks.bnc(
+        "nb", "y", pd.DataFrame({"y": pd.Categorical(["a", "b"], list("abc")), "x": ["u", "v"]})
+    )
     assert empty.params_se["x"].loc["c"].isna().all() and (empty.params_se["x"].loc["a"] == 0).all()
     for name in ("manb", "aode"):
         with pytest.raises(bbl.errors.OptionError, match="standard errors"):
@@ -117,7 +137,12 @@ def test_summaries_have_three_forms_and_say_what_was_done(fits):
         for text in (str(summary), summary.as_html(), summary.as_latex()):
             assert "Sex" in text and "Observations" in text
         assert summary.tables["features"].index.tolist() == list(fit.features)
-        expected = {"manb": "MANB", "awnb": "AWNB", "wanbia": "weighted as given", "search": "Accuracy in the search"}
+        expected = {
+            "manb": "MANB",
+            "awnb": "AWNB",
+            "wanbia": "weighted as given",
+            "search": "Accuracy in the search",
+        }
         assert expected.get(name, "Dirichlet") in str(summary)
     assert fits["awnb"].awnb_weights.between(0, 1).all() and fits["awnb"].manb_arc_posterior is None
 
@@ -140,13 +165,24 @@ def test_reprs_are_in_rs_layout(fits):
         "  free parameters:   23",
         "  learning algorithm:    tan_cl",
     ]
-    assert "num. networks:   3" in repr(fits["aode"]) and "learning algorithm" not in repr(fits["hand"])
+    assert "num. networks:   3" in repr(fits["aode"]) and "learning algorithm" not in repr(
+        fits["hand"]
+    )
     assert "num. arcs:   5" in repr(fits["tan"].structure)
 
 
 def test_answers_of_the_structure_are_answers_of_the_fit(fits):
     fit = fits["hand"]
-    for name in ("arcs", "families", "feature_families", "features", "modelstring", "narcs", "vars", "is_ode"):
+    for name in (
+        "arcs",
+        "families",
+        "feature_families",
+        "features",
+        "modelstring",
+        "narcs",
+        "vars",
+        "is_ode",
+    ):
         assert getattr(fit, name) == getattr(fit.structure, name)
     assert fit.is_kde(2) and not fit.is_kde(1) and not fit.is_nb and fit.is_semi_naive
     assert "modelstring" in dir(fit)
@@ -176,17 +212,23 @@ def test_samples_have_the_joint_distribution_of_the_network(fits, titanic):
         assert drawn.equals(fit.sample(n, seed=1))
         assert drawn.columns[0] == "Survived" and len(fit.sample(0)) == 0
         labels = fit.labels
-        codes = np.array(list(itertools.product(*(range(len(v)) for v in labels.levels))), dtype=np.uint8)
+        codes = np.array(
+            list(itertools.product(*(range(len(v)) for v in labels.levels))), dtype=np.uint8
+        )
         joint = np.exp(fit.network.log_joint(codes))
         assert joint.sum() == pytest.approx(1.0)
-        at = np.ravel_multi_index([drawn[x].cat.codes for x in labels.names], [len(v) for v in labels.levels])
+        at = np.ravel_multi_index(
+            [drawn[x].cat.codes for x in labels.names], [len(v) for v in labels.levels]
+        )
         found = np.zeros_like(joint)
         np.add.at(found, (at, drawn["Survived"].cat.codes), 1 / n)
         assert np.abs(found - joint).max() < 5 * np.sqrt(joint.max() / n)
 
 
 def peers(name):
-    """Skip the test where a program that reads the files written here is absent, but not under CI."""
+    """Skip the test where a program that reads the files written here is absent, but not under
+    CI.
+    """
     if importlib.util.find_spec(name) is None and not os.environ.get("CI"):
         pytest.skip(f"{name} is not installed: pip install {name}")
 
@@ -196,7 +238,9 @@ def posterior_by_states(fit, ask):
     states = list(itertools.product(*fit.labels.levels))
     found = fit.predict(pd.DataFrame(states, columns=list(fit.labels.names)))
     for state, own in zip(states, found[list(fit.classes)].to_numpy(), strict=True):
-        np.testing.assert_allclose(ask(dict(zip(fit.labels.names, state, strict=True))), own, atol=1e-7)
+        np.testing.assert_allclose(
+            ask(dict(zip(fit.labels.names, state, strict=True))), own, atol=1e-7
+        )
 
 
 PYAGRUM = """
@@ -219,11 +263,19 @@ def test_pyagrum_reads_what_is_written(fits, tmp_path):
     fit = fits["hand"]
     fit.write_bif(tmp_path / "net.bif")
     names = fit.labels.names
-    states = [dict(zip(names, state, strict=True)) for state in itertools.product(*fit.labels.levels)]
-    evidence = [{k: str(v) if str(v)[0].isalpha() else f"s{v}" for k, v in state.items()} for state in states]
+    states = [
+        dict(zip(names, state, strict=True)) for state in itertools.product(*fit.labels.levels)
+    ]
+    evidence = [
+        {k: str(v) if str(v)[0].isalpha() else f"s{v}" for k, v in state.items()}
+        for state in states
+    ]
     command = [sys.executable, "-c", PYAGRUM, str(tmp_path / "net.bif"), json.dumps(evidence)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    answers = {tuple(state.values()): own for state, own in zip(states, json.loads(done.stdout), strict=True)}
+    answers = {
+        tuple(state.values()): own
+        for state, own in zip(states, json.loads(done.stdout), strict=True)
+    }
     posterior_by_states(fit, lambda state: answers[tuple(state.values())])
 
 
@@ -255,6 +307,11 @@ def test_names_that_the_format_does_not_know_become_words_of_their_own(tmp_path)
     fit = networks.bnc("nb", "c", data.assign(**{"a b": np.where(data["a b"], "x;", "x,")}), 1)
     fit.write_bif(tmp_path / "net.bif")
     text = (tmp_path / "net.bif").read_text()
-    assert "variable a_b {" in text and "variable a_b_2 {" in text and "{ x_, x__2 }" in text and "{ s0, s1 }" in text
+    assert (
+        "variable a_b {" in text
+        and "variable a_b_2 {" in text
+        and "{ x_, x__2 }" in text
+        and "{ s0, s1 }" in text
+    )
     with pytest.raises(bbl.errors.OptionError, match="single network"):
         networks.bnc("aode", "c", data, 1).write_bif(tmp_path / "x.bif")

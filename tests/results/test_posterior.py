@@ -25,7 +25,9 @@ def titanic():
 def fit(titanic):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return bbl.bbl(FORMULA, titanic, "Freq", "bayes", chains=3, warmup=100, draws=80, verbose=0, n_jobs=1)
+        return bbl.bbl(
+            FORMULA, titanic, "Freq", "bayes", chains=3, warmup=100, draws=80, verbose=0, n_jobs=1
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +43,9 @@ def test_draws_have_their_labels(fit):
     assert frame.index.names == ["chain", "draw"] and frame.columns.names == ["group", "parameter"]
     np.testing.assert_array_equal(frame.loc[1, 7].to_numpy().reshape(2, 8), posterior.draws[1, 7])
     assert posterior.names[0] == "Class[2nd]" and posterior.names[-1] == "Class[Crew]:Sex[Male]"
-    assert "3 chains of 80 draws of 8 parameters in 2 groups: normal prior of tau 1" in repr(posterior)
+    assert "3 chains of 80 draws of 8 parameters in 2 groups: normal prior of tau 1" in repr(
+        posterior
+    )
     assert "exact ln Z" in str(fit.summary()) and fit.posterior is posterior
 
 
@@ -52,7 +56,9 @@ def test_a_summary_is_in_the_order_of_tidy_and_says_what_the_draws_say(fit):
     np.testing.assert_allclose(found["mean"], tidy["estimate"], rtol=1e-12)
     np.testing.assert_allclose(found["sd"], draws.std(axis=(0, 1), ddof=1).ravel())
     lower, upper = highest_density(draws, 0.9)
-    np.testing.assert_array_equal(found[["hdi_lower", "hdi_upper"]], np.column_stack([lower.ravel(), upper.ravel()]))
+    np.testing.assert_array_equal(
+        found[["hdi_lower", "hdi_upper"]], np.column_stack([lower.ravel(), upper.ravel()])
+    )
     np.testing.assert_array_equal(found["ess_bulk"], effective_sample_size(draws).ravel())
     np.testing.assert_array_equal(found["rhat"], split_rhat(draws, folded=True).ravel())
     with pytest.raises(OptionError, match="level"):
@@ -65,7 +71,9 @@ def test_intervals_of_inference_and_of_differences_are_those_of_the_draws(fit):
     np.testing.assert_allclose(table["se"], draws.std(axis=0, ddof=1).ravel())
     np.testing.assert_allclose(table["lower"], np.quantile(draws, 0.1, axis=0).ravel())
     difference = fit.inference().table(of=("Yes", "No"))
-    np.testing.assert_allclose(difference["upper"], np.quantile(draws[:, 1] - draws[:, 0], 0.975, axis=0))
+    np.testing.assert_allclose(
+        difference["upper"], np.quantile(draws[:, 1] - draws[:, 0], 0.975, axis=0)
+    )
     pairs = fit.interactions()
     assert pairs["inclusion"].between(0, 1).all() and "posterior" in pairs["test"].iloc[0]
 
@@ -85,7 +93,9 @@ def test_figures_show_what_they_say(fit, kind, panels):
         assert figure.get_suptitle() == "No" and "a colour for each chain" in figure.get_supxlabel()
         assert figure.get_supylabel() == {"trace": "value", "rank": "share / even share"}[kind]
     if kind == "trace":
-        np.testing.assert_array_equal(axes[0].lines[2].get_ydata(), fit.posterior.draws[2, :, 0, rhat.argmax()])
+        np.testing.assert_array_equal(
+            axes[0].lines[2].get_ydata(), fit.posterior.draws[2, :, 0, rhat.argmax()]
+        )
     if kind == "rank":
         heights = np.array([patch.get_data().values for patch in axes[0].patches])
         np.testing.assert_allclose(heights.mean(axis=0), 1.0, atol=0.1)
@@ -107,7 +117,10 @@ def test_a_figure_goes_into_the_callers_axes(fit):
 
 @pytest.mark.parametrize("kind", ["trace", "rank"])
 def test_names_above_panels_stay_apart_and_on_the_figure(kind):
-    names = [f"${'a long name of one predictor and one level'[: 40 + k]}$ number {k:02d}" for k in range(40)]
+    names = [
+        f"${'a long name of one predictor and one level'[: 40 + k]}$ number {k:02d}"
+        for k in range(40)
+    ]
     draws = np.random.default_rng(0).normal(size=(2, 30, 1, 40))
     axes = plot_posterior(kind, draws, ["one"], names, np.linspace(1.0, 2.0, 40)[None], 40, 0.95)
     titles = [ax.get_title() for ax in axes]
@@ -193,8 +206,17 @@ def test_a_file_whose_draws_cannot_have_been_saved_is_refused(fit, tmp_path, cha
 
 @pytest.mark.parametrize("hidden", [3, 2**31, 2**70])
 @pytest.mark.parametrize("hidden_pairs", [False, True])
-def test_a_file_whose_hidden_units_do_not_fit_its_draws_is_refused(hidden, hidden_pairs, titanic, tmp_path):
-    options = {"prior": "conjugate", "hidden": 2, "hidden_pairs": hidden_pairs, "draws": 4, "chains": 1, "warmup": 10}
+def test_a_file_whose_hidden_units_do_not_fit_its_draws_is_refused(
+    hidden, hidden_pairs, titanic, tmp_path
+):
+    options = {
+        "prior": "conjugate",
+        "hidden": 2,
+        "hidden_pairs": hidden_pairs,
+        "draws": 4,
+        "chains": 1,
+        "warmup": 10,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hidden units freeze
         fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", "bayes", **options, verbose=0)
@@ -204,10 +226,14 @@ def test_a_file_whose_hidden_units_do_not_fit_its_draws_is_refused(hidden, hidde
     assert fit.engine.widened(fit.parameters.layout, wide.size).size == wide.size
     with pytest.raises(ValueError, match="parameters"):
         fit.engine.widened(fit.parameters.layout, wide.size - 1)
-    write_model(tmp_path / "bad.bbl", meta | {"engine": meta["engine"] | {"hidden": hidden}}, arrays)
+    write_model(
+        tmp_path / "bad.bbl", meta | {"engine": meta["engine"] | {"hidden": hidden}}, arrays
+    )
     with pytest.raises(ModelFileError, match="hidden"):
         bbl.load(tmp_path / "bad.bbl")
-    write_model(tmp_path / "bad.bbl", meta, {name: a for name, a in arrays.items() if name != "draws_log_z"})
+    write_model(
+        tmp_path / "bad.bbl", meta, {name: a for name, a in arrays.items() if name != "draws_log_z"}
+    )
     with pytest.raises(ModelFileError, match="it lacks the array 'draws_log_z'"):
         bbl.load(tmp_path / "bad.bbl")
 
@@ -218,7 +244,14 @@ def test_folds_have_posteriors_of_their_own_and_an_estimator_takes_the_method(ti
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         cv = bbl.crossVal(
-            "Survived ~ Sex * Age", rows, method="bayes", nfold=3, shuffle=True, seed=1, verbose=0, **options
+            "Survived ~ Sex * Age",
+            rows,
+            method="bayes",
+            nfold=3,
+            shuffle=True,
+            seed=1,
+            verbose=0,
+            **options,
         )
         assert 0.6 < cv.maxscore < 0.9 and cv.model.posterior.draws.shape[:2] == (2, 40)
         from bbl.sklearn import BBLClassifier

@@ -127,9 +127,17 @@ def test_a_saved_model_is_the_same_to_the_last_bit(fit, titanic, tmp_path, store
     fit.save(tmp_path / "fit.bbl", store_data=store)
     back = bbl.load(tmp_path / "fit.bbl")
     assert isinstance(back, ShooterResults)
-    assert back.terms.equals(fit.terms) and back.path.equals(fit.path) and back.coef().equals(fit.coef())
+    assert (
+        back.terms.equals(fit.terms)
+        and back.path.equals(fit.path)
+        and back.coef().equals(fit.coef())
+    )
     assert back.predict(titanic).equals(fit.predict(titanic))
-    assert (float(back.logLik()), back.logLik().df, back.nobs()) == (float(fit.logLik()), fit.logLik().df, 2201)
+    assert (float(back.logLik()), back.logLik().df, back.nobs()) == (
+        float(fit.logLik()),
+        fit.logLik().df,
+        2201,
+    )
     assert str(back.summary()) == str(fit.summary()) and repr(back) == repr(fit)
     assert (back.training is not None) == store
 

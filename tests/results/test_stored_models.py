@@ -1,7 +1,8 @@
-"""Model files of every format version so far: they load for ever, with the predictions that they had when written.
+"""Model files of every format version so far: they load for ever, with the predictions that they
+had when written.
 
-`python tests/results/test_stored_models.py` adds the files that are not there yet to `tests/results/models`; the others
-stay as they are.
+`python tests/results/test_stored_models.py` adds the files that are not there yet to
+`tests/results/models`; the others stay as they are.
 """
 
 import json
@@ -32,11 +33,16 @@ FITS = {
 def data():
     """Return a table with names, levels and row labels of every kind that a file holds."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"class of": rng.permutation(["é", "b:c", "d`e"] * 20)}, index=[f"row {k}" for k in range(60)])
+    frame = pd.DataFrame(
+        {"class of": rng.permutation(["é", "b:c", "d`e"] * 20)},
+        index=[f"row {k}" for k in range(60)],
+    )
     frame["flag"] = rng.random(60) < 0.5
     frame[3] = rng.integers(-1, 2, 60)
     frame["half"] = rng.integers(0, 3, 60) / 2
-    frame["ordered"] = pd.Categorical(rng.permutation(["low", "high"] * 30), ["low", "high"], ordered=True)
+    frame["ordered"] = pd.Categorical(
+        rng.permutation(["low", "high"] * 30), ["low", "high"], ordered=True
+    )
     return frame
 
 
@@ -64,7 +70,9 @@ def facts(fit):
         "nobs": fit.nobs(),
         "theta": fit.parameters.theta.sum(axis=1).tolist(),
         "stored_rows": 0 if fit.training is None else len(fit.model_frame),
-        "sections": None if fit.training is not None else [plain(section) for section in fit._sections],
+        "sections": None
+        if fit.training is not None
+        else [plain(section) for section in fit._sections],
         "tuning": None if fit.tuning is None else [fit.tuning.chosen, *fit.tuning.loss.tolist()],
     }
 
@@ -87,7 +95,10 @@ def test_each_kind_is_stored_in_the_present_version():
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 def test_stored_models_load_and_predict_as_they_did(path, tmp_path):
-    fit, expected = bbl.load(path), json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    fit, expected = (
+        bbl.load(path),
+        json.loads(path.with_suffix(".json").read_text(encoding="utf-8")),
+    )
     got = facts(fit)
     for name, value in expected.items():
         if name in ("probabilities", "log_lik", "theta"):
@@ -110,15 +121,20 @@ def test_stored_models_load_and_predict_as_they_did(path, tmp_path):
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:On the .* rows:bbl.errors.DataWarning")  # groups that do not differ
+# groups that do not differ
+@pytest.mark.filterwarnings("ignore:On the .* rows:bbl.errors.DataWarning")
 def test_a_loaded_model_prints_the_summary_that_was_saved(options, tmp_path):
     options = options if "method" in options else {"lambdah": 0.1, **options}
     fit = bbl.bbl("`class of` ~ .^2 - flag:half", data(), **options)
     fit.save(tmp_path / "m.bbl")
     back = bbl.load(tmp_path / "m.bbl")
     was, now = fit.summary(), back.summary()
-    assert str(now) == str(was) and now.as_html() == was.as_html() and now.as_latex() == was.as_latex()
-    assert list(now.tables) == list(was.tables) and ("Wald tests" in str(now)) == (options.get("method") != "mf")
+    assert (
+        str(now) == str(was) and now.as_html() == was.as_html() and now.as_latex() == was.as_latex()
+    )
+    assert list(now.tables) == list(was.tables) and ("Wald tests" in str(now)) == (
+        options.get("method") != "mf"
+    )
     assert (back.tuning is None) == (fit.tuning is None)
     if fit.tuning is not None:
         np.testing.assert_array_equal(back.tuning.loss, fit.tuning.loss)

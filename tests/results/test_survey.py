@@ -11,7 +11,9 @@ from bbl.stats.survey.plan import SamplingPlan
 
 METHODS = ("pseudo", "ml", "naive", "conditional")
 UNPENALISED = {"conditional": {"ridge": 0}}
-NEEDS_R = pytest.mark.skipif(not rsurvey.folder().exists(), reason="the reference numbers of R are not here")
+NEEDS_R = pytest.mark.skipif(
+    not rsurvey.folder().exists(), reason="the reference numbers of R are not here"
+)
 
 
 def clustered(seed=0, n_clusters=60, size=12):
@@ -23,7 +25,12 @@ def clustered(seed=0, n_clusters=60, size=12):
         return (rng.random(n) < 1.0 / (1.0 + np.exp(-0.8 * shared - shift))).astype(int)
 
     y = answer(0.0)
-    table = {"y": np.where(y, "yes", "no"), "a": answer(0.5 * y), "b": answer(-0.3), "c": answer(0.2 * y)}
+    table = {
+        "y": np.where(y, "yes", "no"),
+        "a": answer(0.5 * y),
+        "b": answer(-0.3),
+        "c": answer(0.2 * y),
+    }
     table |= {"psu": cluster % 15, "stratum": np.array(list("NESW"))[cluster * 4 // n_clusters]}
     return pd.DataFrame(table | {"w": rng.uniform(0.5, 3.0, n), "adult": rng.random(n) < 0.8})
 
@@ -79,11 +86,15 @@ def test_single_rows_of_equal_weights_have_the_sandwich(fitted):
     single = fit("pseudo", bbl.survey("w"), data=data, lambda_=0)
     n = len(data)
     known = single.bse.notna() & plain.bse.notna()
-    np.testing.assert_allclose(single.bse[known], plain.bse[known] * np.sqrt(n / (n - 1.0)), rtol=1e-6)
+    np.testing.assert_allclose(
+        single.bse[known], plain.bse[known] * np.sqrt(n / (n - 1.0)), rtol=1e-6
+    )
 
 
 def test_p_values_and_limits_say_the_same(fitted):
-    for of in ("group", ("no", "yes")) if fitted.engine.joint else ("group", "pooled", ("no", "yes")):
+    for of in (
+        ("group", ("no", "yes")) if fitted.engine.joint else ("group", "pooled", ("no", "yes"))
+    ):
         table = fitted.inference().table(of)
         tested = table[table["p"].notna()]
         assert len(tested)
@@ -141,7 +152,10 @@ def test_working_ratios_of_nested_fits(method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["JKn", "bootstrap"])
 def test_replicates_are_near_linearised_errors(method, kind):
-    linearised, design = fit(method), bbl.survey("w", strata="stratum", cluster="psu", type=kind, replicates=None)
+    linearised, design = (
+        fit(method),
+        bbl.survey("w", strata="stratum", cluster="psu", type=kind, replicates=None),
+    )
     ratio = fit(method, design).bse / linearised.bse
     assert ratio.dropna().between(0.85, 1.2).all()
 
@@ -159,7 +173,9 @@ def test_given_replicates_are_those_that_are_made():
 @pytest.mark.parametrize("method", METHODS)
 def test_lost_replicates_are_told(method):
     alone = DATA.assign(y=np.where(DATA.index < 12, "rare", DATA["y"]))
-    without = pd.DataFrame({f"r{k}": np.where(DATA.index < 12, 0.0, DATA["w"] * (1 + DATA["psu"] % k)) for k in (2, 3)})
+    without = pd.DataFrame(
+        {f"r{k}": np.where(DATA.index < 12, 0.0, DATA["w"] * (1 + DATA["psu"] % k)) for k in (2, 3)}
+    )
     design = bbl.survey("w", replicates=["r2", "r3"], type="bootstrap")
     formula = "y ~ a + b"
     model = fit(method, design, formula, alone.join(without))
@@ -174,12 +190,19 @@ def test_lost_replicates_are_told(method):
 
 def test_designs_are_compared_whole():
     model = fit("ml", formula="y ~ a * b", design=bbl.survey("w", "stratum", "psu"))
-    small = fit("ml", formula="y ~ a + b", design=bbl.survey("w", "stratum", "psu", fpc="N"), data=DATA.assign(N=90.0))
+    small = fit(
+        "ml",
+        formula="y ~ a + b",
+        design=bbl.survey("w", "stratum", "psu", fpc="N"),
+        data=DATA.assign(N=90.0),
+    )
     assert "different sampling designs" in bbl.anova(model, small)["test"].iloc[1]
 
 
 def test_domains_keep_the_design():
-    domain = fit("naive", bbl.survey("w", strata="stratum", cluster="psu", domain="adult"), "y ~ a + b + c")
+    domain = fit(
+        "naive", bbl.survey("w", strata="stratum", cluster="psu", domain="adult"), "y ~ a + b + c"
+    )
     part = fit("naive", formula="y ~ a + b + c", data=DATA[DATA["adult"]])
     assert domain.training.n == DATA["adult"].sum() and domain.survey.plan.n == len(DATA)
     np.testing.assert_array_equal(domain.params, part.params)
@@ -192,7 +215,9 @@ def test_the_dot_leaves_out_columns_of_the_design():
 
 
 def test_folds_are_whole_clusters():
-    cv = bbl.crossVal(FORMULA, DATA, design=DESIGN, nfold=4, shuffle=True, seed=1, lambda_=[0.01, 0.1], verbose=0)
+    cv = bbl.crossVal(
+        FORMULA, DATA, design=DESIGN, nfold=4, shuffle=True, seed=1, lambda_=[0.01, 0.1], verbose=0
+    )
     assert cv.model.survey is not None
     tuned = fit(lambda_="cv")
     assert tuned.tuning is not None and tuned.survey.df == 56
@@ -205,7 +230,10 @@ def test_columns_of_replicates_name_no_clusters_so_that_folds_may_be_given():
     design = bbl.survey("w", replicates=[f"r{k}" for k in range(15)], type="JK1")
     assert len(np.unique(fit("naive", design, data=made).survey.clusters)) == len(DATA)
     cluster = DATA["stratum"] + DATA["psu"].astype(str)
-    folds = [(np.flatnonzero(cluster != name), np.flatnonzero(cluster == name)) for name in cluster.unique()]
+    folds = [
+        (np.flatnonzero(cluster != name), np.flatnonzero(cluster == name))
+        for name in cluster.unique()
+    ]
     cv = bbl.crossVal(FORMULA, made, design=design, method="naive", cv=folds, verbose=0)
     assert len(cv.observed) == len(DATA)
 
@@ -229,8 +257,17 @@ def test_blocks_of_rows_go_by_the_number_of_parameters(method, monkeypatch):
 def regressions():
     if not rsurvey.folder().exists():
         return []
-    cases = ((name, rsurvey.read(name)[0]["analyses"]) for name in rsurvey.names() if name != "lonely_fail")
-    return [(name, k) for name, analyses in cases for k, a in enumerate(analyses) if a["analysis"] == "glm"]
+    cases = (
+        (name, rsurvey.read(name)[0]["analyses"])
+        for name in rsurvey.names()
+        if name != "lonely_fail"
+    )
+    return [
+        (name, k)
+        for name, analyses in cases
+        for k, a in enumerate(analyses)
+        if a["analysis"] == "glm"
+    ]
 
 
 @NEEDS_R
@@ -244,16 +281,23 @@ def test_conditional_fits_are_svyglm(name, k):
     design, table = rsurvey.design(case, table)
     used = [response, *(name.strip() for name in right.replace("*", "+").split("+"))]
     inside = table["inside"] & table[used].notna().all(axis=1)
-    levels = {name: table.loc[inside, name].cat.remove_unused_categories().cat.categories.tolist() for name in used[1:]}
+    levels = {
+        name: table.loc[inside, name].cat.remove_unused_categories().cat.categories.tolist()
+        for name in used[1:]
+    }
     if "pw" in table and (table["pw"] == 0).any():
         table = table[table["pw"] > 0]
     table[response] = table[response].astype("Int64")
     model = fit("conditional", design, theirs["formula"], table, missing="drop", xlevels=levels)
     estimates, errors = np.array(theirs["estimate"][1:], float), np.array(theirs["se"][1:], float)
     order = rsurvey.order_of_r([len(values) - 1 for values in levels.values()], "*" in right)
-    np.testing.assert_allclose(model.params.loc[1].to_numpy()[order], estimates, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        model.params.loc[1].to_numpy()[order], estimates, rtol=1e-7, atol=1e-9
+    )
     V, scale = np.array(theirs["covariance"], float)[1:, 1:], np.outer(errors, errors)
-    np.testing.assert_allclose(model.cov_params(1).to_numpy()[np.ix_(order, order)] / scale, V / scale, atol=2e-7)
+    np.testing.assert_allclose(
+        model.cov_params(1).to_numpy()[np.ix_(order, order)] / scale, V / scale, atol=2e-7
+    )
 
 
 @NEEDS_R
@@ -268,7 +312,9 @@ def test_fields_of_naive_bayes_are_logs_of_means(name):
     jacobian = np.hstack([np.diag(-1.0 / means[:K]), np.diag(1.0 / means[K:])])
     np.testing.assert_allclose(naive.params, np.log(means[K:] / means[:K]), rtol=1e-8)
     theirs = jacobian @ V @ jacobian.T
-    np.testing.assert_allclose(naive.cov_params().to_numpy(), theirs, rtol=1e-7, atol=1e-8 * np.abs(theirs).max())
+    np.testing.assert_allclose(
+        naive.cov_params().to_numpy(), theirs, rtol=1e-7, atol=1e-8 * np.abs(theirs).max()
+    )
 
 
 def bad(match, error=DataError, data=DATA, **design):
@@ -278,14 +324,26 @@ def bad(match, error=DataError, data=DATA, **design):
 
 def test_bad_designs_are_answered():
     bad("row 0 has -1", data=DATA.assign(w=-1.0))
-    bad("must be positive, and row 3 has 0", data=DATA.assign(w=np.where(np.arange(len(DATA)) == 3, 0.0, 1.0)))
+    bad(
+        "must be positive, and row 3 has 0",
+        data=DATA.assign(w=np.where(np.arange(len(DATA)) == 3, 0.0, 1.0)),
+    )
     bad("row 5", data=DATA.assign(w=np.where(np.arange(len(DATA)) == 5, np.nan, 1.0)))
     bad("missing in row 2", data=DATA.assign(psu=DATA["psu"].where(DATA.index != 2)), cluster="psu")
-    bad(r"cluster '0' of column 'psu' lies in the strata", strata="stratum", cluster="psu", nested=False)
+    bad(
+        r"cluster '0' of column 'psu' lies in the strata",
+        strata="stratum",
+        cluster="psu",
+        nested=False,
+    )
     lone = DATA.assign(stratum=np.where(DATA.index < 12, "alone", DATA["stratum"]))
     bad(r"stratum 'alone' has one cluster, ", data=lone, strata="stratum", cluster="psu")
     for lonely in ("adjust", "average", "remove"):
-        assert fit("naive", bbl.survey("w", "stratum", "psu", lonely=lonely), "y ~ a", lone).bse.notna().all()
+        assert (
+            fit("naive", bbl.survey("w", "stratum", "psu", lonely=lonely), "y ~ a", lone)
+            .bse.notna()
+            .all()
+        )
     bad("no column 'r1'", replicates=["r1", "r2"], type="JK1")
     bad("2 columns of the design are absent", replicates=["r1", "r2"], type="JK1")
     bad("type", OptionError, replicates=["r1", "r2"])
@@ -294,20 +352,54 @@ def test_bad_designs_are_answered():
     bad("two clusters in each stratum", OptionError, strata="stratum", cluster="psu", type="BRR")
     bad("the design has one cluster, .* leave out cluster", data=DATA.assign(psu=0), cluster="psu")
     uneven = DATA.assign(N=np.where(DATA.index == 7, 60.0, 50.0))
-    bad("has 50 in row 0 and 60 in row 7, of the same stratum", data=uneven, strata="stratum", cluster="psu", fpc="N")
+    bad(
+        "has 50 in row 0 and 60 in row 7, of the same stratum",
+        data=uneven,
+        strata="stratum",
+        cluster="psu",
+        fpc="N",
+    )
     bad("in row 7, of the same design", data=uneven, cluster="psu", fpc="N")
     stages = uneven.assign(M=100.0, ssu=np.arange(len(DATA)))
-    bad("in row 7, of the same cluster of 'psu'", data=stages, cluster=["psu", "ssu"], fpc=["M", "N"])
+    bad(
+        "in row 7, of the same cluster of 'psu'",
+        data=stages,
+        cluster=["psu", "ssu"],
+        fpc=["M", "N"],
+    )
     alone = stages.assign(N=50.0, ssu=np.where(DATA["psu"] == 3, 0, stages["ssu"]))
-    bad("one cluster of column 'psu' has one cluster, .*similar clusters, or give lonely='remove'", data=alone,
-        cluster=["psu", "ssu"], fpc=["M", "N"])  # fmt: skip
+    bad(
+        "one cluster of column 'psu' has one cluster, .*similar clusters, or give lonely='remove'",
+        data=alone,
+        cluster=["psu", "ssu"],
+        fpc=["M", "N"],
+    )
     replicated = DATA.assign(r1=DATA["w"], r2=DATA["w"])
-    bad("rho is of type='Fay'", OptionError, replicated, replicates=["r1", "r2"], type="BRR", rho=0.5)
+    bad(
+        "rho is of type='Fay'",
+        OptionError,
+        replicated,
+        replicates=["r1", "r2"],
+        type="BRR",
+        rho=0.5,
+    )
     bad("type='Fay' needs rho", OptionError, replicated, replicates=["r1", "r2"], type="Fay")
     bad("mse is of replicates.*Leave mse out, or give a type", OptionError, mse=True)
-    bad("Leave fpc out, or take 'JKn'", OptionError, DATA.assign(N=99.0), strata="stratum", cluster="psu", fpc="N",
-        type="BRR")  # fmt: skip
-    assert fit("naive", bbl.survey("w", "stratum", "psu", "N", type="JKn", mse=True), "y ~ a", DATA.assign(N=99.0))
+    bad(
+        "Leave fpc out, or take 'JKn'",
+        OptionError,
+        DATA.assign(N=99.0),
+        strata="stratum",
+        cluster="psu",
+        fpc="N",
+        type="BRR",
+    )
+    assert fit(
+        "naive",
+        bbl.survey("w", "stratum", "psu", "N", type="JKn", mse=True),
+        "y ~ a",
+        DATA.assign(N=99.0),
+    )
     bad("more units were drawn there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
     bad("fpc names 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
     bad("True and False", domain="psu")
@@ -335,16 +427,22 @@ def test_what_counts_single_rows_is_refused():
 
 
 def test_the_text_of_one_cluster_is_singular():
-    model = fit("naive", bbl.survey("w", cluster="psu", lonely="adjust"), "y ~ a", DATA.assign(psu=0))
+    model = fit(
+        "naive", bbl.survey("w", cluster="psu", lonely="adjust"), "y ~ a", DATA.assign(psu=0)
+    )
     assert "(1 cluster; 0 degrees of freedom)" in model.inference().note
 
 
 @pytest.mark.parametrize("groups", [("small", "big"), ("small", "big", "other")])
 def test_a_difference_from_the_pooled_fit_is_as_uncertain_as_the_other_groups(groups):
-    """With two groups "big against all" is the hypothesis of "small against all": what few rows withhold, both lack."""
+    """With two groups "big against all" is the hypothesis of "small against all": what few rows
+    withhold, both lack.
+    """
     rows = [("small", 0, 24), ("small", 1, 6), ("big", 0, 2400), ("big", 1, 510), ("big", 2, 90)]
     rows += [("other", 0, 24), ("other", 1, 6)]
-    data = pd.DataFrame([(y, a) for y, a, n in rows if y in groups for _ in range(n)], columns=["y", "a"])
+    data = pd.DataFrame(
+        [(y, a) for y, a, n in rows if y in groups for _ in range(n)], columns=["y", "a"]
+    )
     model = bbl.bbl("y ~ a", data.assign(w=1.0), design=bbl.survey("w"), method="naive", verbose=0)
     table = model.inference().table("pooled").set_index(["group", "level"])
     assert table["p"].isna()[:, 2].all() and table.loc[("big", 2), "test"] != "Wald"

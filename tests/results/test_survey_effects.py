@@ -1,4 +1,6 @@
-"""Effects on probabilities under sampling designs: R's domain means and regressions, replicates, and what is said."""
+"""Effects on probabilities under sampling designs: R's domain means and regressions, replicates,
+and what is said.
+"""
 
 import itertools
 
@@ -10,11 +12,25 @@ import rsurvey
 import bbl
 from bbl.errors import DataError
 
-METHODS = {"pseudo": {"lambda_": 0.0}, "ml": {}, "naive": {"prior_count": 0.0}, "conditional": {"ridge": 0}}
-NEEDS_R = pytest.mark.skipif(not rsurvey.folder().exists(), reason="the reference numbers of R are not here")
+METHODS = {
+    "pseudo": {"lambda_": 0.0},
+    "ml": {},
+    "naive": {"prior_count": 0.0},
+    "conditional": {"ridge": 0},
+}
+NEEDS_R = pytest.mark.skipif(
+    not rsurvey.folder().exists(), reason="the reference numbers of R are not here"
+)
 MEANS = [
-    "strat_fpc", "clus1_nofpc", "clus1_fpc", "clus2_twostage_fpc", "rep_jk1", "rep_bootstrap", "rep_jkn", "rep_brr",
-]  # fmt: skip
+    "strat_fpc",
+    "clus1_nofpc",
+    "clus1_fpc",
+    "clus2_twostage_fpc",
+    "rep_jk1",
+    "rep_bootstrap",
+    "rep_jkn",
+    "rep_brr",
+]
 DESIGN = bbl.survey("w", strata="stratum", cluster="psu")
 
 
@@ -27,16 +43,25 @@ def clustered(seed=0, n_clusters=60, size=12):
         return (rng.random(len(cluster)) < 1.0 / (1.0 + np.exp(-0.8 * shared - shift))).astype(int)
 
     y = answer(0.0)
-    table = {"y": np.where(y, "yes", "no"), "a": answer(0.5 * y), "b": answer(-0.3), "c": answer(0.2 * y)}
+    table = {
+        "y": np.where(y, "yes", "no"),
+        "a": answer(0.5 * y),
+        "b": answer(-0.3),
+        "c": answer(0.2 * y),
+    }
     table |= {"psu": cluster % 15, "stratum": np.array(list("NESW"))[cluster * 4 // n_clusters]}
-    return pd.DataFrame(table | {"w": rng.uniform(0.5, 3.0, len(cluster)), "adult": rng.random(len(cluster)) < 0.8})
+    return pd.DataFrame(
+        table | {"w": rng.uniform(0.5, 3.0, len(cluster)), "adult": rng.random(len(cluster)) < 0.8}
+    )
 
 
 DATA = clustered()
 
 
 def fit(method="ml", design=DESIGN, formula="y ~ a*b + c", data=DATA, **options):
-    return bbl.bbl(formula, data, design=design, method=method, verbose=0, **METHODS[method] | options)
+    return bbl.bbl(
+        formula, data, design=design, method=method, verbose=0, **METHODS[method] | options
+    )
 
 
 @NEEDS_R
@@ -50,10 +75,13 @@ def test_saturated_models_have_the_domain_means_of_r(name, method):
     design, table = rsurvey.design(case, table)
     options = {}
     if (method, name) == ("pseudo", "rep_brr"):
-        # in half of the replicates a class has one type of school only. Without a prior count, however small,
-        # pseudo-likelihood adds a row of another type (section 2.2 of the paper), and its errors are 0.8 % smaller
+        # in half of the replicates a class has one type of school only. Without a prior count,
+        # however small, pseudo-likelihood adds a row of another type (section 2.2 of the paper),
+        # and its errors are 0.8 % smaller
         options = {"prior_count": 1e-12}
-    effects = fit(method, design, "awards ~ stype", table, **options).avg_predictions(by="stype", verbose=0)
+    effects = fit(method, design, "awards ~ stype", table, **options).avg_predictions(
+        by="stype", verbose=0
+    )
     frame = effects.frame.sort_values(["group", "stype"])
     np.testing.assert_allclose(frame["estimate"], theirs["estimate"], atol=1e-10)
     errors = np.array(theirs["se"], dtype=float)
@@ -84,19 +112,27 @@ def test_predictions_of_conditional_fits_have_the_errors_of_svyglm(name, k):
     design, table = rsurvey.design(case, table)
     names = [name.strip() for name in right.replace("*", "+").split("+")]
     inside = table["inside"] & table[[response, *names]].notna().all(axis=1)
-    levels = {name: table.loc[inside, name].cat.remove_unused_categories().cat.categories.tolist() for name in names}
+    levels = {
+        name: table.loc[inside, name].cat.remove_unused_categories().cat.categories.tolist()
+        for name in names
+    }
     table[response] = table[response].astype("Int64")
     model = fit("conditional", design, theirs["formula"], table, missing="drop", xlevels=levels)
     frame = model.predictions(grid="balanced").frame.query("group == 1")
     rows = []
     for codes in itertools.product(*(range(len(values)) for values in levels.values())):
-        blocks = [np.eye(len(values))[code][1:] for values, code in zip(levels.values(), codes, strict=True)]
+        blocks = [
+            np.eye(len(values))[code][1:]
+            for values, code in zip(levels.values(), codes, strict=True)
+        ]
         products = [np.outer(blocks[0], blocks[1]).T.ravel()] if "*" in right else []
         rows.append(np.concatenate([np.ones(1), *blocks, *products]))
     Z, V = np.array(rows), np.array(theirs["covariance"], dtype=float)
     p = 1.0 / (1.0 + np.exp(-Z @ np.array(theirs["estimate"], dtype=float)))
     np.testing.assert_allclose(frame["estimate"], p, atol=1e-9)
-    np.testing.assert_allclose(frame["std_error"], p * (1 - p) * np.sqrt(((Z @ V) * Z).sum(axis=1)), rtol=1e-7)
+    np.testing.assert_allclose(
+        frame["std_error"], p * (1 - p) * np.sqrt(((Z @ V) * Z).sum(axis=1)), rtol=1e-7
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -108,7 +144,9 @@ def test_replicates_are_near_linearised_errors(method):
     assert ratio.between(0.9, 1.15).all()
     pd.testing.assert_series_equal(effects.frame["estimate"], linearised.frame["estimate"])
     assert "56 degrees of freedom" in linearised.note and "60 replicates" in effects.note
-    pd.testing.assert_frame_equal(effects.frame, jackknife.avg_comparisons(n_jobs=2, verbose=0).frame)
+    pd.testing.assert_frame_equal(
+        effects.frame, jackknife.avg_comparisons(n_jobs=2, verbose=0).frame
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -116,13 +154,18 @@ def test_limits_are_of_a_t_distribution(method):
     from scipy.stats import t
 
     frame = fit(method).avg_comparisons("a").frame
-    np.testing.assert_allclose(frame["conf_high"] - frame["estimate"], t(56).ppf(0.975) * frame["std_error"])
+    np.testing.assert_allclose(
+        frame["conf_high"] - frame["estimate"], t(56).ppf(0.975) * frame["std_error"]
+    )
     np.testing.assert_allclose(frame["p_value"], 2 * t(56).sf(frame["statistic"].abs()))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_clusters_and_weights_count(method):
-    clusters, single = fit(method).avg_predictions().frame, fit(method, bbl.survey("w")).avg_predictions().frame
+    clusters, single = (
+        fit(method).avg_predictions().frame,
+        fit(method, bbl.survey("w")).avg_predictions().frame,
+    )
     assert (clusters["std_error"] > 1.1 * single["std_error"]).all()
     if method != "naive":  # its prior count goes by the sum of the weights
         large = fit(method, data=DATA.assign(w=1000 * DATA["w"])).avg_comparisons().frame
@@ -153,15 +196,22 @@ def test_loaded_models_answer_alike(tmp_path):
         model = fit("ml", design)
         model.save(tmp_path / "fit.bbl", store_data=True)
         loaded = bbl.load(tmp_path / "fit.bbl").avg_comparisons(verbose=0).frame
-        pd.testing.assert_frame_equal(loaded, model.avg_comparisons(verbose=0).frame, check_exact=True)
+        pd.testing.assert_frame_equal(
+            loaded, model.avg_comparisons(verbose=0).frame, check_exact=True
+        )
 
 
 def test_a_replicate_without_rows_of_a_level_does_not_count():
     rare = np.where(np.arange(len(DATA)) < 12, 2, DATA["a"])
     data = DATA.assign(a=rare)  # level 2 is in one cluster only
-    model = fit("ml", bbl.survey("w", strata="stratum", cluster="psu", type="JKn"), "y ~ a + c", data)
+    model = fit(
+        "ml", bbl.survey("w", strata="stratum", cluster="psu", type="JKn"), "y ~ a + c", data
+    )
     frame = model.avg_comparisons("a", verbose=0).frame
-    assert np.isfinite(frame["std_error"]).all() and frame["note"].str.contains("no rows at these levels").any()
+    assert (
+        np.isfinite(frame["std_error"]).all()
+        and frame["note"].str.contains("no rows at these levels").any()
+    )
 
 
 def test_what_has_no_interval_says_why():

@@ -1,4 +1,6 @@
-"""Rows on the workers of a Dask cluster: the same sums, samples and fits as in one process, whoever is lost."""
+"""Rows on the workers of a Dask cluster: the same sums, samples and fits as in one process, whoever
+is lost.
+"""
 
 import os
 import pickle
@@ -40,24 +42,39 @@ def on_cluster(client, sample, n_parts=3):
         own = sample.rows(at)
         parts.append(call(client, make_part, own.codes, own.weights, own.response))
         sizes.append(
-            {(int(k), 0): ((g := own.rows(own.response == k)).n, g.total, g.whole) for k in np.unique(own.response)}
+            {
+                (int(k), 0): ((g := own.rows(own.response == k)).n, g.total, g.whole)
+                for k in np.unique(own.response)
+            }
         )
     weighted = not sample.unweighted
-    return CodeParts(client, parts, sizes, np.full(sample.m, 3), sample.codes.dtype, weighted, False).finish()
+    return CodeParts(
+        client, parts, sizes, np.full(sample.m, 3), sample.codes.dtype, weighted, False
+    ).finish()
 
 
 def grouped(sample, seed=3):
-    return Sample(sample.codes, sample.weights, np.random.default_rng(seed).integers(2, size=sample.n))
+    return Sample(
+        sample.codes, sample.weights, np.random.default_rng(seed).integers(2, size=sample.n)
+    )
 
 
 def test_sums_and_blocks_are_those_of_the_rows(client):
     sample = grouped(make_rows(n=4000, weighted=True))
     rows = on_cluster(client, sample)
-    assert (rows.n, rows.m, rows.total, rows.whole, rows.unweighted) == (4000, 6, sample.total, True, False)
+    assert (rows.n, rows.m, rows.total, rows.whole, rows.unweighted) == (
+        4000,
+        6,
+        sample.total,
+        True,
+        False,
+    )
     for y in range(2):
         own, kept = sample.group(y), rows.group(y)
         np.testing.assert_array_equal(pair_counts(kept, LAYOUT), pair_counts(own, LAYOUT))
-        np.testing.assert_array_equal(np.concatenate([part.codes for part in kept.blocks(700)]), own.codes)
+        np.testing.assert_array_equal(
+            np.concatenate([part.codes for part in kept.blocks(700)]), own.codes
+        )
     counts = rows.sums("by group", lambda part: level_counts(part, [3] * 6, 2))
     for found, expected in zip(counts, level_counts(sample, [3] * 6, 2), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -67,7 +84,9 @@ def test_drawn_rows_are_those_of_a_file(client):
     sample = make_rows(n=9000, rare=12, seed=1)
     local, rows = stored(sample), on_cluster(client, sample).pooled
     rows.file.n_levels[1] = 4
-    few = [np.flatnonzero((own > 0) & (own < 100)) for own in level_counts(local, rows.file.n_levels)]
+    few = [
+        np.flatnonzero((own > 0) & (own < 100)) for own in level_counts(local, rows.file.n_levels)
+    ]
     assert any(map(len, few))
     for size, rare in ((1000, None), (1000, few), (9000, None)):
         one, other = (each.draw(size, np.random.default_rng(5), rare) for each in (local, rows))
@@ -91,7 +110,12 @@ def test_fit_by_rows_is_that_in_memory_and_survives_a_killed_worker(client):
 
 
 def kept_here(dask_worker):
-    return {key[0] for own in dask_worker.data.values() if isinstance(own, Part) for key in own.cache._results}
+    return {
+        key[0]
+        for own in dask_worker.data.values()
+        if isinstance(own, Part)
+        for key in own.cache._results
+    }
 
 
 def kept(client):
@@ -130,11 +154,17 @@ def test_what_is_kept_stays_where_it_is(monkeypatch):
 
     def prepared_again(key, size):
         calls = []
-        function = Staged(key, lambda block: calls.append(key) or np.ones(size), lambda prepared, block: block.n)
+        function = Staged(
+            key, lambda block: calls.append(key) or np.ones(size), lambda prepared, block: block.n
+        )
         assert [part.cache.apply(function, "place", part[0, 0]) for _ in range(2)] == [10, 10]
         return len(calls) == 2
 
-    assert [prepared_again("few", 1), prepared_again("more", 99), prepared_again("last", 11)] == [False, True, False]
+    assert [prepared_again("few", 1), prepared_again("more", 99), prepared_again("last", 11)] == [
+        False,
+        True,
+        False,
+    ]
     copy = pickle.loads(pickle.dumps(part))  # noqa: S301  # our own
     assert not copy.cache._results
     np.testing.assert_array_equal(copy[0, 0].codes, part[0, 0].codes)

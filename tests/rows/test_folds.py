@@ -13,7 +13,9 @@ from bbl.rows.sample import Sample
 
 def make_sample(weights, y):
     n = len(y)
-    return Sample(np.arange(n, dtype=np.uint8)[:, None] % 2, np.asarray(weights, dtype=float), np.asarray(y))
+    return Sample(
+        np.arange(n, dtype=np.uint8)[:, None] % 2, np.asarray(weights, dtype=float), np.asarray(y)
+    )
 
 
 def expanded(folds, sample):
@@ -37,7 +39,9 @@ def test_weights_are_cut_as_if_rows_were_repeated():
     weights, y = np.array([3, 1, 4, 1, 5, 9, 2]), np.array([0, 1, 0, 1, 1, 0, 0])
     sample = make_sample(weights, y)
     folds = consecutive_folds(sample, 4)
-    for rows, expected in zip(expanded(folds, sample), oracle.contiguous_folds(np.repeat(y, weights), 4), strict=True):
+    for rows, expected in zip(
+        expanded(folds, sample), oracle.contiguous_folds(np.repeat(y, weights), 4), strict=True
+    ):
         np.testing.assert_array_equal(rows, expected)
     np.testing.assert_array_equal(folds.held.sum(axis=0), weights)
     np.testing.assert_array_equal(folds.train + folds.held, np.broadcast_to(weights, (4, 7)))
@@ -68,11 +72,15 @@ def test_shuffled_folds_keep_sizes_and_differ(monkeypatch, copies):
 def test_shuffled_folds_of_rows_are_a_cut_of_their_random_order():
     sample = make_sample(np.ones(30), np.zeros(30, dtype=int))
     order = np.random.default_rng(4).permutation(30)
-    for rows, held in zip(np.split(order, 3), shuffled_folds(sample, 3, np.random.default_rng(4)).held, strict=True):
+    for rows, held in zip(
+        np.split(order, 3), shuffled_folds(sample, 3, np.random.default_rng(4)).held, strict=True
+    ):
         np.testing.assert_array_equal(np.flatnonzero(held), np.sort(rows))
 
 
-@pytest.mark.parametrize("few", [0, 3, 10**4], ids=["thinned", "thinned, then one by one", "one by one"])
+@pytest.mark.parametrize(
+    "few", [0, 3, 10**4], ids=["thinned", "thinned, then one by one", "one by one"]
+)
 def test_draws_without_replacement_have_the_hypergeometric_distribution(monkeypatch, few):
     """Every way of drawing, against the probabilities of all counts."""
     from scipy.stats import chisquare, multivariate_hypergeom
@@ -99,7 +107,9 @@ def test_draws_from_as_many_copies_as_can_be_counted():
 
 def test_positions_that_occur_twice_count_twice_and_weights_multiply():
     weights = np.array([2.0, 0.0, 1.0, 3.0])
-    folds = splitter_folds([([0, 0, 2], [3, 1]), ([-1], np.array([True, False, True, False]))], None, None, weights)
+    folds = splitter_folds(
+        [([0, 0, 2], [3, 1]), ([-1], np.array([True, False, True, False]))], None, None, weights
+    )
     np.testing.assert_array_equal(folds.train, [[4, 0, 1, 0], [0, 0, 0, 3]])
     np.testing.assert_array_equal(folds.held, [[0, 0, 0, 3], [2, 0, 1, 0]])
     assert len(folds) == 2

@@ -1,4 +1,6 @@
-"""Equal rows become one: in the order of states, with weights that are sums in the order of rows."""
+"""Equal rows become one: in the order of states, with weights that are sums in the order of
+rows.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +8,9 @@ import pytest
 from bbl.rows.sample import Sample
 
 
-@pytest.mark.parametrize("n_levels", [[3], [2, 3, 4], [9] * 9, [2] * 40, [256] * 12, [1, 2] * 60, [4] * 90])
+@pytest.mark.parametrize(
+    "n_levels", [[3], [2, 3, 4], [9] * 9, [2] * 40, [256] * 12, [1, 2] * 60, [4] * 90]
+)
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_equal_rows_are_collapsed_in_order(n_levels, repeats):
     rng, n_levels = np.random.default_rng(0), np.array(n_levels)

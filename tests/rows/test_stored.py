@@ -1,4 +1,6 @@
-"""Rows in a temporary file: the same rows, sums and samples as in memory, and no file left behind."""
+"""Rows in a temporary file: the same rows, sums and samples as in memory, and no file left
+behind.
+"""
 
 import errno
 import os
@@ -40,7 +42,9 @@ def store(sample, folds=None, batch=700, **how):
 def joined(blocks):
     parts = list(blocks)
     missing = [np.zeros(p.codes.shape, bool) if p.missing is None else p.missing for p in parts]
-    return tuple(map(np.concatenate, ([p.codes for p in parts], [p.weights for p in parts], missing)))
+    return tuple(
+        map(np.concatenate, ([p.codes for p in parts], [p.weights for p in parts], missing))
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -50,7 +54,12 @@ def test_blocks_are_the_rows_of_each_group_in_their_order(monkeypatch, weighted,
     monkeypatch.setattr("bbl.rows.on_disk.BUFFER_BYTES", 0)  # pieces of 1,024 rows
     sample = make_rows(weighted=weighted, masked=masked, dtype=dtype)
     stored = store(sample)
-    assert (stored.n, stored.total, stored.m, stored.whole) == (sample.n, sample.total, sample.m, True)
+    assert (stored.n, stored.total, stored.m, stored.whole) == (
+        sample.n,
+        sample.total,
+        sample.m,
+        True,
+    )
     for y in range(2):
         own, kept = sample.group(y), stored.group(y)
         assert (kept.n, kept.total) == (own.n, own.total)
@@ -58,7 +67,9 @@ def test_blocks_are_the_rows_of_each_group_in_their_order(monkeypatch, weighted,
             codes, weights, missing = joined(kept.blocks(size))
             np.testing.assert_array_equal(codes, own.codes)
             np.testing.assert_array_equal(weights, own.weights)
-            np.testing.assert_array_equal(missing, np.zeros(codes.shape, bool) if own.complete else own.missing)
+            np.testing.assert_array_equal(
+                missing, np.zeros(codes.shape, bool) if own.complete else own.missing
+            )
             assert all(part.n == size for part in list(kept.blocks(size))[:-1])
     assert {int(part.response[0]) for part in stored.blocks()} == {0, 1}
     assert all(part.y is None for part in stored.pooled.blocks())
@@ -84,7 +95,9 @@ def test_validation_rows_count_once_if_weights_are_no_numbers_of_copies(scale):
     stored, expected = store(sample, fold), np.zeros((5, 2, 3, 5))  # predictor, group, fold, level
     level = np.where(sample.missing, 4, sample.codes)
     for i in range(sample.m):
-        np.add.at(expected[i], (sample.y, fold, level[:, i]), sample.weights if scale == 1.0 else 1.0)
+        np.add.at(
+            expected[i], (sample.y, fold, level[:, i]), sample.weights if scale == 1.0 else 1.0
+        )
     for f in range(3):
         held_counts = StoredFold(f, 3).held_counts(stored, [4] * 5, 2)
         np.testing.assert_array_equal(held_counts, expected[:, :, f])
@@ -118,13 +131,18 @@ def test_blocks_are_prepared_once_if_there_is_room(monkeypatch, room, workers):
     rows, prepared = store(make_rows()), []
     few = np.ones(5)  # 40 bytes
     function = Staged(
-        "key", lambda block: prepared.append(block.n) or few, lambda made, block: made * block.codes.sum()
+        "key",
+        lambda block: prepared.append(block.n) or few,
+        lambda made, block: made * block.codes.sum(),
     )
     first, n_blocks = rows.summed(function, workers), len(prepared)
     assert n_blocks > 2 and sum(prepared) == rows.n
-    assert rows.pooled.summed(function, workers).tobytes() == first.tobytes()  # groups share their blocks with all rows
+    # groups share their blocks with all rows
+    assert rows.pooled.summed(function, workers).tobytes() == first.tobytes()
     assert len(prepared) == {0: 2 * n_blocks, 100: 2 * n_blocks - 2, 10**6: n_blocks}[room]
-    assert np.array_equal(rows.group(0).summed(function, workers) + rows.group(1).summed(function, workers), first)
+    assert np.array_equal(
+        rows.group(0).summed(function, workers) + rows.group(1).summed(function, workers), first
+    )
     assert rows.summed(lambda block: block.n, workers) == rows.n
     rows.close()
     assert not rows.file.cache._results
@@ -138,9 +156,13 @@ def test_a_random_sample_takes_every_row_alike_and_blocks_do_not_matter():
         drawn = stored.pooled.draw(300, np.random.default_rng(seed))
         assert drawn.n == 300 and drawn.total == 300.0
         np.add.at(hits, drawn.codes[:, 0].astype(int) + 200 * drawn.codes[:, 1].astype(int), 1)
-    assert hits.sum() == 60_000 and ((hits - 20) ** 2 / 18).sum() / 3000 == pytest.approx(1.0, abs=0.15)
+    assert hits.sum() == 60_000 and ((hits - 20) ** 2 / 18).sum() / 3000 == pytest.approx(
+        1.0, abs=0.15
+    )
     again = store(sample, batch=17).pooled.draw(300, np.random.default_rng(0))
-    np.testing.assert_array_equal(again.codes, stored.pooled.draw(300, np.random.default_rng(0)).codes)
+    np.testing.assert_array_equal(
+        again.codes, stored.pooled.draw(300, np.random.default_rng(0)).codes
+    )
     assert stored.draw(2500, np.random.default_rng(0)).n == 2500
     assert stored.draw(9999, np.random.default_rng(0)).n == 3000
 
@@ -148,7 +170,9 @@ def test_a_random_sample_takes_every_row_alike_and_blocks_do_not_matter():
 def test_rows_with_rare_levels_are_kept_whole_and_the_others_weigh_more():
     sample = make_rows(4000, 3, 4)
     sample.codes[[5, 77, 2048, 3999], 1] = 9
-    drawn = store(sample).draw(400, np.random.default_rng(1), rare=[np.zeros(0, int), np.array([9]), np.zeros(0, int)])
+    drawn = store(sample).draw(
+        400, np.random.default_rng(1), rare=[np.zeros(0, int), np.array([9]), np.zeros(0, int)]
+    )
     assert drawn.n == 400 and (drawn.codes[:, 1] == 9).sum() == 4
     np.testing.assert_array_equal(drawn.weights[drawn.codes[:, 1] == 9], np.ones(4))
     assert drawn.total == pytest.approx(4000.0)
@@ -181,6 +205,8 @@ def test_a_full_disk_is_told_and_the_file_removed(monkeypatch):
     file.close()
     file._file = Full()
     file.append((0, 0), sample)
-    with pytest.raises(DataError, match=r"cannot be written .* \(No space left on device\).*TMPDIR"):
+    with pytest.raises(
+        DataError, match=r"cannot be written .* \(No space left on device\).*TMPDIR"
+    ):
         file.finish()
     assert file._file.closed

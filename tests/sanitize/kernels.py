@@ -1,4 +1,6 @@
-"""Small jobs that together run every kernel at every vector width of this processor; each returns what it computed."""
+"""Small jobs that together run every kernel at every vector width of this processor; each returns
+what it computed.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -87,13 +89,19 @@ def lbfgs(shared, tasks=None, theta=None):
 def objective(shared):
     theta = lbfgs(shared)[0]
     corrected = shared.objective(theta, 0.01, 0.0, linear=0.01 * theta, tasks=[0])
-    return [*shared.objective(theta, 0.01, 0.0), *corrected, np.array([shared.log_normaliser(theta)])]
+    return [
+        *shared.objective(theta, 0.01, 0.0),
+        *corrected,
+        np.array([shared.log_normaliser(theta)]),
+    ]
 
 
 def block(rows, dtype, width):
     """The sums of a block of rows without moments."""
     data, layout = sample(rows, dtype, True)
-    own = PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width, counted=False)
+    own = PseudoProblem(
+        data.codes, data.weights, layout.n_levels, layout.mask, width, counted=False
+    )
     theta = np.random.default_rng(1).normal(size=(layout.D, 1 + layout.D))
     return [*own.objective(theta, 0.0, 0.0), np.array([own.log_normaliser(theta, True)])]
 
@@ -120,7 +128,9 @@ def chains(sweeps, lanes, levels, n_chains=40):
 
 
 def networks(rows, dtype):
-    """Fit and use networks of a forest and of several parents, on rows with missing values, and search for one."""
+    """Fit and use networks of a forest and of several parents, on rows with missing values, and
+    search for one.
+    """
     data, _ = sample(rows, dtype, True)
     rng = np.random.default_rng(4)
     data = replace(data, y=rng.integers(0, 3, rows), missing=rng.random(data.codes.shape) < 0.2)
@@ -131,7 +141,9 @@ def networks(rows, dtype):
     found.append(ConditionalLikelihood(data, LEVELS, 3)(np.full(len(LEVELS), 0.5))[1])
     found.append(Families(data.codes, data.weights, LEVELS).scores_with_parents(0, 1, 1.0))
     held = np.eye(3)[np.arange(rows) % 3].T * data.weights
-    found.append(np.array(climb("fssj", data, LEVELS, 3, held, epsilon=0.0, smooth=1.0, rng=rng)[1]))
+    found.append(
+        np.array(climb("fssj", data, LEVELS, 3, held, epsilon=0.0, smooth=1.0, rng=rng)[1])
+    )
     return found
 
 
@@ -143,7 +155,14 @@ def boosted(rows, dtype, K):
     codes = np.ascontiguousarray(data.codes.T, dtype=np.int32)
     to_boost = Rows(codes, np.asarray(LEVELS, dtype=np.intp), y, (1 - held) * data.weights, held)
     pairs = np.array(np.triu_indices(len(codes), 1), dtype=np.intp).T
-    model = boost(to_boost, np.full(K, -np.log(K)), np.ascontiguousarray(pairs), 4, 0.3, np.random.default_rng(1))
+    model = boost(
+        to_boost,
+        np.full(K, -np.log(K)),
+        np.ascontiguousarray(pairs),
+        4,
+        0.3,
+        np.random.default_rng(1),
+    )
     return [table for _, table in model.tables]
 
 
@@ -160,26 +179,39 @@ def sparse_terms(rows, terms, K, group):
 
 
 def climbs(rows, dtype, K):
-    """Fit all groups by minibatches and over all rows at once, with scores that are added to and without."""
+    """Fit all groups by minibatches and over all rows at once, with scores that are added to and
+    without.
+    """
     data, layout = sample(rows, dtype, True)
     rng = np.random.default_rng(8)
     y, given = rng.integers(0, K, rows), rng.normal(size=(rows, K))
     found = []
     for own, scores in ((layout, None), (layout, given), (Layout(layout.n_levels, []), None)):
-        near = fit_minibatches(data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores)
+        near = fit_minibatches(
+            data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores
+        )
         full = FullBatch(data.codes, y, data.weights, own, K, 0.5, 1e-3, 1e-8, scores)
         found += [near.theta, full.minimise(full.unknowns(near.theta, near.constant), 1e-4, 3)]
     return found
 
 
 def regressions(rows, K):
-    """Fit all groups over the functions of a kernel in both precisions, with scores that are added to and without."""
+    """Fit all groups over the functions of a kernel in both precisions, with scores that are added
+    to and without.
+    """
     data, layout = sample(rows, np.uint8, True)
     rng = np.random.default_rng(8)
     basis, hits = make_basis(data.codes, data.weights, layout, 0.5, 20), rng.random((rows, K))
-    given, panels = [None, rng.normal(size=(rows, K))], [Panels(basis.functions, kind) for kind in ("double", "single")]
+    given, panels = (
+        [None, rng.normal(size=(rows, K))],
+        [Panels(basis.functions, kind) for kind in ("double", "single")],
+    )
     with serial_blas():
-        found = [solve(own, basis.spectrum, hits, [np.inf, 1e-2], scores) for scores in given for own in panels]
+        found = [
+            solve(own, basis.spectrum, hits, [np.inf, 1e-2], scores)
+            for scores in given
+            for own in panels
+        ]
     return [np.append(each.unknowns, each.loss) for own in found for each in own]
 
 
@@ -205,7 +237,9 @@ def posterior(rows, sampler, sweeps=0, **options):
         centre, hessian = mode(problem)
         if problem.pseudo and sampler == "nuts":
             problem = replace(problem, adjust=adjustment(problem, centre, hessian))
-        chains = draw_chains(problem, sampler, centre, hessian, (1, 12, 6), np.random.default_rng(8), sweeps)
+        chains = draw_chains(
+            problem, sampler, centre, hessian, (1, 12, 6), np.random.default_rng(8), sweeps
+        )
         found.append(chains[0].draws)
     return found
 
@@ -218,7 +252,9 @@ def neighbours(rows, L):
 def two_way_table(rows: int) -> Cells:
     rng = np.random.default_rng(5)
     row, column = np.nonzero(rng.random((rows, 11)) < 0.4)
-    return Cells.from_entries(row, column, rng.integers(1, 6, len(row)).astype(float), np.ones(len(row)), (rows, 11))
+    return Cells.from_entries(
+        row, column, rng.integers(1, 6, len(row)).astype(float), np.ones(len(row)), (rows, 11)
+    )
 
 
 def two_way(method, rows, groups=None, n_levels=1):
@@ -229,10 +265,30 @@ def two_way(method, rows, groups=None, n_levels=1):
 def without_a_job() -> set[str]:
     """Return the kernels that no job runs."""
     modules = walk_packages(bbl._ext.__path__, "bbl._ext.")
-    built = {module.name.removeprefix("bbl._ext.") for module in modules if not module.ispkg} - {"_shared"}
-    with_a_job = {"model.energy", "model.moments", "model.eigen", "pseudo.newton", "pseudo.plan", "pseudo.pseudo"}
-    with_a_job |= {"pseudo.influence", "model.neighbours", "model.calibration", "model.joint_levels"}
-    with_a_job |= {"gibbs.gibbs", "network.families", "sparse.sparse", "posterior.posterior", "variational.persistent"}
+    built = {module.name.removeprefix("bbl._ext.") for module in modules if not module.ispkg} - {
+        "_shared"
+    }
+    with_a_job = {
+        "model.energy",
+        "model.moments",
+        "model.eigen",
+        "pseudo.newton",
+        "pseudo.plan",
+        "pseudo.pseudo",
+    }
+    with_a_job |= {
+        "pseudo.influence",
+        "model.neighbours",
+        "model.calibration",
+        "model.joint_levels",
+    }
+    with_a_job |= {
+        "gibbs.gibbs",
+        "network.families",
+        "sparse.sparse",
+        "posterior.posterior",
+        "variational.persistent",
+    }
     with_a_job |= {"bicluster.bicluster", "bicluster.genetic", "bicluster.mcmc"}
     with_a_job |= {"boosting.boosting", "conditional.conditional", "conditional.multinomial"}
     return built - with_a_job
@@ -241,15 +297,23 @@ def without_a_job() -> set[str]:
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
     found = [partial(eigen, 512)] + [partial(neighbours, rows, L) for L in (2, 300)]
-    found += [partial(calibrations, rows, K) for K in (2, 5)] + [partial(joint, rows, F) for F in (1, 9)]
+    found += [partial(calibrations, rows, K) for K in (2, 5)] + [
+        partial(joint, rows, F) for F in (1, 9)
+    ]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
         found += [partial(boosted, rows, dtype, K) for K in (2, 3)]
         found += [partial(climbs, rows, dtype, K) for K in (2, 7)] + [partial(regressions, rows, 3)]
-        found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
+        found += [
+            partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m)
+            for m in (2, 2, 9)
+        ]
         found += [partial(influences, PseudoLikelihood(0.1, 0.1), rows, dtype)]
-        found += [partial(fit, PseudoLikelihood(0.1, 0.1, gauge="zero-sum"), rows, dtype, m) for m in (2, 9)]
+        found += [
+            partial(fit, PseudoLikelihood(0.1, 0.1, gauge="zero-sum"), rows, dtype, m)
+            for m in (2, 9)
+        ]
     for likelihood in ("sampled", "pseudo"):
         short = PersistentVI(likelihood=likelihood, n_iter=20, chains=32, draws=2)
         found += [partial(fit, short, rows, np.uint8, m) for m in (2, 9)]
@@ -259,20 +323,35 @@ def jobs(rows: int = 120) -> list:
         found += [partial(lbfgs, shared), partial(objective, shared), partial(lbfgs, other)]
         found += [partial(block, rows, np.uint8, width)]
     for lanes in {gibbs.lanes(most) for most in (1, 8, 16)}:
-        found += [partial(chains, rows // 15, lanes, levels) for levels in (LEVELS, np.array([40, 2, 33, 20]))]
+        found += [
+            partial(chains, rows // 15, lanes, levels)
+            for levels in (LEVELS, np.array([40, 2, 33, 20]))
+        ]
     found += [partial(posterior, rows, "nuts"), partial(posterior, rows, "exchange")]
     apart = {"pseudo": True, "enumerate": False}
-    found += [partial(posterior, rows, "nuts", **apart), partial(posterior, rows, "exchange", 2, **apart)]
+    found += [
+        partial(posterior, rows, "nuts", **apart),
+        partial(posterior, rows, "exchange", 2, **apart),
+    ]
     for K, group in product((2, 3), (True, False)):
         found += [partial(sparse_terms, rows, [(0,), (1,), (0, 3), (2, 4)], K, group)]
         found += [partial(sparse_terms, rows, [(0,), (1, 2, 4, 5, 6)], K, group)]
     for options in ({}, {"move": "one"}, {"metric": "pearson"}, {"metric": "levels"}):
         found += [
-            partial(two_way, Prototype(max_iter=5, **options), rows, (4, 3), 6 if "levels" in options.values() else 1)
+            partial(
+                two_way,
+                Prototype(max_iter=5, **options),
+                rows,
+                (4, 3),
+                6 if "levels" in options.values() else 1,
+            )
         ]
     for mean in ("block", "mle"):
         found += [partial(two_way, Genetic(mean=mean, generations=20), min(rows // 10, 12))]
-    found += [partial(two_way, Mcmc(draws=4, warmup=2, sigma=sigma), min(rows // 10, 12)) for sigma in (0.0, 1.0)]
+    found += [
+        partial(two_way, Mcmc(draws=4, warmup=2, sigma=sigma), min(rows // 10, 12))
+        for sigma in (0.0, 1.0)
+    ]
     return found
 
 

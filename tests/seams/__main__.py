@@ -9,7 +9,8 @@ from collections import Counter
 from multiprocessing import get_context
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as in tests: this package, and the oracle reference.py
+# as in tests: this package, and the oracle reference.py
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from seams import ledger  # noqa: E402
 from seams.report import shown_fall  # noqa: E402
@@ -26,7 +27,16 @@ def judged(seeds: list[int]) -> list[tuple]:
     for seed in seeds:
         start = time.process_time()
         found = run_seed(seed)
-        out.append((seed, found.falls, found.refused, found.checked, found.excepted, time.process_time() - start))
+        out.append(
+            (
+                seed,
+                found.falls,
+                found.refused,
+                found.checked,
+                found.excepted,
+                time.process_time() - start,
+            )
+        )
     return out
 
 
@@ -42,9 +52,13 @@ def main() -> int | None:
     parser.add_argument("--law", action="append", help="check these laws only")
     parser.add_argument("--shrink", type=int, default=10, help="how many falls are made smaller")
     parser.add_argument(
-        "--ledger", action="store_true", help="store what was found, and tell it on docs/reliability.md"
+        "--ledger",
+        action="store_true",
+        help="store what was found, and tell it on docs/reliability.md",
     )
-    parser.add_argument("--page", action="store_true", help="write docs/reliability.md by what is stored")
+    parser.add_argument(
+        "--page", action="store_true", help="write docs/reliability.md by what is stored"
+    )
     parser.add_argument("--refusals", action="store_true", help="list what was refused")
     options = parser.parse_args()
     if options.page:
@@ -52,7 +66,12 @@ def main() -> int | None:
     if options.record or options.scenario is not None:
         scenario = from_json(options.record) if options.record else draw(options.scenario)
         outcome = run(scenario, options.law)
-        print(scenario, f"\nrefused: {outcome.refused}" if outcome.refused else "", "\nlaws:", *outcome.checked)
+        print(
+            scenario,
+            f"\nrefused: {outcome.refused}" if outcome.refused else "",
+            "\nlaws:",
+            *outcome.checked,
+        )
         for law, kind, message in outcome.falls:
             print(shown_fall(*shrunk(scenario, law, kind), message))
         return bool(outcome.falls)
@@ -88,16 +107,22 @@ def many(options: argparse.Namespace) -> int:
         f"{1e3 * cpu / done:.0f} ms of CPU each"
     )
     print(
-        f"refused: {sum(refusals.values())}; laws checked: {sum(checked.values())}; excepted: {sum(excepted.values())}"
+        f"refused: {sum(refusals.values())}; laws checked: {sum(checked.values())}; excepted: "
+        f"{sum(excepted.values())}"
     )
     if options.ledger:
-        ledger.enter(done, sum(kinds.values()), sum(refusals.values()), seconds, cpu, options.jobs, checked)
+        ledger.enter(
+            done, sum(kinds.values()), sum(refusals.values()), seconds, cpu, options.jobs, checked
+        )
         ledger.write_page()
     if options.refusals:
         print(*(f"{n:6d} {text}" for text, n in refusals.most_common(60)), sep="\n")
         print(*(f"{n:6d} {text}" for text, n in checked.most_common()), sep="\n")
     for (law, kind), (seed, message) in list(first.items())[: options.shrink]:
-        print(f"\n=== {law}, {kind}: {kinds[law, kind]} times; python -m tests.seams --scenario {seed}")
+        print(
+            f"\n=== {law}, {kind}: {kinds[law, kind]} times; python -m tests.seams --scenario "
+            f"{seed}"
+        )
         print(shown_fall(*shrunk(draw(seed), law, kind), message))
     return bool(first)
 

@@ -20,13 +20,25 @@ __all__ = ["advised", "follow"]
 
 VALUE = r"('[^']*'|\"[^\"]*\"|True|False|-?\d+(?:\.\d+)?(?:e-?\d+)?)"
 ADVICE = re.compile(rf"\b(\w+)=({VALUE}(?:(?:, | or |, or ){VALUE})*)")
-QUOTING = {  # what is advised of data or another call: it cannot be followed by changing an argument here
-    "newdata", "unseen", "store_data", "score", "shuffle", "of", "draws", "formula", "nfold", "columns",
-}  # fmt: skip
+# what is advised of data or another call: it cannot be followed by changing an argument here
+QUOTING = {
+    "newdata",
+    "unseen",
+    "store_data",
+    "score",
+    "shuffle",
+    "of",
+    "draws",
+    "formula",
+    "nfold",
+    "columns",
+}
 
 
 def advised(message: str) -> Iterator[dict[str, Any]]:
-    """Yield what a message advises, as arguments and values; what stands before its first stop is the complaint."""
+    """Yield what a message advises, as arguments and values; what stands before its first stop is
+    the complaint.
+    """
     text = " ".join(re.split(r"(?<=[.;])\s", message)[1:])
     before: dict[str, Any] = {}
     end = -1
@@ -40,7 +52,12 @@ def advised(message: str) -> Iterator[dict[str, Any]]:
 
 def known_arguments(s: Scenario) -> set[str]:
     """Return the names that a call takes."""
-    verb = {"bbl": bbl.bbl, "shooter": bbl.shooter, "network": networks.bnc, "average": bbl.average}[s.family]
+    verb = {
+        "bbl": bbl.bbl,
+        "shooter": bbl.shooter,
+        "network": networks.bnc,
+        "average": bbl.average,
+    }[s.family]
     names = set(inspect.signature(verb).parameters)
     if s.family == "bbl" and s.method in ENGINES:
         names |= {f.name for f in dataclasses.fields(ENGINES[s.method])}
@@ -50,21 +67,28 @@ def known_arguments(s: Scenario) -> set[str]:
 def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
     """Return the scenario with an argument changed; None if it is not one of the call."""
     if name == "method" and s.family == "bbl":
-        if value not in (*ENGINES, "auto") or value == s.method:  # a complaint about the method names it
+        # a complaint about the method names it
+        if value not in (*ENGINES, "auto") or value == s.method:
             return None
-        if value in ("conditional", "blanket", "boosting") and not s.response:  # advised of formulas that have one
+        # advised of formulas that have one
+        if value in ("conditional", "blanket", "boosting") and not s.response:
             return None
-        if value == "ml" and math.prod(s.levels[i] + 1 for i in s.used) > 2**24:  # advised if predictors are few
+        # advised if predictors are few
+        if value == "ml" and math.prod(s.levels[i] + 1 for i in s.used) > 2**24:
             return None
         names = known_arguments(dataclasses.replace(s, method=value, options={}))
-        return dataclasses.replace(s, method=value, options={k: v for k, v in s.options.items() if k in names})
+        return dataclasses.replace(
+            s, method=value, options={k: v for k, v in s.options.items() if k in names}
+        )
     if name in QUOTING or name not in known_arguments(s) or s.family == "average":
         return None
     return dataclasses.replace(s, options=s.options | {name: value})
 
 
 def follow(case: Case, error: bbl.BBLError) -> None:
-    """Raise a `Fall` if an argument that an error advises is refused, or leads to the same error."""
+    """Raise a `Fall` if an argument that an error advises is refused, or leads to the same
+    error.
+    """
     alternatives = list(advised(str(error)))
     for changes in alternatives:
         if any(changes.items() < other.items() for other in alternatives):

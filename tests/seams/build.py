@@ -1,4 +1,6 @@
-"""Tables and calls of a scenario: from the record that was drawn to data frames, sources and fitted models."""
+"""Tables and calls of a scenario: from the record that was drawn to data frames, sources and fitted
+models.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +74,13 @@ class Table:
         """Return the table of these rows."""
         weights = None if self.weights is None else self.weights[rows]
         design = {name: values[rows] for name, values in self.design.items()}
-        return dataclasses.replace(self, codes=self.codes[rows], y=self.y[rows], weights=weights, design=design)
+        return dataclasses.replace(
+            self, codes=self.codes[rows], y=self.y[rows], weights=weights, design=design
+        )
 
-    def frame(self, response: bool = True, weights: bool = True, design: bool = True) -> pd.DataFrame:
+    def frame(
+        self, response: bool = True, weights: bool = True, design: bool = True
+    ) -> pd.DataFrame:
         """Return the table as a pandas frame."""
         columns = {}
         if response:
@@ -91,10 +97,14 @@ class Table:
 def column(values: list, codes: np.ndarray, kind: str, order: np.ndarray) -> pd.Series:
     """Return a column of a dtype; -1 is missing."""
     if kind in DECLARED:
-        unseen = [] if kind == "declared" else ["(never seen)" if isinstance(values[0], str) else 999]
+        unseen = (
+            [] if kind == "declared" else ["(never seen)" if isinstance(values[0], str) else 999]
+        )
         place = np.append(np.argsort(order), -1)
         declared = [values[a] for a in order] + unseen
-        return pd.Series(pd.Categorical.from_codes(place[codes], declared, ordered=kind == "ordered"))
+        return pd.Series(
+            pd.Categorical.from_codes(place[codes], declared, ordered=kind == "ordered")
+        )
     cells = [None if a < 0 else values[a] for a in codes]
     if kind == "arrow":
         import pyarrow as pa
@@ -155,21 +165,41 @@ def make_table(s: Scenario) -> Table:
     kinds = tuple("str" if lazy and kind == "object" else kind for kind in s.kinds)
     orders = np.random.default_rng([s.seed, 4])
     table = Table(
-        names[1:], names[0], weight_name,
-        [level_values(kind, L, s.names, s.seed + i) for i, (kind, L) in enumerate(zip(kinds, s.levels, strict=True))],
-        level_values(s.group_kind, K, s.names, s.seed + 99), kinds, s.group_kind,
-        [orders.permutation(L) for L in s.levels], orders.permutation(K), codes, y, weights,
-        make_zeros(s, codes, y) if s.zeros else {}, design_columns(s, [*names, weight_name]) if s.design else {},
-    )  # fmt: skip
+        names[1:],
+        names[0],
+        weight_name,
+        [
+            level_values(kind, L, s.names, s.seed + i)
+            for i, (kind, L) in enumerate(zip(kinds, s.levels, strict=True))
+        ],
+        level_values(s.group_kind, K, s.names, s.seed + 99),
+        kinds,
+        s.group_kind,
+        [orders.permutation(L) for L in s.levels],
+        orders.permutation(K),
+        codes,
+        y,
+        weights,
+        make_zeros(s, codes, y) if s.zeros else {},
+        design_columns(s, [*names, weight_name]) if s.design else {},
+    )
     if s.columns is not None:
         keep = list(s.columns)
         at = {i: k for k, i in enumerate(keep)} | {-1: -1}
-        zeros = {at[i]: codes for i, codes in table.zeros.items()} if at.keys() >= table.zeros.keys() else {}
+        zeros = (
+            {at[i]: codes for i, codes in table.zeros.items()}
+            if at.keys() >= table.zeros.keys()
+            else {}
+        )
         table = dataclasses.replace(
-            table, names=[table.names[i] for i in keep], values=[table.values[i] for i in keep],
-            kinds=tuple(table.kinds[i] for i in keep), orders=[table.orders[i] for i in keep],
-            codes=table.codes[:, keep], zeros=zeros,
-        )  # fmt: skip
+            table,
+            names=[table.names[i] for i in keep],
+            values=[table.values[i] for i in keep],
+            kinds=tuple(table.kinds[i] for i in keep),
+            orders=[table.orders[i] for i in keep],
+            codes=table.codes[:, keep],
+            zeros=zeros,
+        )
     return table if s.rows is None else table.take(list(s.rows))
 
 
@@ -187,7 +217,9 @@ def make_zeros(s: Scenario, codes: np.ndarray, y: np.ndarray) -> dict[int, list[
 
 
 def design_columns(s: Scenario, names: list[str]) -> dict[str, np.ndarray]:
-    """Return the columns of a sampling design beside the weights, by names that the table does not have."""
+    """Return the columns of a sampling design beside the weights, by names that the table does not
+    have.
+    """
     rng, d, columns = np.random.default_rng([s.seed, 10]), s.design, {}
     strata = rng.integers(0, d.get("strata", 1), s.n)
     if "strata" in d:
@@ -195,7 +227,9 @@ def design_columns(s: Scenario, names: list[str]) -> dict[str, np.ndarray]:
     for k, count in enumerate(d.get("cluster", [])):
         columns[f"cluster{k}"] = rng.integers(0, count, s.n)
     if "fpc" in d:
-        columns |= {f"fpc{k}": np.full(s.n, 10 * s.n) for k in range(max(1, len(d.get("cluster", []))))}
+        columns |= {
+            f"fpc{k}": np.full(s.n, 10 * s.n) for k in range(max(1, len(d.get("cluster", []))))
+        }
     for k in range(d.get("replicates", 0)):
         columns[f"replicate{k}"] = rng.exponential(size=s.n).round(3) + 0.001
     if "domain" in d:
@@ -209,15 +243,21 @@ def survey(s: Scenario, table: Table) -> Any:
     for argument in ("strata", "cluster", "fpc", "replicate", "domain"):
         names = [name for name in table.design if name.startswith(argument)]
         if names:
-            options["replicates" if argument == "replicate" else argument] = names[0] if argument == "domain" else names
+            options["replicates" if argument == "replicate" else argument] = (
+                names[0] if argument == "domain" else names
+            )
     if options.get("type") == "bootstrap" and "replicates" not in options:
         options["replicates"] = 10
     return bbl.survey(table.weight_name, **options)
 
 
 def structural_zeros(table: Table) -> dict[str, list] | None:
-    """Return the cells that cannot occur, those whose levels occur, as a table; None if there are none."""
-    present = [np.isin(codes, table.y if i < 0 else table.codes[:, i]) for i, codes in table.zeros.items()]
+    """Return the cells that cannot occur, those whose levels occur, as a table; None if there are
+    none.
+    """
+    present = [
+        np.isin(codes, table.y if i < 0 else table.codes[:, i]) for i, codes in table.zeros.items()
+    ]
     cells = np.flatnonzero(np.logical_and.reduce(present)) if present else []
     if not len(cells):
         return None
@@ -234,13 +274,18 @@ def impossible(table: Table, codes: np.ndarray, y: np.ndarray) -> np.ndarray:
     wrong = np.zeros(len(y), dtype=bool)
     for cell in zip(*table.zeros.values(), strict=True):
         wrong |= np.logical_and.reduce(
-            [(y if i < 0 else codes[:, i]) == code for i, code in zip(table.zeros, cell, strict=True)]
+            [
+                (y if i < 0 else codes[:, i]) == code
+                for i, code in zip(table.zeros, cell, strict=True)
+            ]
         )
     return wrong
 
 
 def kept_rows(s: Scenario, table: Table) -> np.ndarray:
-    """Return which rows a fit uses: of positive weight, in the domain, and complete where the others are dropped."""
+    """Return which rows a fit uses: of positive weight, in the domain, and complete where the
+    others are dropped.
+    """
     kept = np.ones(table.n, dtype=bool) if table.weights is None else table.weights > 0
     for name in [name for name in table.design if name.startswith("domain")]:
         kept &= table.design[name]
@@ -260,7 +305,8 @@ def new_table(s: Scenario, table: Table, n: int = 12) -> Table:
         gaps = rng.random(n) < 0.15
         sums_nothing_out = {"conditional", "blanket", "boosting"} & {s.method, *s.method.split("+")}
         summed = s.missing == "marginal" and not sums_nothing_out
-        if blank or (s.gaps and (summed or s.missing == "drop")):  # a gap is a level where the training rows have one
+        # a gap is a level where the training rows have one
+        if blank or (s.gaps and (summed or s.missing == "drop")):
             codes[gaps, i] = -1
     y = rng.choice(np.unique(table.y[present]), n) if present.any() else np.zeros(n, dtype=int)
     wrong = impossible(table, codes, y)
@@ -308,7 +354,9 @@ def arguments(s: Scenario, table: Table) -> dict[str, Any]:
 def fit(s: Scenario, table: Table, data: Any, **changes: Any) -> Any:
     """Fit a scenario's model to data that hold its table."""
     options = arguments(s, table) | changes
-    options.setdefault("weights", None if table.weights is None or "design" in options else table.weight_name)
+    options.setdefault(
+        "weights", None if table.weights is None or "design" in options else table.weight_name
+    )
     text = options.pop("formula", None) or formula(s, table)
     if s.family == "bbl":
         return bbl.bbl(text, data, **options)
@@ -350,11 +398,15 @@ def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
                 pq.write_table(part, folder / f"part{k}.parquet")
         files = sorted(folder.iterdir())
         if kind in ("file", "files", "folder"):
-            yield {"file": lambda: str(files[0]), "files": lambda: files, "folder": lambda: folder}[kind]()
+            yield {"file": lambda: str(files[0]), "files": lambda: files, "folder": lambda: folder}[
+                kind
+            ]()
         elif kind == "dataset":
             yield ds.dataset(folder)
         elif kind == "reader":
-            yield pa.RecordBatchReader.from_batches(arrow.schema, [b for p in parts for b in p.to_batches()])
+            yield pa.RecordBatchReader.from_batches(
+                arrow.schema, [b for p in parts for b in p.to_batches()]
+            )
         elif kind == "lazyframe":
             yield in_memory("polars", frame).lazy()
         elif kind == "duckdb":
@@ -365,8 +417,14 @@ def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
             import dask.dataframe as dd
 
             # dask turns Python objects into text, so that True becomes "True"
-            objects = [n for n in frame if frame[n].dtype == object and not isinstance(frame[n].dropna().max(), str)]
-            yield dd.from_pandas(frame.assign(**{n: frame[n].convert_dtypes() for n in objects}), npartitions=2)
+            objects = [
+                n
+                for n in frame
+                if frame[n].dtype == object and not isinstance(frame[n].dropna().max(), str)
+            ]
+            yield dd.from_pandas(
+                frame.assign(**{n: frame[n].convert_dtypes() for n in objects}), npartitions=2
+            )
         else:
             yield lambda: (frame.iloc[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True))
 
@@ -376,10 +434,18 @@ def in_memory(kind: str, frame: pd.DataFrame) -> Any:
     if kind == "polars":
         import polars as pl
 
-        declared = [n for n in frame if frame[n].dtype == "category" and isinstance(frame[n].cat.categories[0], str)]
+        declared = [
+            n
+            for n in frame
+            if frame[n].dtype == "category" and isinstance(frame[n].cat.categories[0], str)
+        ]
         plain = pl.from_pandas(frame.astype(dict.fromkeys(declared, object)))
         return plain.with_columns(  # a polars Categorical declares no order, an Enum does
-            pl.col(n).cast(pl.Enum(frame[n].cat.categories.tolist()) if frame[n].cat.ordered else pl.Categorical)
+            pl.col(n).cast(
+                pl.Enum(frame[n].cat.categories.tolist())
+                if frame[n].cat.ordered
+                else pl.Categorical
+            )
             for n in declared
         )
     if kind == "arrow":

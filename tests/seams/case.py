@@ -1,4 +1,6 @@
-"""A case: a scenario with its table, its fitted model and the warnings on the way; what laws are functions of."""
+"""A case: a scenario with its table, its fitted model and the warnings on the way; what laws are
+functions of.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,17 @@ def expect(holds: Any, what: str) -> None:
 
 
 def expect_close(a: Any, b: Any, what: str, rtol: float = 1e-9, atol: float = 1e-9) -> None:
-    """Raise a `Fall` unless two arrays are the same up to rounding; missing values have to be in the same places."""
+    """Raise a `Fall` unless two arrays are the same up to rounding; missing values have to be in
+    the same places.
+    """
     a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     expect(a.shape == b.shape, f"{what}: shapes {a.shape} and {b.shape}")
     if not np.allclose(a, b, rtol, atol, equal_nan=True):
         with np.errstate(all="ignore"):
             far = np.abs(a - b) - rtol * np.abs(b)
-        at = np.unravel_index(np.nanargmax(np.where(np.isnan(a) != np.isnan(b), np.inf, np.nan_to_num(far))), a.shape)
+        at = np.unravel_index(
+            np.nanargmax(np.where(np.isnan(a) != np.isnan(b), np.inf, np.nan_to_num(far))), a.shape
+        )
         raise Fall(f"{what}: {a[at]!r} and {b[at]!r} at {tuple(map(int, at))}")
 
 
@@ -63,7 +69,8 @@ class Case:
     warnings : list of str
         What the package warned of, in all calls so far.
     rng : numpy.random.Generator
-        What laws draw from; reset by the runner before each law, so that a law alone draws the same.
+        What laws draw from; reset by the runner before each law, so that a law alone draws the
+        same.
     """
 
     def __init__(self, scenario: Scenario):
@@ -98,7 +105,13 @@ class Case:
         with build.source(self.s.source, self.frame, self.s.seed) as data:
             return build.fit(self.s, self.table, data)
 
-    def refit(self, table: Table | None = None, source: str | None = None, scenario: Scenario | None = None, **changes):
+    def refit(
+        self,
+        table: Table | None = None,
+        source: str | None = None,
+        scenario: Scenario | None = None,
+        **changes,
+    ):
         """Fit another table, source or scenario."""
         s, table = scenario or self.s, table or self.table
         with build.source(source or s.source, table.frame(), s.seed) as data:
@@ -118,8 +131,14 @@ class Case:
 
     @property
     def has_tests(self) -> bool:
-        """Whether parameters have standard errors and tests: not of predictors that the rows have chosen."""
-        return self.engine is not None and self.engine.has_tests and self.fit.estimate.relevance is None
+        """Whether parameters have standard errors and tests: not of predictors that the rows have
+        chosen.
+        """
+        return (
+            self.engine is not None
+            and self.engine.has_tests
+            and self.fit.estimate.relevance is None
+        )
 
     @property
     def classes(self) -> bool:
@@ -130,9 +149,18 @@ class Case:
     def is_tuned(self) -> bool:
         """Whether folds decide on something, so that the order of rows does too."""
         o = self.s.options
-        cv = any(o.get(name) in ("cv", "cv-1se") for name in ("lambda_", "eps", "ridge", "iss", "relevance"))
+        cv = any(
+            o.get(name) in ("cv", "cv-1se")
+            for name in ("lambda_", "eps", "ridge", "iss", "relevance")
+        )
         searched = self.s.method in ("tan_hc", "tan_hcsp", "fssj", "bsej", "auto")
-        return cv or searched or o.get("calibrate", "none") != "none" or o.get("average") == "cv" or "start" in o
+        return (
+            cv
+            or searched
+            or o.get("calibrate", "none") != "none"
+            or o.get("average") == "cv"
+            or "start" in o
+        )
 
     @property
     def converged(self) -> bool:

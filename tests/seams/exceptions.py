@@ -1,4 +1,6 @@
-"""Where laws do not hold: law, condition, and a sentence for users that says why. `docs` has it as a table."""
+"""Where laws do not hold: law, condition, and a sentence for users that says why. `docs` has it as
+a table.
+"""
 
 from __future__ import annotations
 
@@ -50,22 +52,33 @@ def by_reference(case: Case) -> bool:
     if s.family == "network":
         return False
     if s.method == "ml":
-        approximate = option(case, "log_z") in ("pseudo", "half", "mf")  # eqs. (31) and (32) go by the reference level
-        return approximate or option(case, "lambda_") is not None or option(case, "lambdah") is not None
+        # eqs. (31) and (32) go by the reference level
+        approximate = option(case, "log_z") in ("pseudo", "half", "mf")
+        return (
+            approximate
+            or option(case, "lambda_") is not None
+            or option(case, "lambdah") is not None
+        )
     return s.method in ("mf", "pseudo", "bayes", "pvi", "shbm", "auto")
 
 
 def constant_within_a_group(case: Case) -> bool:
     """Whether a predictor has one level in a group."""
     table = case.table.take(kept_rows(case.s, case.table))
-    parts = [table.codes[table.y == g] for g in np.unique(table.y)] if case.s.response else [table.codes]
+    parts = (
+        [table.codes[table.y == g] for g in np.unique(table.y)]
+        if case.s.response
+        else [table.codes]
+    )
     return any(len(np.unique(column[column >= 0])) < 2 for part in parts for column in part.T)
 
 
 def lacks_inner_terms(case: Case) -> bool:
     """Whether there is an interaction without one of the terms inside it."""
     terms = set() if isinstance(case.s.terms, int) else set(case.s.terms)
-    return any(inner not in terms for term in terms for inner in combinations(term, len(term) - 1) if inner)
+    return any(
+        inner not in terms for term in terms for inner in combinations(term, len(term) - 1) if inner
+    )
 
 
 def equal_terms_of_a_shooter(case: Case) -> bool:
@@ -82,31 +95,42 @@ def equal_terms_of_a_shooter(case: Case) -> bool:
 
 
 def equal_tables_of_predictors(case: Case) -> bool:
-    """Whether two predictors, or two pairs, have the same table with the groups, so that one of them is chosen."""
+    """Whether two predictors, or two pairs, have the same table with the groups, so that one of
+    them is chosen.
+    """
     if option(case, "relevance") is None and case.s.method != "blanket":
         return False
     table = case.table.take(kept_rows(case.s, case.table))
     weights = np.ones(table.n) if table.weights is None else np.asarray(table.weights, dtype=float)
     rows = [tuple(codes) for codes in table.codes.tolist()]
     tables = []
-    for at in (*combinations(range(len(table.names)), 1), *combinations(range(len(table.names)), 2)):
+    for at in (
+        *combinations(range(len(table.names)), 1),
+        *combinations(range(len(table.names)), 2),
+    ):
         cells: Counter[tuple[tuple[int, ...], int]] = Counter()
         for row, group, weight in zip(rows, table.y.tolist(), weights.tolist(), strict=True):
             cells[tuple(row[i] for i in at), group] += weight
-        groups = {levels: [cells[levels, g] for g in np.unique(table.y).tolist()] for levels, _ in cells}
-        tables.append((len(at), *sorted((min(levels) < 0, *counts) for levels, counts in groups.items())))
+        groups = {
+            levels: [cells[levels, g] for g in np.unique(table.y).tolist()] for levels, _ in cells
+        }
+        tables.append(
+            (len(at), *sorted((min(levels) < 0, *counts) for levels, counts in groups.items()))
+        )
     return len(set(map(repr, tables))) < len(tables)
 
 
-ORDERS = tuple(f"the_order_of_{what}_does_not_matter" for what in ("rows", "columns", "groups", "levels"))
+ORDERS = tuple(
+    f"the_order_of_{what}_does_not_matter" for what in ("rows", "columns", "groups", "levels")
+)
 EQUAL = (*ORDERS, "a_weight_is_a_repeated_row")
 
 EXCEPTIONS: list[Exempt] = [
     Exempt(
         EQUAL,
         lambda case: case.is_tuned,
-        "Folds are dealt to rows and groups in their order, so that a setting, a calibration or a structure that folds "
-        "decide on depends on it, as it does on the seed.",
+        "Folds are dealt to rows and groups in their order, so that a setting, a calibration or a "
+        "structure that folds decide on depends on it, as it does on the seed.",
     ),
     Exempt(
         EQUAL,
@@ -120,19 +144,22 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         tuple(law for law in ORDERS if law != "the_order_of_rows_does_not_matter"),
         lambda case: case.s.method == "boosting",
-        "method='boosting' deals rows to folds and draws cuts for columns, groups and levels in their order.",
+        (
+            "method='boosting' deals rows to folds and draws cuts for columns, groups and levels "
+            "in their order."
+        ),
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         by_reference,
-        "A penalty on parameters, and the regularisation of mean field, go by the reference level (the first one); "
-        "with gauge='zero-sum' they do not.",
+        "A penalty on parameters, and the regularisation of mean field, go by the reference level "
+        "(the first one); with gauge='zero-sum' they do not.",
     ),
     Exempt(
         (*EQUAL, "any_source_equals_memory"),
         lambda case: not case.converged,
-        "There is no finite optimum, or it was not reached (a ConvergenceWarning says so), and where the optimiser "
-        "stops depends on the order of its sums.",
+        "There is no finite optimum, or it was not reached (a ConvergenceWarning says so), and "
+        "where the optimiser stops depends on the order of its sums.",
     ),
     Exempt(
         ("the_order_of_columns_does_not_matter",),
@@ -141,53 +168,67 @@ EXCEPTIONS: list[Exempt] = [
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
-        lambda case: case.s.source == "dict" and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind},
+        lambda case: (
+            case.s.source == "dict" and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind}
+        ),
         "Lists have no declared categories.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
-        lambda case: case.s.source in ("polars", "lazyframe") and "category" in (*case.s.kinds, case.s.group_kind),
+        lambda case: (
+            case.s.source in ("polars", "lazyframe")
+            and "category" in (*case.s.kinds, case.s.group_kind)
+        ),
         "A Categorical of polars is a way to store values and declares nothing; an Enum does.",
     ),
     Exempt(
         ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
-        lambda case: case.s.source == "duckdb" and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind},
+        lambda case: (
+            case.s.source == "duckdb"
+            and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind}
+        ),
         "DuckDB reads categories of Parquet files as text; its own enumerations keep their order.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         lambda case: "pseudo" in case.s.method and constant_within_a_group(case),
-        "Where a predictor is constant within a group, pseudo-likelihood adds one observation there, at reference "
-        "levels (Woo & Wang, section 2.2).",
+        "Where a predictor is constant within a group, pseudo-likelihood adds one observation "
+        "there, at reference levels (Woo & Wang, section 2.2).",
     ),
     Exempt(
         EQUAL,
         lambda case: case.s.family == "shooter" and case.s.weights == "huge",
-        "A penalty of a billionth of the weights leaves the optimum so flat that the order of sums shows.",
+        (
+            "A penalty of a billionth of the weights leaves the optimum so flat that the order of "
+            "sums shows."
+        ),
     ),
     Exempt(
         EQUAL,
         lambda case: "mf" in case.s.method and case.s.weights == "huge",
-        "Mean field inverts the covariance of predictors that hardly vary within a group. Beside weights of 1e9 the "
-        "prior count is nothing, couplings reach 1e9, and rounding moves predictions; a warning compares the log-loss.",
+        "Mean field inverts the covariance of predictors that hardly vary within a group. Beside "
+        "weights of 1e9 the prior count is nothing, couplings reach 1e9, and rounding moves "
+        "predictions; a warning compares the log-loss.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         lambda case: case.s.family == "bbl" and lacks_inner_terms(case),
-        "An interaction without the terms inside it (a:b:c without a:b) is that of the levels that are no reference "
-        "levels, so that another reference level makes another model, as in R.",
+        "An interaction without the terms inside it (a:b:c without a:b) is that of the levels "
+        "that are no reference levels, so that another reference level makes another model, as in "
+        "R.",
     ),
     Exempt(
         EQUAL,
         equal_terms_of_a_shooter,
-        "Where two terms are equal in all rows, or one is what the other is not, a penalty leaves open how they share "
-        "a weight; rows in which they differ are predicted by the first.",
+        "Where two terms are equal in all rows, or one is what the other is not, a penalty leaves "
+        "open how they share a weight; rows in which they differ are predicted by the first.",
     ),
     Exempt(
         ("explanations_add_up",),
         lambda case: case.s.family == "network" and not option(case, "smooth", 0.0),
-        "What a network without prior counts finds impossible in every group has equal probabilities, which its terms "
-        "do not add up to; what it finds impossible in one has infinite parts.",
+        "What a network without prior counts finds impossible in every group has equal "
+        "probabilities, which its terms do not add up to; what it finds impossible in one has "
+        "infinite parts.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
@@ -196,9 +237,11 @@ EXCEPTIONS: list[Exempt] = [
     ),
     Exempt(
         EQUAL,
-        lambda case: case.s.method == "pseudo" and option(case, "lambda_") == 0.0 and case.s.order > 1,
-        "Without a penalty (lambda_=0) rows may leave couplings undetermined, and what such couplings say of rows that "
-        "were never seen is where the optimiser began.",
+        lambda case: (
+            case.s.method == "pseudo" and option(case, "lambda_") == 0.0 and case.s.order > 1
+        ),
+        "Without a penalty (lambda_=0) rows may leave couplings undetermined, and what such "
+        "couplings say of rows that were never seen is where the optimiser began.",
     ),
     Exempt(
         ORDERS,
@@ -208,8 +251,8 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         ("the_order_of_columns_does_not_matter",),
         equal_tables_of_predictors,
-        "Of predictors that tell equally much about the groups, relevance= and method='blanket' choose the first in "
-        "the formula.",
+        "Of predictors that tell equally much about the groups, relevance= and method='blanket' "
+        "choose the first in the formula.",
     ),
 ]
 

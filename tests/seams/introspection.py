@@ -1,4 +1,6 @@
-"""Every public method and property of a result, found by introspection, and whether two answers are alike."""
+"""Every public method and property of a result, found by introspection, and whether two answers are
+alike.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,28 @@ from seams.case import Case, Fall, expect
 __all__ = ["COSTLY", "answer", "difference", "public_names"]
 
 COSTLY = {  # milliseconds, about, of what takes more than a few
-    "avg_comparisons": 30, "avg_predictions": 20, "comparisons": 60, "predictions": 30,
-    "bootstrap": 60, "importance": 40, "report": 600, "plot": 150, "plot_network": 150, "plot_logo": 150,
-    "plot_mosaic": 150, "plot_coefficients": 150, "summary": 20, "conf_int": 20, "bse": 20, "pvalues": 20,
-    "tvalues": 20, "cov_params": 20, "claic": 20, "clbic": 20, "inference": 20,
-}  # fmt: skip
+    "avg_comparisons": 30,
+    "avg_predictions": 20,
+    "comparisons": 60,
+    "predictions": 30,
+    "bootstrap": 60,
+    "importance": 40,
+    "report": 600,
+    "plot": 150,
+    "plot_network": 150,
+    "plot_logo": 150,
+    "plot_mosaic": 150,
+    "plot_coefficients": 150,
+    "summary": 20,
+    "conf_int": 20,
+    "bse": 20,
+    "pvalues": 20,
+    "tvalues": 20,
+    "cov_params": 20,
+    "claic": 20,
+    "clbic": 20,
+    "inference": 20,
+}
 NOT_ASKED = {
     "save": "it has a law of its own",
     "report": "it has a law of its own",
@@ -46,8 +65,17 @@ NOT_ASKED = {
     "design": "how rows are encoded, for the package itself",
     "network": "arrays, for the package itself",
 }
-NOT_IN_FILES = ("stored", "training", "scored", "engine")  # of a tuning: its `engine` is the model's
-SAVES_TIME = {"nboot": 2, "nfold": 2, "seed": 1, "verbose": 0, "n_jobs": 1, "n_steps": 20, "pvalues": "auto"}
+# of a tuning: its `engine` is the model's
+NOT_IN_FILES = ("stored", "training", "scored", "engine")
+SAVES_TIME = {
+    "nboot": 2,
+    "nfold": 2,
+    "seed": 1,
+    "verbose": 0,
+    "n_jobs": 1,
+    "n_steps": 20,
+    "pvalues": "auto",
+}
 
 
 def required(case: Case, name: str) -> Any:
@@ -63,7 +91,10 @@ def required(case: Case, name: str) -> Any:
         "b": lambda: case.fit.labels.names[-1],
     }
     if name not in values:
-        raise Fall(f"argument {name!r} is new to the machine: enter a value in tests/seams/introspection.py")
+        raise Fall(
+            f"argument {name!r} is new to the machine: enter a value in "
+            "tests/seams/introspection.py"
+        )
     return values[name]()
 
 
@@ -73,7 +104,9 @@ def public_names(result: Any) -> list[str]:
 
 
 def answer(case: Case, result: Any, name: str, new: bool = True) -> tuple[str, Any]:
-    """Ask a result for a public name; return ``"value"`` or ``"refused"`` and what it said. Other errors pass."""
+    """Ask a result for a public name; return ``"value"`` or ``"refused"`` and what it said. Other
+    errors pass.
+    """
     import matplotlib.pyplot as plt
 
     try:
@@ -85,7 +118,10 @@ def answer(case: Case, result: Any, name: str, new: bool = True) -> tuple[str, A
         if isinstance(found, pd.DataFrame):
             expect(found.columns.is_unique, f"{name}() has columns {list(found.columns)}")
             named = [n for n in found.index.names if n is not None]
-            expect(not set(named) & set(found.columns), f"{name}() has index names {named} among its columns")
+            expect(
+                not set(named) & set(found.columns),
+                f"{name}() has index names {named} among its columns",
+            )
         return "value", found
     except bbl.BBLError as error:
         return "refused", str(error)
@@ -127,16 +163,27 @@ def difference(a: Any, b: Any, where: str = "it") -> str:
     if isinstance(a, list | tuple):
         if len(a) != len(b):
             return f"{where} has length {len(a)} and {len(b)}"
-        return next((d for k in range(len(a)) if (d := difference(a[k], b[k], f"{where}[{k}]"))), "")
+        return next(
+            (d for k in range(len(a)) if (d := difference(a[k], b[k], f"{where}[{k}]"))), ""
+        )
     if dataclasses.is_dataclass(a) and not isinstance(a, ModelResults | Summary):
         names = [f.name for f in dataclasses.fields(a) if f.name not in NOT_IN_FILES]
-        return next((d for n in names if (d := difference(getattr(a, n), getattr(b, n), f"{where}.{n}"))), "")
+        return next(
+            (d for n in names if (d := difference(getattr(a, n), getattr(b, n), f"{where}.{n}"))),
+            "",
+        )
     text = repr(a)
-    return "" if " at 0x" in text or "Axes" in text or text == repr(b) else f"{where} is {text} and {b!r}"
+    return (
+        ""
+        if " at 0x" in text or "Axes" in text or text == repr(b)
+        else f"{where} is {text} and {b!r}"
+    )
 
 
 def _comparable(cell: Any) -> Any:
-    """Return a cell of a frame such that equal ones compare as equal: tuples that hold nan do not."""
+    """Return a cell of a frame such that equal ones compare as equal: tuples that hold nan do
+    not.
+    """
     return repr(cell) if isinstance(cell, tuple) else cell
 
 

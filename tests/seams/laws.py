@@ -1,4 +1,6 @@
-"""The list of laws: each is a function of a case, with the condition under which it is asked, and a cost."""
+"""The list of laws: each is a function of a case, with the condition under which it is asked, and a
+cost.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Law:
     check : callable
         Raises a `Fall` where it does not hold.
     when : callable
-        Of which cases it can be asked at all. Where it can be asked and does not hold, `exceptions` says why.
+        Of which cases it can be asked at all. Where it can be asked and does not hold, `exceptions`
+        says why.
     cost : float
         About how many milliseconds it takes; dear ones are drawn rarely.
     """

@@ -25,25 +25,35 @@ NOT_IN_FILES = {"history", "converged"}  # a file has no record of the way
 def drawn(case: Case, result: Any, count: int) -> list[str]:
     """Draw a few public names of a result, costly ones rarely."""
     names = public_names(result)
-    p = np.array([1.0 / COSTLY.get(name, 2 if not name.startswith("plot") else 150) for name in names])
+    p = np.array(
+        [1.0 / COSTLY.get(name, 2 if not name.startswith("plot") else 150) for name in names]
+    )
     return list(case.rng.choice(names, min(count, len(names)), replace=False, p=p / p.sum()))
 
 
 @law(cost=8)
 def every_public_name_answers(case: Case) -> None:
-    """Every public method and property gives an answer, or refuses with an error of the package that says why."""
+    """Every public method and property gives an answer, or refuses with an error of the package
+    that says why.
+    """
     for name in drawn(case, case.fit, 4):
         said, found = answer(case, case.fit, name, new=bool(case.rng.integers(2)))
         expect(said == "value" or len(found) > 20, f"{name}: refused with {found!r}")
         module = type(found).__module__
-        if said == "value" and module.startswith("bbl.results") and type(found) is not type(case.fit):
+        if (
+            said == "value"
+            and module.startswith("bbl.results")
+            and type(found) is not type(case.fit)
+        ):
             for inner in drawn(case, found, 2):
                 answer(case, found, inner)
 
 
 @law(cost=12)
 def a_loaded_model_answers_alike(case: Case) -> None:
-    """A model that was saved and loaded gives the same answers, but for what needs training rows that it lacks."""
+    """A model that was saved and loaded gives the same answers, but for what needs training rows
+    that it lacks.
+    """
     store = bool(case.rng.integers(2)) and case.in_memory
     with tempfile.TemporaryDirectory(prefix="seams-") as folder:
         paths = [Path(folder) / f"{k}.bbl" for k in range(2)]
@@ -108,8 +118,15 @@ def printable(case: Case) -> list[Any]:
     """Return the results of a fit that print."""
     calls = [lambda: case.fit, lambda: case.fit.summary()]
     if case.classes:
-        calls += [lambda: case.fit.evaluate(case.new_frame), lambda: case.fit.explain(case.new_frame)]
-    calls += [lambda: case.fit.inference().summary(), lambda: case.fit.coef(), lambda: bbl.etable([case.fit, case.fit])]
+        calls += [
+            lambda: case.fit.evaluate(case.new_frame),
+            lambda: case.fit.explain(case.new_frame),
+        ]
+    calls += [
+        lambda: case.fit.inference().summary(),
+        lambda: case.fit.coef(),
+        lambda: bbl.etable([case.fit, case.fit]),
+    ]
     return calls
 
 
@@ -126,7 +143,10 @@ def results_print(case: Case) -> None:
             raise
         if isinstance(result, dict):
             continue
-        expect(len(str(result)) > 5 and len(repr(result)) > 5, f"{type(result).__name__} prints nothing")
+        expect(
+            len(str(result)) > 5 and len(repr(result)) > 5,
+            f"{type(result).__name__} prints nothing",
+        )
         for form in ("_repr_html_", "as_html"):
             if hasattr(result, form) and not hasattr(result, "dtypes"):
                 check_html(getattr(result, form)())
@@ -153,5 +173,9 @@ def advice_of_errors(case: Case, error: bbl.BBLError) -> None:
 
 
 REFUSED = Law(
-    "advice_works", "What an error advises works when it is followed.", advice_of_errors, lambda _: False, 5.0
+    "advice_works",
+    "What an error advises works when it is followed.",
+    advice_of_errors,
+    lambda _: False,
+    5.0,
 )

@@ -17,7 +17,9 @@ NUMBERS = ("estimate", "std_error", "p_value", "conf_low", "conf_high")
 
 
 def numbers(effects: Effects, groups: list | None = None) -> np.ndarray:
-    """Return the numbers of effects, shape (effects, K, 5), the groups in their order or in that of `groups`."""
+    """Return the numbers of effects, shape (effects, K, 5), the groups in their order or in that of
+    `groups`.
+    """
     own = list(effects.labels.groups)
     columns = [effects.columns[name] for name in NUMBERS]
     values = effects.frame[columns].to_numpy(float).reshape(-1, len(own), len(columns))
@@ -25,16 +27,22 @@ def numbers(effects: Effects, groups: list | None = None) -> np.ndarray:
 
 
 def set_to(table: Table, at: int, level: Any) -> Table:
-    """Return the rows with predictor `at` at a level; missing for a level that stands for missing cells."""
+    """Return the rows with predictor `at` at a level; missing for a level that stands for missing
+    cells.
+    """
     known = table.values[at]
     codes = table.codes.copy()
-    codes[:, at] = next((a for a, v in enumerate(known) if type(v) is type(level) and v == level),
-                        known.index(level) if level in known else -1)  # fmt: skip
+    codes[:, at] = next(
+        (a for a, v in enumerate(known) if type(v) is type(level) and v == level),
+        known.index(level) if level in known else -1,
+    )
     return dataclasses.replace(table, codes=codes)
 
 
 def unseen(table: Table, at: int, level: Any) -> bool:
-    """Return whether no cell can have a level, though the model has it: of declared categories, or of lone levels."""
+    """Return whether no cell can have a level, though the model has it: of declared categories, or
+    of lone levels.
+    """
     return level not in table.values[at] and level != "(missing)"
 
 
@@ -55,17 +63,25 @@ def asked_rows(case: Case) -> tuple[Table, dict[str, Any], np.ndarray]:
     """Return rows, the arguments that ask effects of them, and their weights."""
     if case.in_memory and case.rng.random() < 0.5:
         table = case.table.take(np.flatnonzero(kept_rows(case.s, case.table)))
-        weights = np.ones(table.n) if table.weights is None else np.asarray(table.weights, dtype=float)
+        weights = (
+            np.ones(table.n) if table.weights is None else np.asarray(table.weights, dtype=float)
+        )
         return dataclasses.replace(table, design={}), {}, weights
     table = case.new
     kept = (table.codes >= 0).all(axis=1) | (case.s.missing != "drop")
     weights = case.rng.uniform(0.2, 3.0, table.n)
-    return table.take(np.flatnonzero(kept)), {"newdata": table.frame(), "weights": weights}, weights[kept]
+    return (
+        table.take(np.flatnonzero(kept)),
+        {"newdata": table.frame(), "weights": weights},
+        weights[kept],
+    )
 
 
 @law(compares, cost=40)
 def effects_follow_from_predictions(case: Case) -> None:
-    """Averages of predictions, and their comparisons, are those of predict() of rows that are set to each level."""
+    """Averages of predictions, and their comparisons, are those of predict() of rows that are set
+    to each level.
+    """
     name, levels = compared(case)
     table, asked, weights = asked_rows(case)
     at = case.table.names.index(name)
@@ -88,11 +104,21 @@ def effects_follow_from_predictions(case: Case) -> None:
         expect_close(contrast, np.diff(wanted, axis=0)[::-1], f"avg_comparisons({name!r})")
     whole = numbers(case.fit.avg_predictions(se=False, **asked))[0, :, 0]
     effects = case.fit.avg_predictions(by=name, se=False, **asked)
-    cells = [None if level is None or level == "(missing)" else level for level in unit_values(effects, name)]
-    masses = [
-        weights[table.codes[:, at] == (-1 if v is None else set_to(table, at, v).codes[0, at])].sum() for v in cells
+    cells = [
+        None if level is None or level == "(missing)" else level
+        for level in unit_values(effects, name)
     ]
-    expect_close(np.array(masses) / weights.sum() @ numbers(effects).reshape(len(cells), -1, 5)[..., 0], whole, "by=")
+    masses = [
+        weights[
+            table.codes[:, at] == (-1 if v is None else set_to(table, at, v).codes[0, at])
+        ].sum()
+        for v in cells
+    ]
+    expect_close(
+        np.array(masses) / weights.sum() @ numbers(effects).reshape(len(cells), -1, 5)[..., 0],
+        whole,
+        "by=",
+    )
 
 
 def unit_values(effects: Effects, name: Any) -> list:
@@ -103,7 +129,9 @@ def unit_values(effects: Effects, name: Any) -> list:
 
 @law(compares, cost=50)
 def intervals_of_effects_agree(case: Case) -> None:
-    """p of an effect is below 0.05 if and only if its 95 % interval leaves out the value without effect."""
+    """p of an effect is below 0.05 if and only if its 95 % interval leaves out the value without
+    effect.
+    """
     name, levels = compared(case)
     transform = str(case.rng.choice(["difference", "ratio", "lnoddsratio"]))
     pair = (levels[-1], levels[0])
@@ -112,33 +140,57 @@ def intervals_of_effects_agree(case: Case) -> None:
     value, se, p, low, high = numbers(effects)[0].T
     there = ~np.isnan(p)
     expect(((p[there] >= 0) & (p[there] <= 1)).all(), "a p-value is outside 0 to 1")
-    expect(np.isnan(low[np.isnan(se)]).all() and (np.isnan(low) == np.isnan(high)).all(), "limits without errors")
-    expect(not (se < 0).any() and not (low > high).any(), "a standard error or an interval is negative")
+    expect(
+        np.isnan(low[np.isnan(se)]).all() and (np.isnan(low) == np.isnan(high)).all(),
+        "limits without errors",
+    )
+    expect(
+        not (se < 0).any() and not (low > high).any(), "a standard error or an interval is negative"
+    )
     out = (low > effects.null) | (high < effects.null)
     clear = there & (np.abs(p - 0.05) > 1e-6)
-    expect(not (clear & (out != (p < 0.05))).any(), f"p and interval: {effects.frame.to_dict('records')}")
+    expect(
+        not (clear & (out != (p < 0.05))).any(),
+        f"p and interval: {effects.frame.to_dict('records')}",
+    )
     notes = effects.frame[effects.columns["note"]].to_numpy(object)
     silent = np.isnan(low) & (notes == "") & ("no standard errors" not in effects.note)
-    expect(not silent.any(), f"no interval, and nothing says why: {effects.frame.to_dict('records')}")
+    expect(
+        not silent.any(), f"no interval, and nothing says why: {effects.frame.to_dict('records')}"
+    )
     turned = case.fit.avg_comparisons({name: pair[::-1]}, transform=transform, **asked)
     if transform != "ratio":
-        expect_close(numbers(turned)[0, :, :3], np.column_stack([-value, se, p]), "the pair turned round", rtol=1e-6)
+        expect_close(
+            numbers(turned)[0, :, :3],
+            np.column_stack([-value, se, p]),
+            "the pair turned round",
+            rtol=1e-6,
+        )
     if transform == "difference":
         is_undefined = np.isnan(value)  # rows would be in cells that cannot occur
-        expect(is_undefined.all() == is_undefined.any(), "a difference is undefined for some of the groups")
-        expect_close(0.0 if is_undefined.all() else value.sum(), 0.0, "sum of differences over the groups")
+        expect(
+            is_undefined.all() == is_undefined.any(),
+            "a difference is undefined for some of the groups",
+        )
+        expect_close(
+            0.0 if is_undefined.all() else value.sum(), 0.0, "sum of differences over the groups"
+        )
         if len(value) == 2:
             expect_close(se[0], se[1], "standard errors of two groups", rtol=1e-6)
 
 
 @law(lambda case: case.classes, cost=40)
 def a_row_is_an_average_of_one(case: Case) -> None:
-    """Predictions and comparisons of a row are the averages over that row alone, with their standard errors."""
+    """Predictions and comparisons of a row are the averages over that row alone, with their
+    standard errors.
+    """
     kept = np.flatnonzero((case.new.codes >= 0).all(axis=1) | (case.s.missing != "drop"))
     if not len(kept):
         return
     frame = case.new.take(kept[:3]).frame()
     by_row = numbers(case.fit.predictions(frame))
-    alone = np.concatenate([numbers(case.fit.avg_predictions(newdata=frame.iloc[[k]])) for k in range(len(frame))])
+    alone = np.concatenate(
+        [numbers(case.fit.avg_predictions(newdata=frame.iloc[[k]])) for k in range(len(frame))]
+    )
     expect_close(by_row, alone, "predictions of a row", rtol=1e-7)
     expect_close(by_row[..., 0], case.probabilities(case.fit, frame), "predictions() and predict()")

@@ -14,13 +14,18 @@ from seams.laws import law
 LOOSE = 2e-4  # of optimisers that stop at a gradient
 
 
-def same_predictions(case: Case, other: Any, what: str, rows: Any = None, exact: bool = False) -> None:
+def same_predictions(
+    case: Case, other: Any, what: str, rows: Any = None, exact: bool = False
+) -> None:
     """Raise a `Fall` unless another fit predicts new rows as the case's own."""
     fit = case.fit
     tolerance = 1e-12 if exact else LOOSE
     if case.classes:
         groups = list(fit.labels.groups)
-        expect(set(other.labels.groups) == set(groups), f"{what}: groups {groups} and {list(other.labels.groups)}")
+        expect(
+            set(other.labels.groups) == set(groups),
+            f"{what}: groups {groups} and {list(other.labels.groups)}",
+        )
         a, b = case.probabilities(fit), case.probabilities(other, rows)
         b = b.iloc[:, [list(other.labels.groups).index(g) for g in groups]]
         expect_close(a, b, f"{what}: probabilities", rtol=tolerance, atol=tolerance)
@@ -39,19 +44,28 @@ def has_counts(case: Case) -> bool:
 def a_weight_is_a_repeated_row(case: Case) -> None:
     """Fits to rows with whole-number weights are fits to the rows, repeated."""
     table = case.table
-    repeated = dataclasses.replace(table.take(np.repeat(np.arange(table.n), table.weights)), weights=None)
+    repeated = dataclasses.replace(
+        table.take(np.repeat(np.arange(table.n), table.weights)), weights=None
+    )
     other = case.refit(repeated)
     if case.in_memory or case.s.family != "average":
         expect(case.fit.nobs() == other.nobs(), f"nobs: {case.fit.nobs()!r} and {other.nobs()!r}")
     same_predictions(case, other, "weights and repeated rows")
-    if case.s.family != "average" and case.s.method not in ("auto", "conditional", "blanket", "boosting"):
+    if case.s.family != "average" and case.s.method not in (
+        "auto",
+        "conditional",
+        "blanket",
+        "boosting",
+    ):
         expect_close(case.fit.logLik(), other.logLik(), "log-likelihood", rtol=1e-5, atol=1e-4)
 
 
 @law(lambda case: case.table.n > 1, cost=6)
 def the_order_of_rows_does_not_matter(case: Case) -> None:
     """Rows in another order give the same model."""
-    same_predictions(case, case.refit(case.table.take(case.rng.permutation(case.table.n))), "order of rows")
+    same_predictions(
+        case, case.refit(case.table.take(case.rng.permutation(case.table.n))), "order of rows"
+    )
 
 
 @law(lambda case: len(case.table.names) > 1, cost=6)
@@ -60,16 +74,22 @@ def the_order_of_columns_does_not_matter(case: Case) -> None:
     at = case.rng.permutation(len(case.table.names))
     t = case.table
     turned = dataclasses.replace(
-        t, names=[t.names[i] for i in at], values=[t.values[i] for i in at], kinds=tuple(t.kinds[i] for i in at),
-        orders=[t.orders[i] for i in at], codes=t.codes[:, at],
-    )  # fmt: skip
+        t,
+        names=[t.names[i] for i in at],
+        values=[t.values[i] for i in at],
+        kinds=tuple(t.kinds[i] for i in at),
+        orders=[t.orders[i] for i in at],
+        codes=t.codes[:, at],
+    )
     place = {-1: -1} | {int(i): k for k, i in enumerate(at)}
     turned = dataclasses.replace(turned, zeros={place[i]: codes for i, codes in t.zeros.items()})
     s = case.s
     if not isinstance(s.terms, int):
         left = {i: k for k, i in enumerate(s.used)}
         terms = [t for t in s.terms if all(i in left for i in t)]
-        s = dataclasses.replace(s, terms=tuple(tuple(sorted(place[left[i]] for i in t)) for t in terms), columns=None)
+        s = dataclasses.replace(
+            s, terms=tuple(tuple(sorted(place[left[i]] for i in t)) for t in terms), columns=None
+        )
         s = dataclasses.replace(s, levels=tuple(len(v) for v in turned.values))
     same_predictions(case, case.refit(turned, scenario=s), "order of columns")
 
@@ -78,7 +98,9 @@ def the_order_of_columns_does_not_matter(case: Case) -> None:
 def names_do_not_matter(case: Case) -> None:
     """Other names of the columns give the same numbers."""
     t = case.table
-    plain = dataclasses.replace(t, names=[f"x{i}" for i in range(len(t.names))], response="y", weight_name="w")
+    plain = dataclasses.replace(
+        t, names=[f"x{i}" for i in range(len(t.names))], response="y", weight_name="w"
+    )
     other = case.refit(plain)
     rows = dataclasses.replace(case.new, names=plain.names, response="y", weight_name="w").frame()
     same_predictions(case, other, "names", rows, exact=True)
@@ -86,38 +108,56 @@ def names_do_not_matter(case: Case) -> None:
 
 def keeps_declared(case: Case) -> bool:
     """Whether predictors are the same where categories of the response can be declared."""
-    return case.s.source not in ("dict", "polars", "lazyframe", "duckdb") or not {"category", "ordered"} & {
-        *case.s.kinds
-    }
+    return case.s.source not in ("dict", "polars", "lazyframe", "duckdb") or not {
+        "category",
+        "ordered",
+    } & {*case.s.kinds}
 
 
 @law(lambda case: case.classes and case.s.family != "average" and keeps_declared(case), cost=6)
 def the_order_of_groups_does_not_matter(case: Case) -> None:
     """Groups in another order give the same probabilities."""
     t, K = case.table, len(case.table.groups)
-    if t.group_kind not in ("category", "ordered"):  # what is declared counts, so declare what occurs
+    # what is declared counts, so declare what occurs
+    if t.group_kind not in ("category", "ordered"):
         present = np.unique(t.y[build.kept_rows(case.s, t)])
-        t = dataclasses.replace(t.take(np.isin(t.y, present)), groups=[t.groups[g] for g in present])
-        zeros = {i: codes if i >= 0 else np.searchsorted(present, codes).tolist() for i, codes in t.zeros.items()}
-        t = dataclasses.replace(t, y=np.searchsorted(present, t.y), zeros=zeros if len(present) == K else {})
+        t = dataclasses.replace(
+            t.take(np.isin(t.y, present)), groups=[t.groups[g] for g in present]
+        )
+        zeros = {
+            i: codes if i >= 0 else np.searchsorted(present, codes).tolist()
+            for i, codes in t.zeros.items()
+        }
+        t = dataclasses.replace(
+            t, y=np.searchsorted(present, t.y), zeros=zeros if len(present) == K else {}
+        )
     turned = dataclasses.replace(
         t,
         group_kind="ordered" if t.group_kind in ("category", "ordered") else "declared",
         group_order=case.rng.permutation(len(t.groups)),
     )
     numbers = not isinstance(t.groups[0], str)  # as categories they keep no order in Parquet
-    source = "pandas" if numbers or case.s.source in ("dict", "polars", "lazyframe", "duckdb") else None
+    source = (
+        "pandas" if numbers or case.s.source in ("dict", "polars", "lazyframe", "duckdb") else None
+    )
     priors = build.arguments(case.s, case.table).get("priors")
-    same_predictions(case, case.refit(turned, source, **({"priors": priors} if priors else {})), "order of groups")
+    same_predictions(
+        case,
+        case.refit(turned, source, **({"priors": priors} if priors else {})),
+        "order of groups",
+    )
 
 
 @law(lambda case: True, cost=6)
 def the_order_of_levels_does_not_matter(case: Case) -> None:
-    """Levels of predictors in another order, so that another is the reference, give the same probabilities.
+    """Levels of predictors in another order, so that another is the reference, give the same
+    probabilities.
 
     Where a method knows the order of levels, that is the other way round.
     """
-    blanks = (case.table.codes[build.kept_rows(case.s, case.table)] < 0).any(axis=0) & (case.s.missing == "level")
+    blanks = (case.table.codes[build.kept_rows(case.s, case.table)] < 0).any(axis=0) & (
+        case.s.missing == "level"
+    )
     knows_order = case.s.method == "auto" or case.s.options.get("ordered", "nominal") != "nominal"
     levels = {}
     for name, own, blank in zip(case.fit.labels.names, case.fit.labels.levels, blanks, strict=True):

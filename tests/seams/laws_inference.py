@@ -39,7 +39,9 @@ def which(case: Case) -> list:
 
 @law(tests_are_there, cost=30)
 def p_and_interval_agree(case: Case) -> None:
-    """p is below 0.05 if and only if the 95 % interval leaves out 0, and what has no test has no limits."""
+    """p is below 0.05 if and only if the 95 % interval leaves out 0, and what has no test has no
+    limits.
+    """
     of = which(case)
     table = case.fit.inference().table(of[case.rng.integers(len(of))])
     p, lower, upper = (table[c].to_numpy(float) for c in ("p", "lower", "upper"))
@@ -54,10 +56,11 @@ def p_and_interval_agree(case: Case) -> None:
 
 @law(lambda case: tests_are_there(case) and case.classes, cost=40)
 def one_hypothesis_has_one_p_value(case: Case) -> None:
-    """A hypothesis has one p-value, whichever of two groups is asked (Wald tests of interacting predictors apart).
+    """A hypothesis has one p-value, whichever of two groups is asked (Wald tests of interacting
+    predictors apart).
 
-    Wald tests of predictors that interact, and all under a sampling design, are of the difference from the pooled fit
-    itself: two groups can have the same coupling, and all rows another one.
+    Wald tests of predictors that interact, and all under a sampling design, are of the difference
+    from the pooled fit itself: two groups can have the same coupling, and all rows another one.
     """
     groups = list(case.fit.labels.groups)
     inference = case.fit.inference()
@@ -71,12 +74,25 @@ def one_hypothesis_has_one_p_value(case: Case) -> None:
     expect_close(a["lower"], -b["upper"], "limits of (a, b) and (b, a)", rtol=1e-6)
     if len(groups) == 2 and case.fit.parameters.pooled is not None:
         of = inference.tests("pooled")
-        one, other = (part.reset_index(drop=True) for part in (of.iloc[: len(of) // 2], of.iloc[len(of) // 2 :]))
-        interacting = pd.concat([of["predictor"][of["predictor2"].notna()], of["predictor2"].dropna()])
-        is_wald, of_one = one["test"].str.contains("Wald|Rao-Scott"), one["predictor"].isin(interacting)
+        one, other = (
+            part.reset_index(drop=True)
+            for part in (of.iloc[: len(of) // 2], of.iloc[len(of) // 2 :])
+        )
+        interacting = pd.concat(
+            [of["predictor"][of["predictor2"].notna()], of["predictor2"].dropna()]
+        )
+        is_wald, of_one = (
+            one["test"].str.contains("Wald|Rao-Scott"),
+            one["predictor"].isin(interacting),
+        )
         of_itself = is_wald & (of_one | one["predictor2"].notna() | bool(case.s.design))
-        expect((one["test"] == other["test"])[~of_itself].all(), "kinds of pooled tests of either group")
-        expect_close(one["p"][~of_itself], other["p"][~of_itself], "pooled tests of either group", rtol=1e-6)
+        expect(
+            (one["test"] == other["test"])[~of_itself].all(),
+            "kinds of pooled tests of either group",
+        )
+        expect_close(
+            one["p"][~of_itself], other["p"][~of_itself], "pooled tests of either group", rtol=1e-6
+        )
 
 
 @law(tests_are_there, cost=15)
@@ -123,7 +139,10 @@ def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
         text += f" - {build.quoted(table.weight_name)}"
     plain = build.fit(case.s, table, frame)
     fit = build.fit(case.s, table, drawn, weights=None, design=design, formula=text)
-    expect(np.array_equal(fit.parameters.theta, plain.parameters.theta), "estimates differ from those of the weights")
+    expect(
+        np.array_equal(fit.parameters.theta, plain.parameters.theta),
+        "estimates differ from those of the weights",
+    )
     try:
         inference = fit.inference()
     except BBLError:  # a group without rows
@@ -136,7 +155,9 @@ def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
     expect(not (clear & (out != (frame["p"] < 0.05))).any(), "p and interval")
     tests, covariance = inference.tests(), inference.cov_params()
     expect(tests["p"].dropna().between(0, 1).all(), "a p-value is outside 0 to 1")
-    expect_close(np.sqrt(np.diag(covariance)), inference.bse, "standard errors and covariances", rtol=1e-6)
+    expect_close(
+        np.sqrt(np.diag(covariance)), inference.bse, "standard errors and covariances", rtol=1e-6
+    )
     with tempfile.TemporaryDirectory() as folder:
         fit.save(f"{folder}/fit.bbl", store_data=True)
         loaded = bbl.load(f"{folder}/fit.bbl")

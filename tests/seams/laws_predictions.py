@@ -26,7 +26,9 @@ def class_shares(case: Case) -> np.ndarray:
 
 @law(has_classes)
 def probabilities_sum_to_one(case: Case) -> None:
-    """The probabilities of a row are 0 to 1 and sum to 1, and the predicted group is the most likely one."""
+    """The probabilities of a row are 0 to 1 and sum to 1, and the predicted group is the most
+    likely one.
+    """
     found = case.fit.predict(case.new_frame, type="prob")
     groups = list(case.fit.labels.groups)
     expect(list(found.columns[:-1]) == groups, f"columns {list(found.columns)} for groups {groups}")
@@ -38,7 +40,8 @@ def probabilities_sum_to_one(case: Case) -> None:
     said = found.iloc[:, -1].to_numpy(object)[kept]
     chosen = np.array([groups.index(g) for g in said], dtype=int)
     said_p, highest = p[kept][np.arange(kept.sum()), chosen], p[kept].max(axis=1)
-    # scores within 1e-12 of their size are ties, and those of weights of 1e9 with an approximate ln Z reach 1e5
+    # scores within 1e-12 of their size are ties, and those of weights of 1e9 with an approximate ln
+    # Z reach 1e5
     expect_close(said_p, highest, "probability of the predicted group", atol=1e-6)
     alone = case.fit.predict(case.new_frame, type="class").to_numpy(object)[kept]
     expect(list(alone) == list(said), f"type='class' says {list(alone)[:5]}, yhat {list(said)[:5]}")
@@ -47,14 +50,25 @@ def probabilities_sum_to_one(case: Case) -> None:
 def enumerable(case: Case) -> bool:
     """Whether the model is a Boltzmann machine with a true ln Z, and few states."""
     engine = case.engine
-    if engine is None or engine.joint or case.fit.estimate.predictive is not None or -1 in case.table.zeros:
+    if (
+        engine is None
+        or engine.joint
+        or case.fit.estimate.predictive is not None
+        or -1 in case.table.zeros
+    ):
         return False
     states = math.prod(len(levels) for levels in case.fit.labels.levels)
-    return states <= 800 and case.fit.estimate.log_z_kind in ("auto", "exact") and case.fit.estimate.calibration is None
+    return (
+        states <= 800
+        and case.fit.estimate.log_z_kind in ("auto", "exact")
+        and case.fit.estimate.calibration is None
+    )
 
 
 def tables(case: Case, group: object) -> dict:
-    """Return the coefficients of a group as `reference.term_energy` wants them, from the public table of them."""
+    """Return the coefficients of a group as `reference.term_energy` wants them, from the public
+    table of them.
+    """
     names = list(case.fit.labels.names)
     L = [len(levels) for levels in case.fit.labels.levels]
     out: dict = {}
@@ -65,7 +79,10 @@ def tables(case: Case, group: object) -> dict:
     columns = {c: list(frame[c]) for c in (*places, *levels, "estimate")}
     for k in range(len(frame)):
         scope = [names.index(columns[c][k]) for c in places if not pd.isna(columns[c][k])]
-        at = [list(case.fit.labels.levels[i]).index(columns[c][k]) for i, c in zip(scope, levels, strict=False)]
+        at = [
+            list(case.fit.labels.levels[i]).index(columns[c][k])
+            for i, c in zip(scope, levels, strict=False)
+        ]
         key = tuple(scope)
         if key not in out:
             out[key] = np.zeros([L[i] - 1 for i in key])
@@ -79,20 +96,27 @@ def possible_states(case: Case, states: np.ndarray) -> np.ndarray:
     at = {name: k for k, name in enumerate(labels.names)}
     wrong = np.zeros(len(states), dtype=bool)
     for cell in zip(*zeros.values(), strict=True):
-        codes = [(at[name], list(labels.levels[at[name]]).index(v)) for name, v in zip(zeros, cell, strict=True)]
+        codes = [
+            (at[name], list(labels.levels[at[name]]).index(v))
+            for name, v in zip(zeros, cell, strict=True)
+        ]
         wrong |= np.logical_and.reduce([states[:, i] == code for i, code in codes])
     return ~wrong
 
 
 @law(enumerable, cost=15)
 def probabilities_follow_from_coefficients(case: Case) -> None:
-    """Class probabilities, ln Z and the probabilities of rows are those of an enumeration with the coefficients."""
+    """Class probabilities, ln Z and the probabilities of rows are those of an enumeration with the
+    coefficients.
+    """
     fit = case.fit
     L = [len(levels) for levels in fit.labels.levels]
     groups = list(fit.labels.groups)
     own = [tables(case, g) for g in groups]
     possible = possible_states(case, reference.states(L))
-    log_z = np.array([reference.logsumexp(reference.term_energy(t, reference.states(L)[possible])) for t in own])
+    log_z = np.array(
+        [reference.logsumexp(reference.term_energy(t, reference.states(L)[possible])) for t in own]
+    )
     rounding = 10.0 * np.finfo(float).eps * float(np.abs(fit.parameters.theta).max(initial=0.0))
     expect_close(fit.log_z.to_numpy(), log_z, "ln Z", 1e-8, 1e-8 + rounding)
     codes, missing = fit.design.encode(case.new_frame)
@@ -107,10 +131,20 @@ def probabilities_follow_from_coefficients(case: Case) -> None:
         scores = E - log_z + (np.log(class_shares(case)) if case.classes else 0.0)
     dropped = fit.design.dropped(case.new_frame)
     kept = slice(None) if dropped is None else ~dropped
-    rounding += 10.0 * np.finfo(float).eps * np.abs(np.where(np.isfinite(E - log_z), log_z, 0.0)).max(initial=0.0)
+    rounding += (
+        10.0
+        * np.finfo(float).eps
+        * np.abs(np.where(np.isfinite(E - log_z), log_z, 0.0)).max(initial=0.0)
+    )
     if case.classes:
         p = np.exp(scores - reference.logsumexp(scores)[:, None])
-        expect_close(case.probabilities(fit).to_numpy()[kept], p[kept], "P(group | row)", 1e-7 + rounding, 1e-9)
+        expect_close(
+            case.probabilities(fit).to_numpy()[kept],
+            p[kept],
+            "P(group | row)",
+            1e-7 + rounding,
+            1e-9,
+        )
     found = fit.score_samples(case.new_frame).to_numpy()
     expect_close(found[kept], reference.logsumexp(scores)[kept], "ln P(row)", 1e-7 + rounding, 1e-7)
 
@@ -120,7 +154,10 @@ def training_rows_are_rows(case: Case) -> None:
     """predict() of the training rows is predict(newdata) of the same rows."""
     rows = case.frame[kept_rows(case.s, case.table)]
     expect_close(
-        case.fit.predict(type="prob").iloc[:, :-1], case.probabilities(case.fit, rows), "training rows", atol=1e-12
+        case.fit.predict(type="prob").iloc[:, :-1],
+        case.probabilities(case.fit, rows),
+        "training rows",
+        atol=1e-12,
     )
 
 
@@ -145,8 +182,14 @@ def pair(case: Case) -> tuple:
 
 
 def explains(case: Case) -> bool:
-    of_groups = -1 in case.table.zeros  # structural zeros of single groups, with which scores are no sums of terms
-    return case.classes and case.s.family != "average" and case.s.method not in ("auto", "aode") and not of_groups
+    # structural zeros of single groups, with which scores are no sums of terms
+    of_groups = -1 in case.table.zeros
+    return (
+        case.classes
+        and case.s.family != "average"
+        and case.s.method not in ("auto", "aode")
+        and not of_groups
+    )
 
 
 @law(explains)
@@ -161,7 +204,8 @@ def explanations_add_up(case: Case) -> None:
     numbers = found.frame.iloc[:, 2:].to_numpy(float)
     # what a network without prior counts finds impossible has infinite parts
     kept = np.isfinite(odds) & (np.abs(odds) < 30) & np.isfinite(numbers).all(axis=1)
-    largest = np.abs(numbers[kept]).max(initial=1.0)  # parts of 1e9 that cancel leave what rounding left of them
+    # parts of 1e9 that cancel leave what rounding left of them
+    largest = np.abs(numbers[kept]).max(initial=1.0)
     near = {"rtol": 1e-6, "atol": 1e-6 * max(1.0, 1e-8 * largest)}
     expect_close(numbers[kept, -1], odds[kept], "log_odds of explain()", **near)
     expect_close(numbers[kept, :-1].sum(axis=1), odds[kept], "sum of the parts", **near)
@@ -186,14 +230,19 @@ def evaluate_agrees_with_scikit_learn(case: Case) -> None:
     at = p[np.arange(len(y)), y]
     if (at > 1e-14).all():
         expect_close(found["log-loss"], -np.log(at).mean(), "log-loss", rtol=1e-7)
-    expect_close(found["Brier score"], ((p - np.eye(len(groups))[y]) ** 2).sum(axis=1).mean(), "Brier score")
+    expect_close(
+        found["Brier score"], ((p - np.eye(len(groups))[y]) ** 2).sum(axis=1).mean(), "Brier score"
+    )
     if len(groups) == 2 and len(np.unique(y)) == 2:
         link = case.fit.predict(case.new_frame).iloc[:, 1].to_numpy(float)[kept]
         link = np.clip(link, -1e200, 1e200)
         of_size = np.maximum(1.0, np.abs(link))
         differences = np.abs(link[y == 1][:, None] - link[y == 0])
-        tied = (differences < 1e-9 * np.maximum(of_size[y == 1][:, None], of_size[y == 0])).mean()  # rounding decides
-        expect_close(found["AUC"], metrics.roc_auc_score(y, np.round(link, 9)), "AUC", atol=1e-9 + tied)
+        # rounding decides
+        tied = (differences < 1e-9 * np.maximum(of_size[y == 1][:, None], of_size[y == 0])).mean()
+        expect_close(
+            found["AUC"], metrics.roc_auc_score(y, np.round(link, 9)), "AUC", atol=1e-9 + tied
+        )
 
 
 @law(has_classes)
@@ -242,4 +291,6 @@ def costs_are_least(case: Case) -> None:
     for row, said in itertools.islice(zip(p, found.iloc[:, -1], strict=True), 5):
         if not np.isnan(row).any():
             expected = row @ costs
-            expect_close(expected[groups.index(said)], expected.min(), "expected cost of the prediction")
+            expect_close(
+                expected[groups.index(said)], expected.min(), "expected cost of the prediction"
+            )

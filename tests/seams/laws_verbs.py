@@ -37,7 +37,11 @@ def weights_of(case: Case) -> Any:
 def structure(case: Case, learner: str, **options: Any) -> Any:
     """Learn a structure from the scenario's table."""
     return getattr(networks, learner)(
-        build.formula(case.s, case.table), case.plain_frame, weights=weights_of(case), **case_options(case), **options
+        build.formula(case.s, case.table),
+        case.plain_frame,
+        weights=weights_of(case),
+        **case_options(case),
+        **options,
     )
 
 
@@ -60,7 +64,9 @@ def networks_cv(case: Case) -> Any:
 
 
 def lp(case: Case) -> Any:
-    return networks.lp(structure(case, "nb"), case.plain_frame, 1.0, weights=weights_of(case), **case_options(case))
+    return networks.lp(
+        structure(case, "nb"), case.plain_frame, 1.0, weights=weights_of(case), **case_options(case)
+    )
 
 
 def searches(learner: str) -> Callable[[Case], Any]:
@@ -75,23 +81,36 @@ VERBS: dict[str, Callable[[Case], Any]] = {
     "anova": lambda case: bbl.anova(case.fit, case.fit),
     "etable": lambda case: bbl.etable({"one": case.fit, "other": case.fit}),
     "step": lambda case: bbl.step(case.fit, scope=("~ 1", "~ .^2"), verbose=0),
-    "graphs": lambda case: bbl.graphs(case.plain_frame, weights_of(case), verbose=0, **case_options(case)),
+    "graphs": lambda case: bbl.graphs(
+        case.plain_frame, weights_of(case), verbose=0, **case_options(case)
+    ),
     "log_scores": lambda case: bbl.log_scores(case.fit, case.new_frame),
     "crossVal": validated,
     "mcSample": lambda case: bbl.mcSample(case.fit, nsteps=4, nchains=4, seed=1, verbose=0),
-    "bicluster": lambda case: bbl.bicluster(None, complete_codes(case), groups=(2, 2), n_init=1, verbose=0),
+    "bicluster": lambda case: bbl.bicluster(
+        None, complete_codes(case), groups=(2, 2), n_init=1, verbose=0
+    ),
     "bin": lambda case: bbl.bin(case.plain_frame, weights=weights_of(case)),
     "lump": lambda case: bbl.lump(case.frame, min_count=3, weights=weights_of(case)),
     "removeConst": lambda case: bbl.removeConst(case.frame, case.table.response),
     "freq2raw": lambda case: bbl.freq2raw(case.frame.head(3), np.arange(len(case.frame.head(3)))),
     "effective_weights": lambda case: bbl.effective_weights(case.frame[case.table.names].head(50)),
-    "effective_size": lambda case: bbl.effective_size(case.frame[case.table.names].head(50), n_steps=20, verbose=0),
-    "mlestimate": lambda case: bbl.mlestimate(complete_codes(case), verbose=0),
-    "randompar": lambda case: bbl.randompar(dict(zip(case.table.names, case.table.values, strict=True)), seed=1),
-    "randomsamp": lambda case: bbl.randomsamp(
-        dict(zip(case.table.names, case.table.values, strict=True)), case.table.groups, nsample=3, seed=1
+    "effective_size": lambda case: bbl.effective_size(
+        case.frame[case.table.names].head(50), n_steps=20, verbose=0
     ),
-    "sample_xi": lambda case: bbl.sample_xi(3, dict(zip(case.table.names, case.table.values, strict=True)), seed=1),
+    "mlestimate": lambda case: bbl.mlestimate(complete_codes(case), verbose=0),
+    "randompar": lambda case: bbl.randompar(
+        dict(zip(case.table.names, case.table.values, strict=True)), seed=1
+    ),
+    "randomsamp": lambda case: bbl.randomsamp(
+        dict(zip(case.table.names, case.table.values, strict=True)),
+        case.table.groups,
+        nsample=3,
+        seed=1,
+    ),
+    "sample_xi": lambda case: bbl.sample_xi(
+        3, dict(zip(case.table.names, case.table.values, strict=True)), seed=1
+    ),
     "cmi": lambda case: networks.cmi(
         case.table.names[0], case.table.response, case.plain_frame, weights=weights_of(case)
     ),
@@ -105,7 +124,9 @@ VERBS: dict[str, Callable[[Case], Any]] = {
     "tan_hcsp": searches("tan_hcsp"),
     "fssj": searches("fssj"),
     "bsej": searches("bsej"),
-    "structure": lambda case: networks.structure(case.table.response, {name: [] for name in case.table.names}),
+    "structure": lambda case: networks.structure(
+        case.table.response, {name: [] for name in case.table.names}
+    ),
 }
 
 
@@ -118,15 +139,23 @@ def public_verbs() -> list[str]:
 
 @law(cost=25)
 def every_verb_answers(case: Case) -> None:
-    """Every public function takes the table or the model, or refuses with an error of the package."""
+    """Every public function takes the table or the model, or refuses with an error of the
+    package.
+    """
     names = [name for name in public_verbs() if name not in ANOTHER_LAW]
     if len(case.frame) > 200 or len(case.table.names) > 6:
-        names = [n for n in names if n not in ("tan_hc", "tan_hcsp", "fssj", "bsej", "crossVal", "cv", "bicluster")]
+        names = [
+            n
+            for n in names
+            if n not in ("tan_hc", "tan_hcsp", "fssj", "bsej", "crossVal", "cv", "bicluster")
+        ]
     if len(case.table.names) > 4:
         names.remove("graphs")  # all graphs of six variables take a second
     name = str(case.rng.choice(names))
     if name not in VERBS:
-        raise Fall(f"verb {name!r} is new to the machine: enter a call in tests/seams/laws_verbs.py")
+        raise Fall(
+            f"verb {name!r} is new to the machine: enter a call in tests/seams/laws_verbs.py"
+        )
     try:
         found = VERBS[name](case)
     except bbl.BBLError as error:
@@ -135,10 +164,17 @@ def every_verb_answers(case: Case) -> None:
     expect(len(str(found)) > 0, f"{name}: prints nothing")
 
 
-@law(lambda case: case.s.family == "bbl" and case.s.weights != "huge" and not case.is_tuned, cost=60)
+@law(
+    lambda case: case.s.family == "bbl" and case.s.weights != "huge" and not case.is_tuned, cost=60
+)
 def a_cross_validation_is_its_own_model(case: Case) -> None:
-    """The model of a cross-validation is the fit to all rows, and its pooled predictions are what it evaluates."""
-    random = case.s.method in ("auto", "bayes", "boosting", "pvi", "shbm") or case.s.options.get("log_z") == "ais"
+    """The model of a cross-validation is the fit to all rows, and its pooled predictions are what
+    it evaluates.
+    """
+    random = (
+        case.s.method in ("auto", "bayes", "boosting", "pvi", "shbm")
+        or case.s.options.get("log_z") == "ais"
+    )
     if random or not (case.classes and len(case.frame) >= 8 and case.s.source == "pandas"):
         return
     try:
@@ -151,10 +187,16 @@ def a_cross_validation_is_its_own_model(case: Case) -> None:
         alone = case.fit.with_priors(None)
         rows = case.new_frame
         expect_close(
-            cv.model.predict(rows, type="prob").iloc[:, :-1], alone.predict(rows, type="prob").iloc[:, :-1], "cv.model"
+            cv.model.predict(rows, type="prob").iloc[:, :-1],
+            alone.predict(rows, type="prob").iloc[:, :-1],
+            "cv.model",
         )
     found = cv.evaluate()
-    expect_close(found.accuracy, found.confusion.to_numpy().trace() / found.confusion.to_numpy().sum(), "accuracy")
+    expect_close(
+        found.accuracy,
+        found.confusion.to_numpy().trace() / found.confusion.to_numpy().sum(),
+        "accuracy",
+    )
 
 
 @law(
@@ -173,22 +215,36 @@ def the_estimator_is_the_fit(case: Case) -> None:
 
     s = case.s
     plain = (
-        s.method in ("naive", "mf", "pseudo", "ml") and not case.is_tuned and s.terms in (1, 2) and s.names == "plain"
+        s.method in ("naive", "mf", "pseudo", "ml")
+        and not case.is_tuned
+        and s.terms in (1, 2)
+        and s.names == "plain"
     )
-    if min(len(np.unique(column)) for column in case.table.codes[build.kept_rows(s, case.table)].T) < 2:
+    if (
+        min(len(np.unique(column)) for column in case.table.codes[build.kept_rows(s, case.table)].T)
+        < 2
+    ):
         return  # it leaves constant columns out
     if not plain or "priors" in s.options or not isinstance(case.table.groups[0], str):
         return
-    options = {"pairs": "all" if s.terms == 2 else [], "log_z": s.options.get("log_z", "auto"), "n_jobs": 1}
+    options = {
+        "pairs": "all" if s.terms == 2 else [],
+        "log_z": s.options.get("log_z", "auto"),
+        "n_jobs": 1,
+    }
     if "relevance" in s.options:
         options["options"] = {"relevance": s.options["relevance"]}
     weights = None if case.table.weights is None else np.asarray(case.table.weights, dtype=float)
     y = [case.table.groups[g] for g in case.table.y]
-    estimator = BBLClassifier(case.fit.engine, **options).fit(case.frame[case.table.names], y, weights)
+    estimator = BBLClassifier(case.fit.engine, **options).fit(
+        case.frame[case.table.names], y, weights
+    )
     found = estimator.predict_proba(case.new_frame[case.table.names])
     groups = list(case.fit.labels.groups)
     at = [groups.index(g) for g in estimator.classes_.tolist()]
-    expect_close(found, case.probabilities(case.fit).to_numpy()[:, at], "predict_proba", rtol=1e-4, atol=1e-4)
+    expect_close(
+        found, case.probabilities(case.fit).to_numpy()[:, at], "predict_proba", rtol=1e-4, atol=1e-4
+    )
 
 
 def names_a_remedy(case: Case) -> bool:

@@ -1,4 +1,6 @@
-"""The ledger: how many scenarios have run and what was checked, stored as JSON and told on `docs/reliability.md`."""
+"""The ledger: how many scenarios have run and what was checked, stored as JSON and told on
+`docs/reliability.md`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ def place(law: Law) -> tuple[str, int]:
     return law.check.__module__, law.check.__code__.co_firstlineno
 
 
-def enter(scenarios: int, falls: int, refused: int, seconds: float, cpu: float, jobs: int, checked: Counter) -> None:
+def enter(
+    scenarios: int,
+    falls: int,
+    refused: int,
+    seconds: float,
+    cpu: float,
+    jobs: int,
+    checked: Counter,
+) -> None:
     """Store what a run found in place of the last one."""
     laws = {name: checked.get(name, 0) for name in sorted({*LAWS, *checked})}
     found = {
@@ -41,14 +51,18 @@ def section() -> str:
     found = json.loads(STORED.read_text(encoding="utf-8"))
     laws = found["laws"]
     lines = [
-        f"The last long run drew {found['scenarios']:,} scenarios, {found['per_minute']:,} a minute on a busy machine "
-        f"({found['jobs']} processes; {found['cpu_ms']} ms of processor time each), and checked {sum(laws.values()):,} "
-        f"laws with {found['falls']} falls. {found['refused']:,} scenarios were refused, and their advice followed.",
+        f"The last long run drew {found['scenarios']:,} scenarios, {found['per_minute']:,} a "
+        f"minute on a busy machine ({found['jobs']} processes; {found['cpu_ms']} ms of processor "
+        f"time each), and checked {sum(laws.values()):,} laws with {found['falls']} falls. "
+        f"{found['refused']:,} scenarios were refused, and their advice followed.",
         "",
         "| law | checked |",
         "| --- | --- |",
     ]
-    lines += [f"| {law.sentence} | {laws.get(law.name, 0):,} |" for law in sorted(LAWS.values(), key=place)]
+    lines += [
+        f"| {law.sentence} | {laws.get(law.name, 0):,} |"
+        for law in sorted(LAWS.values(), key=place)
+    ]
     advice = laws.get("advice_works", 0)
     lines += [
         f"| What an error advises works when it is followed. | {advice:,} |",

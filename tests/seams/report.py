@@ -17,7 +17,11 @@ def snippet(s: Scenario) -> str:
     """Return a scenario as plain Python."""
     table = build.make_table(s)
     frame = table.frame()
-    lines = ["import numpy as np, pandas as pd, bbl", "nan, NA = np.nan, None", "d = pd.DataFrame({"]
+    lines = [
+        "import numpy as np, pandas as pd, bbl",
+        "nan, NA = np.nan, None",
+        "d = pd.DataFrame({",
+    ]
     if len(frame) > SHOWN:
         lines[2:] = [f"d = tests.seams.build.make_table(scenario).frame()  # {len(frame)} rows"]
     else:
@@ -34,18 +38,32 @@ def snippet(s: Scenario) -> str:
         lines.append("})")
     data = "d" if s.source == "pandas" else f"{s.source}(d)"
     options = build.arguments(s, table)
-    weights = "" if table.weights is None or "design" in options else f", weights={table.weight_name!r}"
+    weights = (
+        "" if table.weights is None or "design" in options else f", weights={table.weight_name!r}"
+    )
     text = ", ".join(f"{name}={value!r}" for name, value in options.items())
     formula = build.formula(s, table)
-    verb = {"bbl": "bbl.bbl(", "shooter": "bbl.shooter(", "average": f"average of {s.method}: ("}.get(
-        s.family, f"bbl.networks.bnc({s.method!r}, "
-    )
+    verb = {
+        "bbl": "bbl.bbl(",
+        "shooter": "bbl.shooter(",
+        "average": f"average of {s.method}: (",
+    }.get(s.family, f"bbl.networks.bnc({s.method!r}, ")
     lines.append(f"fit = {verb}{formula!r}, {data}{weights}, {text})")
     return "\n".join(lines)
 
 
 def shown_fall(s: Scenario, law: str, message: str) -> str:
     """Return a fall as text."""
-    sentence = LAWS[law].sentence if law in LAWS else "Every call is answered, or refused with an error of the package."
-    return "\n".join([f"# {sentence}", f"# {message}", snippet(s),
-                      f"# python -m tests.seams --law {law} --record '{to_json(s)}'"])  # fmt: skip
+    sentence = (
+        LAWS[law].sentence
+        if law in LAWS
+        else "Every call is answered, or refused with an error of the package."
+    )
+    return "\n".join(
+        [
+            f"# {sentence}",
+            f"# {message}",
+            snippet(s),
+            f"# python -m tests.seams --law {law} --record '{to_json(s)}'",
+        ]
+    )

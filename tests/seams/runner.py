@@ -11,7 +11,14 @@ from pathlib import Path
 import numpy as np
 
 import bbl
-from seams import laws_answers, laws_effects, laws_equivalence, laws_inference, laws_predictions, laws_verbs  # noqa: F401
+from seams import (  # noqa: F401
+    laws_answers,
+    laws_effects,
+    laws_equivalence,
+    laws_inference,
+    laws_predictions,
+    laws_verbs,
+)
 from seams.case import Case, Fall, strict_warnings
 from seams.exceptions import exception
 from seams.laws import LAWS, Law
@@ -70,7 +77,9 @@ def run(s: Scenario, names: list[str] | None = None) -> Outcome:
     except Exception as error:
         outcome.falls.append(("fit", *described(error)))
         return outcome
-    for law in chosen(case, outcome) if names is None else [LAWS[name] for name in names if name in LAWS]:
+    for law in (
+        chosen(case, outcome) if names is None else [LAWS[name] for name in names if name in LAWS]
+    ):
         if names is not None and (not applies(law, case) or exception(law.name, case)):
             continue
         check(law, case, outcome)

@@ -1,4 +1,6 @@
-"""A scenario: a random combination of table, source, weights, gaps, formula, method and options, drawn from a seed."""
+"""A scenario: a random combination of table, source, weights, gaps, formula, method and options,
+drawn from a seed.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,30 @@ __all__ = ["Scenario", "draw", "from_json", "to_json"]
 MEMORY = ("pandas", "polars", "arrow", "dict")
 STREAMS = ("file", "files", "folder", "dataset", "reader", "lazyframe", "callable")
 COSTLY = ("duckdb", "dask")
-PREDICTORS = ("str", "category", "ordered", "bool", "int", "float", "Int64", "boolean", "string", "arrow", "object")
+PREDICTORS = (
+    "str",
+    "category",
+    "ordered",
+    "bool",
+    "int",
+    "float",
+    "Int64",
+    "boolean",
+    "string",
+    "arrow",
+    "object",
+)
 GROUPS = ("str", "category", "ordered", "bool", "int", "Int64", "string", "arrow", "float")
 POLICIES = ("raise", "drop", "level", "marginal")
 WEIGHTS = ("none", "counts", "zero", "real", "huge")
-MAX_STATES = 2**17  # that the exact likelihood sums over with all interactions: more take minutes for a fit
+# that the exact likelihood sums over with all interactions: more take minutes for a fit
+MAX_STATES = 2**17
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a user did: a table and a call. Every field can be replaced by a simpler one, which is how a fall shrinks.
+    """What a user did: a table and a call. Every field can be replaced by a simpler one, which is
+    how a fall shrinks.
 
     Attributes
     ----------
@@ -47,7 +63,8 @@ class Scenario:
     absent : float
         Probability that a level never occurs in a group.
     rows, columns : tuple of int, or None
-        Positions that are left of the table; None for all. The shrinker drops rows and columns by them.
+        Positions that are left of the table; None for all. The shrinker drops rows and columns by
+        them.
     weights, source : str
     family : {"bbl", "network", "shooter", "average"}
     response : bool
@@ -61,8 +78,8 @@ class Scenario:
     zeros : int
         How many cells that never occur are structural zeros.
     design : dict
-        Arguments of `bbl.survey`: for columns how many distinct values they have, options as they are. Empty for rows
-        that were drawn one by one.
+        Arguments of `bbl.survey`: for columns how many distinct values they have, options as they
+        are. Empty for rows that were drawn one by one.
     """
 
     seed: int
@@ -128,7 +145,11 @@ def draw(seed: int) -> Scenario:
 
     def one(choices: dict[Any, float] | tuple) -> Any:
         keys = list(choices)
-        p = np.array([choices[k] for k in keys]) if isinstance(choices, dict) else np.ones(len(keys))
+        p = (
+            np.array([choices[k] for k in keys])
+            if isinstance(choices, dict)
+            else np.ones(len(keys))
+        )
         return keys[rng.choice(len(keys), p=p / p.sum())]
 
     def log_uniform(low: float, high: float) -> float:
@@ -146,21 +167,38 @@ def draw(seed: int) -> Scenario:
     plain = chance(0.4)
     kinds = tuple("str" if plain else one(PREDICTORS) for _ in levels)
     kinds = tuple(
-        "int" if L > 2 and kind in ("bool", "boolean") else kind for L, kind in zip(levels, kinds, strict=True)
+        "int" if L > 2 and kind in ("bool", "boolean") else kind
+        for L, kind in zip(levels, kinds, strict=True)
     )
     group_kind = "str" if chance(0.5) else one(GROUPS)
     if K > 2 and group_kind == "bool":
         group_kind = "int"
     family = one({"bbl": 0.72, "network": 0.2, "shooter": 0.04, "average": 0.04})
     draft = Scenario(
-        seed, n, levels, tuple(round(float(s), 3) for s in shares), kinds, group_kind, style,
-        gaps=one({0.0: 0.65, 0.02: 0.15, 0.2: 0.15, 0.6: 0.05}), absent=one({0.0: 0.6, 0.1: 0.3, 0.4: 0.1}),
+        seed,
+        n,
+        levels,
+        tuple(round(float(s), 3) for s in shares),
+        kinds,
+        group_kind,
+        style,
+        gaps=one({0.0: 0.65, 0.02: 0.15, 0.2: 0.15, 0.6: 0.05}),
+        absent=one({0.0: 0.6, 0.1: 0.3, 0.4: 0.1}),
         weights=one({"none": 0.55, "counts": 0.25, "zero": 0.08, "real": 0.08, "huge": 0.04}),
-        source=one({"pandas": 0.6} | dict.fromkeys(MEMORY[1:], 0.05) | dict.fromkeys(STREAMS, 0.035)
-                   | {"duckdb": 0.002, "dask": 0.001}),
+        source=one(
+            {"pandas": 0.6}
+            | dict.fromkeys(MEMORY[1:], 0.05)
+            | dict.fromkeys(STREAMS, 0.035)
+            | {"duckdb": 0.002, "dask": 0.001}
+        ),
         family=family,
-    )  # fmt: skip
-    chosen = {"bbl": _draw_bbl, "network": _draw_network, "shooter": _draw_shooter, "average": _draw_average}
+    )
+    chosen = {
+        "bbl": _draw_bbl,
+        "network": _draw_network,
+        "shooter": _draw_shooter,
+        "average": _draw_average,
+    }
     changes = chosen[family](draft, one, log_uniform, chance, rng)
     options = changes.pop("options")
     if draft.gaps and chance(0.9):
@@ -172,21 +210,30 @@ def draw(seed: int) -> Scenario:
         options["priors"] = [round(float(p), 3) + 0.01 for p in rng.dirichlet(np.full(K, 1.0))]
     assert style in NAME_STYLES
     scenario = dataclasses.replace(draft, options=options, **changes)
-    if scenario.method == "conditional" and "ordered" in kinds:  # by numbers of its own, so that other draws stay
+    # by numbers of its own, so that other draws stay
+    if scenario.method == "conditional" and "ordered" in kinds:
         of_order = np.random.default_rng([seed, 22])
-        options["ordered"] = str(of_order.choice(["nominal", "linear", "cumulative", "cv"], p=[0.3, 0.3, 0.3, 0.1]))
+        options["ordered"] = str(
+            of_order.choice(["nominal", "linear", "cumulative", "cv"], p=[0.3, 0.3, 0.3, 0.1])
+        )
     if scenario.method == "conditional":  # as above
         scenario = _draw_blanket(scenario, np.random.default_rng([seed, 23]))
     if scenario.method == "conditional":
         scenario = _draw_boosting(scenario, np.random.default_rng([seed, 24]))
-    return dataclasses.replace(scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21])))
+    return dataclasses.replace(
+        scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21]))
+    )
 
 
 def _draw_blanket(s: Scenario, rng: Any) -> Scenario:
-    """Return a scenario of conditional likelihood, or now and then the same one of Markov blankets."""
+    """Return a scenario of conditional likelihood, or now and then the same one of Markov
+    blankets.
+    """
     if rng.random() > 0.35:
         return s
-    options = {k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")}
+    options = {
+        k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")
+    }
     if rng.random() > 0.1:
         options.pop("relevance", None)  # which is refused
     if rng.random() < 0.7:
@@ -199,7 +246,9 @@ def _draw_boosting(s: Scenario, rng: Any) -> Scenario:
     """Return a scenario of conditional likelihood, or now and then the same one of boosting."""
     if rng.random() > 0.4:
         return s
-    options = {k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")}
+    options = {
+        k: v for k, v in s.options.items() if k not in ("ridge", "start", "lambda_", "ordered")
+    }
     if rng.random() < 0.3:
         options["rate"] = float(rng.choice([0.03, 0.3, 1.0]))
     if rng.random() < 0.3:
@@ -208,11 +257,15 @@ def _draw_boosting(s: Scenario, rng: Any) -> Scenario:
 
 
 def _draw_beside(s: Scenario, rng: Any) -> dict[str, Any]:
-    """Return structural zeros or a sampling design, for methods that take one (and now and then for others)."""
+    """Return structural zeros or a sampling design, for methods that take one (and now and then for
+    others).
+    """
     may_take = s.family == "bbl" and s.source in MEMORY
     if may_take and s.method == "ml" and rng.random() < 0.25:
         return {"zeros": int(rng.integers(1, 4))}
-    takes = s.method in ("naive", "pseudo", "ml") or (s.method == "conditional" and s.options.get("ridge") == 0.0)
+    takes = s.method in ("naive", "pseudo", "ml") or (
+        s.method == "conditional" and s.options.get("ridge") == 0.0
+    )
     if not (may_take and rng.random() < (0.12 if takes else 0.01)):
         return {}
     design: dict[str, Any] = {"lonely": str(rng.choice(["adjust", "remove", "average"]))}
@@ -229,7 +282,10 @@ def _draw_beside(s: Scenario, rng: Any) -> dict[str, Any]:
         design = {"replicates": int(rng.integers(8, 30)), "type": "bootstrap"}
     if rng.random() < 0.2:
         design["domain"] = 0.7
-    return {"design": design, "weights": s.weights if s.weights in ("counts", "real", "huge") else "real"}
+    return {
+        "design": design,
+        "weights": s.weights if s.weights in ("counts", "real", "huge") else "real",
+    }
 
 
 def _terms(m: int, order: int, rng: Any, chance: Any) -> int | tuple:
@@ -259,7 +315,9 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
     tuning = chance(0.04) and draft.n <= 200 and m <= 8
     if method == "pseudo":
         if chance(0.5):
-            options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 1e-3, 0.1, 10.0))
+            options["lambda_"] = (
+                one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 1e-3, 0.1, 10.0))
+            )
         if chance(0.2):
             options["lambdah"] = one((1e-3, 0.1))
         if chance(0.15):
@@ -274,14 +332,18 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
         if draft.gaps and many_states:  # tables of 5,000 states with gaps take a minute or more
             order = min(order, 2 if n_states <= 5_000 else 1)
         if chance(0.3):
-            options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning and not many_states else one((1e-3, 0.1))
+            options["lambda_"] = (
+                one({"cv": 0.5, "cv-1se": 0.5}) if tuning and not many_states else one((1e-3, 0.1))
+            )
         if chance(0.1):
             options["lambdah"] = 0.01
         if chance(0.25):
             options["prior_count"] = one((0.5, 1.0))
     elif method == "mf":
         if chance(0.6):
-            options["eps"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 0.5, 0.9, 1.0))
+            options["eps"] = (
+                one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 0.5, 0.9, 1.0))
+            )
         if chance(0.15):
             options["gauge"] = "zero-sum"
         if chance(0.2):
@@ -297,11 +359,15 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
         options |= {"draws": 20, "chains": 2, "warmup": 20}
     response = method in ("conditional", "auto") or not chance(0.1)
     if method not in ("auto", "conditional", "bayes", "pvi") and chance(0.35):
-        options["log_z"] = one({"exact": 3, "pseudo": 3, "half": 3, "mf": 2, "ais": 0.1 if small else 0.0})
+        options["log_z"] = one(
+            {"exact": 3, "pseudo": 3, "half": 3, "mf": 2, "ais": 0.1 if small else 0.0}
+        )
     if response and method not in ("auto",) and chance(0.07):
         options["calibrate"] = one(("offset", "temperature"))
     if response and method in ("pseudo", "ml", "mf", "naive", "conditional") and chance(0.12):
-        options["relevance"] = one({0.05: 0.6, 0.5: 0.3, "cv": 0.1 if draft.n <= 200 and m <= 8 else 0.0})
+        options["relevance"] = one(
+            {0.05: 0.6, 0.5: 0.3, "cv": 0.1 if draft.n <= 200 and m <= 8 else 0.0}
+        )
     if response and chance(0.12):
         options["priors"] = one(("equal", "drawn"))
     if response and chance(0.2):
@@ -314,7 +380,9 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
     return {"method": method, "terms": terms, "options": options, "response": response}
 
 
-def _draw_network(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
+def _draw_network(
+    draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
+) -> dict[str, Any]:
     learners = {"nb": 0.4, "tan_cl": 0.3, "aode": 0.15, "kdb": 0.1}
     if draft.n <= 100 and len(draft.levels) <= 4:
         learners |= dict.fromkeys(("tan_hc", "tan_hcsp", "fssj", "bsej"), 0.03)
@@ -335,7 +403,9 @@ def _draw_network(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng:
     return {"method": learner, "terms": 1, "options": options}
 
 
-def _draw_shooter(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
+def _draw_shooter(
+    draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
+) -> dict[str, Any]:
     options: dict[str, Any] = {"order": one({1: 0.3, 2: 0.5, 3: 0.2}), "refit": one((True, False))}
     options["lambda_"] = one((1.0, 5.0, 20.0)) if chance(0.8) or draft.n > 100 else "ebic"
     if chance(0.3):
@@ -345,7 +415,9 @@ def _draw_shooter(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng:
     return {"method": "shooter", "terms": 1, "options": options}
 
 
-def _draw_average(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
+def _draw_average(
+    draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
+) -> dict[str, Any]:
     method = one(("naive+mf", "naive+pseudo", "mf+nb", "nb+tan_cl", "pseudo+conditional"))
     options: dict[str, Any] = {"average": one({"equal": 0.8, "cv": 0.2})}
     if chance(0.3):

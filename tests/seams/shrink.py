@@ -1,4 +1,6 @@
-"""Shrinking: a falling scenario made smaller, step by step, while the same law falls in the same way."""
+"""Shrinking: a falling scenario made smaller, step by step, while the same law falls in the same
+way.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,15 @@ def simpler(s: Scenario) -> Iterator[Scenario]:
     if len(s.used) > 1:
         for i in s.used:
             yield replace(s, columns=tuple(j for j in s.used if j != i))
-    for name, plain in (("source", "pandas"), ("names", "plain"), ("weights", "none"), ("gaps", 0.0), ("absent", 0.0),
-                        ("zeros", 0), ("design", {})):  # fmt: skip
+    for name, plain in (
+        ("source", "pandas"),
+        ("names", "plain"),
+        ("weights", "none"),
+        ("gaps", 0.0),
+        ("absent", 0.0),
+        ("zeros", 0),
+        ("design", {}),
+    ):
         if getattr(s, name) != plain:
             yield replace(s, **{name: plain})
     for i, kind in enumerate(s.kinds):

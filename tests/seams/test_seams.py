@@ -1,4 +1,6 @@
-"""A few random scenarios in every run of the tests: 60, or `BBL_SEAMS` of them; see `python -m tests.seams`."""
+"""A few random scenarios in every run of the tests: 60, or `BBL_SEAMS` of them; see `python -m
+tests.seams`.
+"""
 
 import os
 
@@ -46,12 +48,19 @@ def test_a_law_that_falls_is_found_shrunk_and_printed(monkeypatch):
         assert case.table.weights is None, "weights"
 
     monkeypatch.setitem(LAWS, "planted", Law("planted", "Planted.", check, lambda case: True, 1.0))
-    seed = next(k for k in range(200) if draw(k).weights == "counts" and not run(draw(k), []).refused)
+    seed = next(
+        k for k in range(200) if draw(k).weights == "counts" and not run(draw(k), []).refused
+    )
     falls = run(draw(seed), ["planted"]).falls
     assert [law for law, *_ in falls] == ["planted"]
     small, law = shrunk(draw(seed), *falls[0][:2])
     table = small.rows if small.rows is not None else range(small.n)
-    assert law == "planted" and small.weights == "counts" and len(table) <= 8 and small.source == "pandas"
+    assert (
+        law == "planted"
+        and small.weights == "counts"
+        and len(table) <= 8
+        and small.source == "pandas"
+    )
     assert "bbl" in shown_fall(small, law, falls[0][2])
 
 

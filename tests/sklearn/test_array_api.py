@@ -1,4 +1,6 @@
-"""The one check of scikit-learn's that needs scipy to be told of the array API before it is imported."""
+"""The one check of scikit-learn's that needs scipy to be told of the array API before it is
+imported.
+"""
 
 import os
 import subprocess
@@ -22,7 +24,7 @@ for estimator in (*machines, *networks, *others, ShooterClassifier(**quick), Sho
         if getattr(check, "func", check).__name__ == "check_array_api_input":
             check(given)
             print(type(estimator).__name__)
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.long

@@ -1,4 +1,6 @@
-"""PrototypeBiclustering: scikit-learn's own checks, its attributes, and agreement with `bicluster`."""
+"""PrototypeBiclustering: scikit-learn's own checks, its attributes, and agreement with
+`bicluster`.
+"""
 
 import numpy as np
 import pandas as pd
@@ -23,10 +25,13 @@ def check_name(check):
 
 
 CHECKS = list(estimator_checks_generator(PrototypeBiclustering(n_clusters=2, n_init=2)))
-CHECKS = [pair for pair in CHECKS if check_name(pair[1]) != "check_array_api_input"]  # scipy would have to know before
+# scipy would have to know before
+CHECKS = [pair for pair in CHECKS if check_name(pair[1]) != "check_array_api_input"]
 
 
-@pytest.mark.parametrize(("estimator", "check"), CHECKS, ids=[check_name(check) for _, check in CHECKS])
+@pytest.mark.parametrize(
+    ("estimator", "check"), CHECKS, ids=[check_name(check) for _, check in CHECKS]
+)
 def test_estimator_checks(estimator, check):
     check(estimator)
 
@@ -47,7 +52,9 @@ def test_attributes_are_those_of_spectral_biclustering(board):
     assert consensus_score(ours.biclusters_, truth) == 1.0
     for k in range(12):
         rows, columns = ours.get_indices(k)
-        assert set(ours.row_labels_[rows]) == {k // 3} and set(ours.column_labels_[columns]) == {k % 3}
+        assert set(ours.row_labels_[rows]) == {k // 3} and set(ours.column_labels_[columns]) == {
+            k % 3
+        }
         assert ours.get_submatrix(k, data).shape == ours.get_shape(k) == (len(rows), len(columns))
         assert ours.get_submatrix(k, data).mean() == pytest.approx(ours.block_means_[k // 3, k % 3])
 
@@ -62,8 +69,12 @@ def test_missing_cells_are_welcome(board):
 
 def test_it_is_bicluster(board):
     data, _ = board
-    model = PrototypeBiclustering(4, move="one", random_state=3).fit(pd.DataFrame(data).add_prefix("c"))
-    fit = bbl.bicluster(None, data, (4, 4), seed=int(np.random.RandomState(3).randint(2**31 - 1)), move="one")
+    model = PrototypeBiclustering(4, move="one", random_state=3).fit(
+        pd.DataFrame(data).add_prefix("c")
+    )
+    fit = bbl.bicluster(
+        None, data, (4, 4), seed=int(np.random.RandomState(3).randint(2**31 - 1)), move="one"
+    )
     np.testing.assert_array_equal(model.row_labels_, fit.rows)
     assert model.inertia_ == fit.wcss and model.feature_names_in_[0] == "c0"
     assert clone(model).get_params() == model.get_params()

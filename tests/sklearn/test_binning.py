@@ -27,7 +27,8 @@ def check_name(check):
         pytest.param(estimator, check, id=f"{estimator.method}-{check_name(check)}")
         for kind in KINDS
         for estimator, check in estimator_checks_generator(kind)
-        if check_name(check) != "check_array_api_input"  # needs scipy to be told of the array API before its import
+        # needs scipy to be told of the array API before its import
+        if check_name(check) != "check_array_api_input"
     ],
 )
 def test_scikit_learns_own_checks_pass(estimator, check):
@@ -36,7 +37,9 @@ def test_scikit_learns_own_checks_pass(estimator, check):
 
 def test_codes_are_those_of_bin():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.normal(size=200), "b": rng.exponential(size=200)}).mask(rng.random((200, 2)) < 0.1)
+    X = pd.DataFrame({"a": rng.normal(size=200), "b": rng.exponential(size=200)}).mask(
+        rng.random((200, 2)) < 0.1
+    )
     y = (X["a"].fillna(0) > 0).astype(int)
     for method in ("quantile", "width", "mdl"):
         model = BinningTransformer(4, method=method).fit(X, y)
@@ -44,7 +47,10 @@ def test_codes_are_those_of_bin():
         codes = np.column_stack([table[c].cat.codes.astype(float) for c in "ab"])
         np.testing.assert_array_equal(model.transform(X), np.where(codes < 0, np.nan, codes))
     w = rng.integers(0, 3, 200)
-    one, other = BinningTransformer().fit(X, sample_weight=w), BinningTransformer().fit(X.loc[np.repeat(X.index, w)])
+    one, other = (
+        BinningTransformer().fit(X, sample_weight=w),
+        BinningTransformer().fit(X.loc[np.repeat(X.index, w)]),
+    )
     np.testing.assert_allclose(one.cuts_[0], other.cuts_[0])
     assert list(model.get_feature_names_out()) == ["a", "b"]
     with pytest.raises(DataError, match="requires y"):
@@ -63,5 +69,7 @@ def test_sample_weights_need_not_be_whole():
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(200, 2)), rng.integers(1, 4, 200)
     whole = BinningTransformer(4).fit(X, sample_weight=weights)
-    for a, b in zip(whole.cuts_, BinningTransformer(4).fit(X, sample_weight=weights / 8.0).cuts_, strict=True):
+    for a, b in zip(
+        whole.cuts_, BinningTransformer(4).fit(X, sample_weight=weights / 8.0).cuts_, strict=True
+    ):
         np.testing.assert_array_equal(a, b)

@@ -1,4 +1,6 @@
-"""BBLClassifier: scikit-learn's own checks, agreement with `bbl.bbl`, and scikit-learn's tools around it."""
+"""BBLClassifier: scikit-learn's own checks, agreement with `bbl.bbl`, and scikit-learn's tools
+around it.
+"""
 
 import pickle
 import subprocess
@@ -11,7 +13,15 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, DataWarning, FormulaError, LevelError, OptionError
+from bbl.errors import (
+    BBLTypeError,
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    FormulaError,
+    LevelError,
+    OptionError,
+)
 
 sklearn = pytest.importorskip("sklearn")
 
@@ -19,7 +29,14 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.compose import make_column_transformer  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_val_predict, cross_val_score  # noqa: E402
+from sklearn.model_selection import (  # noqa: E402
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import KBinsDiscretizer, OrdinalEncoder  # noqa: E402
 from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E402
@@ -51,32 +68,45 @@ def digits():
     return X, (X[:, 0] + X[:, 1] + (rng.random(240) < 0.2)) % 3
 
 
-CHECKS = [pair for method in (*METHODS, "auto") for pair in estimator_checks_generator(BBLClassifier(method=method))]
+CHECKS = [
+    pair
+    for method in (*METHODS, "auto")
+    for pair in estimator_checks_generator(BBLClassifier(method=method))
+]
 
 
 def check_name(check):
     return getattr(check, "func", check).__name__
 
 
-ELSEWHERE = {"check_array_api_input"}  # needs scipy to be told of the array API before its import: test_array_api
+# needs scipy to be told of the array API before its import: test_array_api
+ELSEWHERE = {"check_array_api_input"}
 COSTLY = "check_sample_weight_equivalence_on_dense_data"
 
 
 def cases():
-    """Yield estimators and their checks; a quick variant of the costly one, and the whole among the long tests."""
+    """Yield estimators and their checks; a quick variant of the costly one, and the whole among the
+    long tests.
+    """
     for estimator, check in CHECKS:
-        name, long = check_name(check), estimator.method == "auto"  # a check then tunes, calibrates and averages
+        # a check then tunes, calibrates and averages
+        name, long = check_name(check), estimator.method == "auto"
         if name in ELSEWHERE:
             continue
         if name == COSTLY and estimator.method == "pseudo":
             quick = clone(estimator).set_params(lambda_=1.0, lambdah=1.0, tolerance=1e-7)
             yield pytest.param(quick, check, id=f"{estimator.method}-{name}-penalised")
             long = True
-        yield pytest.param(estimator, check, id=f"{estimator.method}-{name}", marks=[pytest.mark.long] * long)
+        yield pytest.param(
+            estimator, check, id=f"{estimator.method}-{name}", marks=[pytest.mark.long] * long
+        )
 
 
-# some checks give continuous arrays, one of them 15 rows in 30 such columns, where rounding ends the fit
-@pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
+# some checks give continuous arrays, one of them 15 rows in 30 such columns, where rounding ends
+# the fit
+@pytest.mark.filterwarnings(
+    "ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning"
+)
 @pytest.mark.parametrize(("estimator", "check"), list(cases()))
 @pytest.mark.thinned(2)
 def test_scikit_learn_checks(estimator, check):
@@ -88,7 +118,8 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_all_checks_are_there():
     names = {check_name(check) for _, check in CHECKS}
-    assert names > ELSEWHERE or tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)  # 1.8 lacks the check
+    # 1.8 lacks the check
+    assert names > ELSEWHERE or tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
     assert len(CHECKS) > 150
 
 
@@ -151,7 +182,9 @@ class TestAgreement:
     def test_threads_do_not_matter(self, digits, n_jobs):
         X, y = np.tile(digits[0], (100, 1)), np.tile(digits[1], 100)
         one = BBLClassifier("pseudo").fit(X, y).predict_proba(X[:240])
-        assert np.array_equal(one, BBLClassifier("pseudo", n_jobs=n_jobs).fit(X, y).predict_proba(X[:240]))
+        assert np.array_equal(
+            one, BBLClassifier("pseudo", n_jobs=n_jobs).fit(X, y).predict_proba(X[:240])
+        )
 
 
 class TestTables:
@@ -182,12 +215,16 @@ class TestTables:
             assert model.result_.labels.names == ("x0", "x1", "x2")
             assert np.array_equal(model.predict_proba(array), expected)
 
-    @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "float32", "float64", "object", "Int64"])
+    @pytest.mark.parametrize(
+        "dtype", ["int8", "uint8", "int32", "int64", "float32", "float64", "object", "Int64"]
+    )
     def test_kinds_of_numbers(self, digits, dtype):
         X, y = digits
         expected = BBLClassifier("pseudo").fit(X, y).predict_proba(X)
         table = pd.DataFrame(X).astype(dtype) if dtype == "Int64" else X.astype(dtype)
-        assert np.array_equal(BBLClassifier("pseudo").fit(table, y).predict_proba(X.astype(float)), expected)
+        assert np.array_equal(
+            BBLClassifier("pseudo").fit(table, y).predict_proba(X.astype(float)), expected
+        )
 
     def test_numbers_in_lists_beside_strings_stay_numbers(self):
         X = [["a", 1], ["b", 2], ["a", 2], ["b", 1]] * 3
@@ -207,7 +244,12 @@ class TestTables:
         X, y = rows
         assert BBLClassifier("pseudo").fit(X, y).result_.labels.response == "Survived"
         assert BBLClassifier("pseudo").fit(X, y.to_numpy()).result_.labels.response == "y"
-        assert BBLClassifier("pseudo").fit(X.rename(columns={"Sex": "y"}), y.to_numpy()).result_.labels.response == "y_"
+        assert (
+            BBLClassifier("pseudo")
+            .fit(X.rename(columns={"Sex": "y"}), y.to_numpy())
+            .result_.labels.response
+            == "y_"
+        )
 
     def test_odd_names(self, rows):
         X, y = rows
@@ -230,9 +272,13 @@ class TestWeights:
         X, y = digits
         odd = np.vstack([X, [[7, 7, 7, 7, 7], [0, 8, 0, 0, 0]]])
         classes = np.append(y, [0, 9])
-        model = BBLClassifier("pseudo").fit(odd, classes, sample_weight=np.append(np.ones(240), [0, 0]))
+        model = BBLClassifier("pseudo").fit(
+            odd, classes, sample_weight=np.append(np.ones(240), [0, 0])
+        )
         assert np.array_equal(model.classes_, [0, 1, 2])
-        assert np.array_equal(model.predict_proba(X), BBLClassifier("pseudo").fit(X, y).predict_proba(X))
+        assert np.array_equal(
+            model.predict_proba(X), BBLClassifier("pseudo").fit(X, y).predict_proba(X)
+        )
 
     @pytest.mark.parametrize(
         ("weights", "words"),
@@ -273,7 +319,12 @@ class TestConstants:
     def test_rows_of_weight_zero_do_not_count(self, digits):
         X, y = digits
         weights = (X[:, 4] == 1).astype(float)
-        assert BBLClassifier("pseudo").fit(X, y, weights).result_.labels.names == ("x0", "x1", "x2", "x3")
+        assert BBLClassifier("pseudo").fit(X, y, weights).result_.labels.names == (
+            "x0",
+            "x1",
+            "x2",
+            "x3",
+        )
 
     def test_all_constant(self):
         X, y = np.full((100, 2), "a"), np.repeat([0, 1], [25, 75])
@@ -285,7 +336,9 @@ class TestConstants:
         X, y = digits
         rare = np.column_stack([X, np.arange(240) == 7])
         for method in METHODS:
-            assert np.isfinite(cross_val_score(BBLClassifier(method=method), rare, y, cv=StratifiedKFold(5))).all()
+            assert np.isfinite(
+                cross_val_score(BBLClassifier(method=method), rare, y, cv=StratifiedKFold(5))
+            ).all()
 
 
 class TestUnseen:
@@ -298,7 +351,9 @@ class TestUnseen:
         for level in range(3):
             row = X[:1].copy()
             row[0, 2] = level
-            codes, _ = model.result_.design.encode(pd.DataFrame(row, columns=[f"x{i}" for i in range(5)]))
+            codes, _ = model.result_.design.encode(
+                pd.DataFrame(row, columns=[f"x{i}" for i in range(5)])
+            )
             joint += np.exp(model.result_.class_scores(codes))[0]
         assert model.predict_proba(strange)[0] == pytest.approx(joint / joint.sum(), rel=1e-10)
 
@@ -323,7 +378,11 @@ class TestErrors:
         [
             ({"method": "foo"}, OptionError, "method='foo'"),
             ({"eps": 0.5}, BBLTypeError, "'eps' is not an option of method='pseudo'"),
-            ({"method": "mf", "lambda_": 1.0}, BBLTypeError, "'lambda_' is not an option of method='mf'"),
+            (
+                {"method": "mf", "lambda_": 1.0},
+                BBLTypeError,
+                "'lambda_' is not an option of method='mf'",
+            ),
             ({"lambda_": -1.0}, OptionError, "lambda_"),
             ({"itmax": 0}, OptionError, "itmax"),
             ({"log_z": "foo"}, OptionError, "log_z='foo'"),
@@ -353,7 +412,8 @@ class TestErrors:
     def test_few_fractions_are_levels(self, digits):
         X, y = digits
         assert np.array_equal(
-            BBLClassifier("pseudo").fit(X / 2, y).predict(X / 2), BBLClassifier("pseudo").fit(X, y).predict(X)
+            BBLClassifier("pseudo").fit(X / 2, y).predict(X / 2),
+            BBLClassifier("pseudo").fit(X, y).predict(X),
         )
 
     @pytest.mark.parametrize("value", [None, np.nan, pd.NA, float("inf")])
@@ -438,9 +498,12 @@ class TestTools:
     def test_processes(self, rows):
         X, y = rows
         one = cross_val_score(BBLClassifier("pseudo"), X, y, cv=4)
-        with joblib.parallel_config("loky", n_jobs=2, max_nbytes=1000):  # so small that all is memory-mapped
+        # so small that all is memory-mapped
+        with joblib.parallel_config("loky", n_jobs=2, max_nbytes=1000):
             two = cross_val_score(BBLClassifier("pseudo"), X, y, cv=4)
-            arrays = cross_val_score(BBLClassifier("pseudo"), X.to_numpy(dtype="U8"), y.to_numpy(dtype="U8"), cv=4)
+            arrays = cross_val_score(
+                BBLClassifier("pseudo"), X.to_numpy(dtype="U8"), y.to_numpy(dtype="U8"), cv=4
+            )
         assert np.array_equal(one, two)
         assert np.array_equal(one, arrays)
         assert one.mean() > 0.7
@@ -464,7 +527,11 @@ class TestTools:
         pytest.importorskip("polars")
         X, y = rows
         plain = make_pipeline(OrdinalEncoder(), BBLClassifier("pseudo")).fit(X, y)
-        pipe = make_pipeline(OrdinalEncoder(), BBLClassifier("pseudo")).set_output(transform="polars").fit(X, y)
+        pipe = (
+            make_pipeline(OrdinalEncoder(), BBLClassifier("pseudo"))
+            .set_output(transform="polars")
+            .fit(X, y)
+        )
         assert list(pipe[-1].feature_names_in_) == ["Class", "Sex", "Age"]
         assert np.array_equal(pipe.predict_proba(X), plain.predict_proba(X))
 
@@ -472,20 +539,32 @@ class TestTools:
         X, y = titanic.drop(columns=["Survived", "Freq"]), titanic["Survived"]
         groups = np.arange(len(y)) % 4
         grid = [
-            {"method": ["pseudo"], "lambda_": [1e-4, 1e-1], "pairs": ["all", "none", "Class*Sex + Age"]},
+            {
+                "method": ["pseudo"],
+                "lambda_": [1e-4, 1e-1],
+                "pairs": ["all", "none", "Class*Sex + Age"],
+            },
             {"method": ["mf"], "eps": [0.1, 0.9]},
         ]
         kept = titanic["Freq"].to_numpy() > 0
         with sklearn.config_context(enable_metadata_routing=True):
-            model = BBLClassifier("pseudo").set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+            model = (
+                BBLClassifier("pseudo")
+                .set_fit_request(sample_weight=True)
+                .set_score_request(sample_weight=True)
+            )
             search = GridSearchCV(model, grid, cv=GroupKFold(4), error_score="raise")
             search.fit(X[kept], y[kept], sample_weight=titanic["Freq"][kept], groups=groups[kept])
         assert search.best_estimator_.result_.nobs() == titanic["Freq"].sum()
         assert search.best_score_ > 0.6
         fold = next(GroupKFold(4).split(X[kept], y[kept], groups[kept]))
         by_hand = clone(model).set_params(**search.cv_results_["params"][0])
-        by_hand.fit(X[kept].iloc[fold[0]], y[kept].iloc[fold[0]], titanic["Freq"][kept].iloc[fold[0]])
-        score = by_hand.score(X[kept].iloc[fold[1]], y[kept].iloc[fold[1]], titanic["Freq"][kept].iloc[fold[1]])
+        by_hand.fit(
+            X[kept].iloc[fold[0]], y[kept].iloc[fold[0]], titanic["Freq"][kept].iloc[fold[0]]
+        )
+        score = by_hand.score(
+            X[kept].iloc[fold[1]], y[kept].iloc[fold[1]], titanic["Freq"][kept].iloc[fold[1]]
+        )
         assert search.cv_results_["split0_test_score"][0] == score
 
     @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
@@ -497,7 +576,8 @@ class TestTools:
         assert prob[:, 1].mean() == pytest.approx((y == "Yes").mean(), abs=0.02)
         assert model.score(X, y) > 0.7
 
-    @pytest.mark.filterwarnings("ignore:On the training rows:bbl.errors.DataWarning")  # few rows of many groups
+    # few rows of many groups
+    @pytest.mark.filterwarnings("ignore:On the training rows:bbl.errors.DataWarning")
     def test_cross_val_predict(self, digits):
         X, y = digits
         prob = cross_val_predict(BBLClassifier("pseudo"), X, y, cv=KFold(3), method="predict_proba")
@@ -507,5 +587,7 @@ class TestTools:
 
 def test_classes_of_several_types_are_refused_in_words():
     y = np.array(["1", 1] * 10, dtype=object)
-    with pytest.raises(BBLTypeError, match="y mixes labels of the types int, str. Make them all strings"):
+    with pytest.raises(
+        BBLTypeError, match="y mixes labels of the types int, str. Make them all strings"
+    ):
         BBLClassifier("pseudo").fit(pd.DataFrame({"a": list("uv") * 10}), y)

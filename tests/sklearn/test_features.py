@@ -1,4 +1,6 @@
-"""ScoreFeatures and log_scores: scikit-learn's checks, scores against the oracle, out-of-fold scores, a pipeline."""
+"""ScoreFeatures and log_scores: scikit-learn's checks, scores against the oracle, out-of-fold
+scores, a pipeline.
+"""
 
 import warnings
 
@@ -43,8 +45,12 @@ def table():
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_it_passes_the_checks_of_scikit_learn_but_those_that_it_declares(estimator):
     declared = OUT_OF_FOLD if estimator.cv is not None else {}
-    found = check_estimator(estimator, expected_failed_checks=declared, on_skip=None)  # raises at any other failure
-    status = {s: {c["check_name"] for c in found if c["status"] == s} for s in ("passed", "xfail", "skipped")}
+    # raises at any other failure
+    found = check_estimator(estimator, expected_failed_checks=declared, on_skip=None)
+    status = {
+        s: {c["check_name"] for c in found if c["status"] == s}
+        for s in ("passed", "xfail", "skipped")
+    }
     assert len(status["passed"]) > 40 and status["skipped"] <= {"check_array_api_input"}
     assert status["xfail"] == set(declared)
     failed = [str(c["exception"]) for c in found if c["status"] == "xfail"]
@@ -67,12 +73,16 @@ def test_scores_are_energies_and_with_ln_z_log_probabilities(table, method):
         J = {(i, j): layout.table(fit.parameters.theta[g], i, j) for i, j in layout.pairs.tolist()}
         E = oracle.energy(h, J, X.to_numpy())
         np.testing.assert_allclose(energy[group], E, atol=1e-10)
-        np.testing.assert_allclose(scores[group], E - oracle.log_partition(h, J, [3, 3, 3]), atol=1e-8)
+        np.testing.assert_allclose(
+            scores[group], E - oracle.log_partition(h, J, [3, 3, 3]), atol=1e-8
+        )
     both = bbl.log_scores(fit, X, normalised=True, prior=True)
     np.testing.assert_allclose(both["u"] - scores["u"], np.log((y == "u").mean()))
     own = fit.predict(X)
     np.testing.assert_allclose(both["v"] - both["u"], own["v"])
-    pd.testing.assert_frame_equal(bbl.log_scores(fit), energy.set_axis(fit.index), check_names=False)
+    pd.testing.assert_frame_equal(
+        bbl.log_scores(fit), energy.set_axis(fit.index), check_names=False
+    )
 
 
 def test_what_is_no_machine_has_no_scores(table):
@@ -112,11 +122,18 @@ def test_a_class_with_fewer_rows_than_folds_gets_the_lowest_score_where_it_is_un
 def test_the_signed_log_and_the_normaliser_are_options(table):
     X, y = table
     plain, logged = ScoreFeatures("mf").fit(X, y), ScoreFeatures("mf", signed_log=True).fit(X, y)
-    np.testing.assert_allclose(logged.transform(X), bbl.engines.bayes.conjugate.signed_log(plain.transform(X)))
+    np.testing.assert_allclose(
+        logged.transform(X), bbl.engines.bayes.conjugate.signed_log(plain.transform(X))
+    )
     energy = ScoreFeatures("mf", normalised=False).fit(X, y).transform(X)
     fit = BBLClassifier("mf").fit(X, y).result_
-    np.testing.assert_allclose(energy - plain.transform(X), np.broadcast_to(fit.estimate.log_z, energy.shape))
-    for bad, argument in ((ScoreFeatures("conjugate", normalised=True), "normalised"), (ScoreFeatures(cv=1), "cv")):
+    np.testing.assert_allclose(
+        energy - plain.transform(X), np.broadcast_to(fit.estimate.log_z, energy.shape)
+    )
+    for bad, argument in (
+        (ScoreFeatures("conjugate", normalised=True), "normalised"),
+        (ScoreFeatures(cv=1), "cv"),
+    ):
         with pytest.raises(OptionError) as caught:
             bad.fit(X, y)
         assert caught.value.argument == argument
@@ -124,7 +141,9 @@ def test_the_signed_log_and_the_normaliser_are_options(table):
 
 def test_a_pipeline_learns_from_scores_what_its_classifier_alone_cannot(table):
     X, y = table
-    scores = make_pipeline(ScoreFeatures("pseudo", options={"lambda_": 0.01}), LogisticRegression()).fit(X, y)
+    scores = make_pipeline(
+        ScoreFeatures("pseudo", options={"lambda_": 0.01}), LogisticRegression()
+    ).fit(X, y)
     assert scores.score(X, y) > 0.75 > 0.65 > LogisticRegression().fit(X, y).score(X, y)
     drawn = ScoreFeatures("bayes", cv=None, options={"chains": 1, "warmup": 50, "draws": 50})
     with warnings.catch_warnings():
@@ -137,7 +156,9 @@ def test_conjugate_scores_of_grey_values_tell_classes_apart_whatever_c_is():
     y = rng.integers(0, 3, 300)
     X = np.tanh(rng.normal(size=(3, 8))[y] + 0.7 * rng.normal(size=(300, 8)))
     one, other = (
-        make_pipeline(ScoreFeatures("conjugate", options={"c": c}), LogisticRegression(max_iter=1000)).fit(X, y)
+        make_pipeline(
+            ScoreFeatures("conjugate", options={"c": c}), LogisticRegression(max_iter=1000)
+        ).fit(X, y)
         for c in (10.0, 20.0)
     )
     np.testing.assert_allclose(2 * other[0].transform(X), one[0].transform(X))

@@ -1,4 +1,6 @@
-"""BNClassifier: scikit-learn's own checks, agreement with `networks.bnc`, and what estimators are put to."""
+"""BNClassifier: scikit-learn's own checks, agreement with `networks.bnc`, and what estimators are
+put to.
+"""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +31,8 @@ def check_name(check):
     return getattr(check, "func", check).__name__
 
 
-ELSEWHERE = {"check_array_api_input"}  # needs scipy to be told of the array API before it is imported
+# needs scipy to be told of the array API before it is imported
+ELSEWHERE = {"check_array_api_input"}
 
 
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning")  # some checks give continuous arrays
@@ -52,7 +55,11 @@ def titanic():
 
 
 def test_the_model_is_that_of_the_formula_to_the_last_bit(titanic):
-    X, y, w = titanic.drop(columns=["Survived", "Freq"]), titanic["Survived"].astype(str), titanic["Freq"]
+    X, y, w = (
+        titanic.drop(columns=["Survived", "Freq"]),
+        titanic["Survived"].astype(str),
+        titanic["Freq"],
+    )
     for options in ({}, {"learner": "nb", "manb_prior": 0.3}, {"learner": "aode", "smooth": 0.5}):
         model = BNClassifier(**options).fit(X, y, w)
         arguments = {"learner": "tan_cl", "smooth": 1.0, **options}
@@ -60,7 +67,10 @@ def test_the_model_is_that_of_the_formula_to_the_last_bit(titanic):
         data = titanic.assign(Survived=y)
         fit = networks.bnc(learner, "Survived ~ .", data, smooth, weights="Freq", **arguments)
         np.testing.assert_array_equal(model.predict_proba(X), fit.predict(titanic).iloc[:, :-1])
-        assert model.result_.structure.class_var == "Survived" and model.classes_.tolist() == ["No", "Yes"]
+        assert model.result_.structure.class_var == "Survived" and model.classes_.tolist() == [
+            "No",
+            "Yes",
+        ]
 
 
 def test_missing_cells_and_unknown_levels_are_summed_out():
@@ -83,7 +93,9 @@ def test_missing_cells_and_unknown_levels_are_summed_out():
 def test_settings_can_be_searched_and_predictions_cross_validated(titanic):
     data = bbl.freq2raw(titanic, "Freq").sample(frac=0.2, random_state=0).astype(str)
     X, y = data.drop(columns="Survived"), data["Survived"]
-    search = GridSearchCV(BNClassifier(), {"learner": ["nb", "tan_cl", "aode"], "smooth": [0.1, 1.0]}, cv=3).fit(X, y)
+    search = GridSearchCV(
+        BNClassifier(), {"learner": ["nb", "tan_cl", "aode"], "smooth": [0.1, 1.0]}, cv=3
+    ).fit(X, y)
     assert search.best_score_ > 0.7
     assert cross_val_predict(BNClassifier("nb"), X, y, cv=3).shape == y.shape
 
@@ -91,7 +103,9 @@ def test_settings_can_be_searched_and_predictions_cross_validated(titanic):
 def test_a_search_draws_by_the_random_state(titanic):
     X, y = titanic.drop(columns=["Survived", "Freq"]), titanic["Survived"].astype(str)
     logs = [
-        BNClassifier("tan_hc", dag_args={"k": 4}, random_state=s).fit(X, y, titanic["Freq"]).result_.score_log
+        BNClassifier("tan_hc", dag_args={"k": 4}, random_state=s)
+        .fit(X, y, titanic["Freq"])
+        .result_.score_log
         for s in (1, 1, 2)
     ]
     assert logs[0] == logs[1] != logs[2]
@@ -107,8 +121,16 @@ def test_bad_options_are_named(titanic):
 
 @pytest.mark.parametrize("make", [BNClassifier, BBLClassifier])
 def test_class_weights_are_weights_of_the_rows_of_a_class(titanic, make):
-    X, y, w = titanic.drop(columns=["Survived", "Freq"]), titanic["Survived"].astype(str), titanic["Freq"]
-    options = {"smooth": 0.0, "learner": "nb"} if make is BNClassifier else {"method": "pseudo", "lambdah": 1e-3}
+    X, y, w = (
+        titanic.drop(columns=["Survived", "Freq"]),
+        titanic["Survived"].astype(str),
+        titanic["Freq"],
+    )
+    options = (
+        {"smooth": 0.0, "learner": "nb"}
+        if make is BNClassifier
+        else {"method": "pseudo", "lambdah": 1e-3}
+    )
     weighted = make(class_weight={"Yes": 3}, **options).fit(X, y, w).predict_proba(X)
     repeated = make(**options).fit(X, y, w * np.where(y == "Yes", 3, 1)).predict_proba(X)
     np.testing.assert_allclose(weighted, repeated, atol=1e-6)

@@ -1,4 +1,6 @@
-"""ShooterClassifier and ShooterFeatures: scikit-learn's own checks, agreement with `shooter`, and pipelines."""
+"""ShooterClassifier and ShooterFeatures: scikit-learn's own checks, agreement with `shooter`, and
+pipelines.
+"""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator  # noqa: E
 from bbl.sklearn import ShooterClassifier, ShooterFeatures  # noqa: E402
 
 KINDS = (ShooterClassifier(1, 2.0, nfold=2), ShooterFeatures(2))
-COSTLY = {  # with cross-validated refits of three classes, of thirty levels each; raw weights are quick
+# with cross-validated refits of three classes, of thirty levels each; raw weights are quick
+COSTLY = {
     "check_classifiers_classes",
     "check_classifiers_train",
     "check_dict_unchanged",
@@ -34,20 +37,26 @@ def check_name(check):
 
 
 def cases():
-    """Yield estimators and their checks; of the costly ones a quick variant, and the whole among the long tests."""
+    """Yield estimators and their checks; of the costly ones a quick variant, and the whole among
+    the long tests.
+    """
     for kind in KINDS:
         for estimator, check in estimator_checks_generator(kind):
             name, marks = f"{type(estimator).__name__}-{check_name(check)}", ()
-            if check_name(check) == "check_array_api_input":  # scipy must know of it before its import: test_array_api
+            # scipy must know of it before its import: test_array_api
+            if check_name(check) == "check_array_api_input":
                 continue
             if check_name(check) in COSTLY and isinstance(estimator, ShooterClassifier):
-                yield pytest.param(clone(estimator).set_params(refit=False), check, id=f"{name}-raw")
+                yield pytest.param(
+                    clone(estimator).set_params(refit=False), check, id=f"{name}-raw"
+                )
                 marks = pytest.mark.long
             yield pytest.param(estimator, check, id=name, marks=marks)
 
 
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning")  # some checks give continuous arrays
-@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")  # whose values separate the classes
+# whose values separate the classes
+@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(cases()))
 @pytest.mark.thinned(3)
 def test_scikit_learns_own_checks_pass(estimator, check):

@@ -1,4 +1,6 @@
-"""Fitted estimators go to other processes and files as plain values, which pickle, joblib and skops have names for."""
+"""Fitted estimators go to other processes and files as plain values, which pickle, joblib and skops
+have names for.
+"""
 
 import importlib.util
 import pickle
@@ -38,11 +40,17 @@ def answers(model):
     """Return what a fitted estimator says of the rows."""
     if isinstance(model, PrototypeBiclustering):
         return model.row_labels_, model.result_.block_means.to_numpy()
-    return (model.predict_proba(CODES),) if hasattr(model, "predict_proba") else (model.transform(CODES),)
+    return (
+        (model.predict_proba(CODES),)
+        if hasattr(model, "predict_proba")
+        else (model.transform(CODES),)
+    )
 
 
 def strange(value):
-    """Return what in a state is neither plain, an array of plain values, nor an estimator of such a state."""
+    """Return what in a state is neither plain, an array of plain values, nor an estimator of such a
+    state.
+    """
     if isinstance(value, dict):
         return [odd for item in (*value.keys(), *value.values()) for odd in strange(item)]
     if isinstance(value, list | tuple):
@@ -54,7 +62,9 @@ def strange(value):
     return [] if isinstance(value, PLAIN) else [value]
 
 
-@pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning"
+)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_state_of_a_fitted_estimator_is_plain_and_whole(name):
     model = ESTIMATORS[name].fit(CODES, Y)
@@ -78,10 +88,11 @@ content = io.dumps(pipeline)
 unknown = io.get_untrusted_types(data=content)
 assert unknown == ["bbl.sklearn.boltzmann.BBLClassifier"], unknown
 assert (io.loads(content, trusted=unknown).predict_proba(X) == pipeline.predict_proba(X)).all()
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.skipif(importlib.util.find_spec("skops") is None, reason="skops is not installed")
 @pytest.mark.long
 def test_skops_writes_and_reads_a_pipeline():
-    subprocess.run([sys.executable, "-c", SKOPS], check=True)  # away from tests/sparse, which skops would import
+    # away from tests/sparse, which skops would import
+    subprocess.run([sys.executable, "-c", SKOPS], check=True)

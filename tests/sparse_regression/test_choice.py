@@ -1,4 +1,6 @@
-"""The choice of terms: orders, the path, held-out rows, the refit, and what cannot be told apart."""
+"""The choice of terms: orders, the path, held-out rows, the refit, and what cannot be told
+apart.
+"""
 
 import json
 
@@ -58,12 +60,18 @@ def test_the_working_set_is_found_from_anywhere_and_by_rows_as_from_the_hessian(
     rows = grow(problem, penalty)
     for a, b, c in zip(cold, warm, rows, strict=True):
         assert a.weights.keys() == b.weights.keys() == c.weights.keys()
-        assert a.objective == pytest.approx(b.objective, rel=1e-11) == pytest.approx(c.objective, rel=1e-11)
+        assert (
+            a.objective
+            == pytest.approx(b.objective, rel=1e-11)
+            == pytest.approx(c.objective, rel=1e-11)
+        )
 
 
 def test_a_term_of_many_levels_is_the_same_by_rows_as_from_the_hessian(monkeypatch):
     rng = np.random.default_rng(3)
-    codes = np.column_stack([rng.integers(0, 12, 600), rng.integers(0, 12, 600), rng.integers(0, 2, 600)])
+    codes = np.column_stack(
+        [rng.integers(0, 12, 600), rng.integers(0, 12, 600), rng.integers(0, 2, 600)]
+    )
     y = (codes[:, 0] + codes[:, 1] + rng.integers(0, 12, 600)) // 12
     problem = Problem.make(codes.astype(np.uint8), (12, 12, 2), y, 3, np.ones(600))
     penalty, values = Penalty((2.5, 2.5)), []
@@ -88,7 +96,10 @@ def test_no_term_comes_in_above_the_largest_penalty_and_one_just_below():
 def test_the_refit_is_the_maximum_of_the_likelihood():
     rng = np.random.default_rng(5)
     codes = np.column_stack([rng.integers(0, L, 400) for L in (2, 3, 2)]).astype(np.uint8)
-    y, w = (codes[:, 1] + rng.integers(0, 2, 400) * codes[:, 0]) % 3, rng.integers(1, 4, 400).astype(float)
+    y, w = (
+        (codes[:, 1] + rng.integers(0, 2, 400) * codes[:, 0]) % 3,
+        rng.integers(1, 4, 400).astype(float),
+    )
     y = np.where(rng.random(400) < 0.3, rng.integers(0, 3, 400), y)
     problem = Problem.make(codes, (2, 3, 2), y, 3, w)
     terms = {(0,): np.zeros((1, 2)), (1,): np.zeros((2, 2)), (0, 1): np.zeros((2, 2))}
@@ -97,7 +108,8 @@ def test_the_refit_is_the_maximum_of_the_likelihood():
     cells = np.zeros((2, 3, 3))
     np.add.at(cells, (codes[:, 0], codes[:, 1], y), w)
     log = np.log(cells / cells.sum(axis=2, keepdims=True))
-    assert found.loss == pytest.approx(-(cells * log).sum(), rel=1e-9)  # a table of its own for each of the six states
+    # a table of its own for each of the six states
+    assert found.loss == pytest.approx(-(cells * log).sum(), rel=1e-9)
     df = 2 * (1 + 1 + 2 + 2)
     want = 2 * found.loss + df * np.log(w.sum()) + 2 * 0.5 * (2 * np.log(3) + np.log(3))
     assert ebic(problem, list(terms), found.loss) == pytest.approx(want)
@@ -106,7 +118,9 @@ def test_the_refit_is_the_maximum_of_the_likelihood():
 def test_terms_that_separate_are_told_and_stay_finite():
     codes = signs(200, 5)
     y = codes[:, 2].astype(int)
-    found = choose(Problem.make(codes, (2,) * 5, y, 2, np.ones(200)), order=2, lambda_=(20.0, 20.0), refit=True)
+    found = choose(
+        Problem.make(codes, (2,) * 5, y, 2, np.ones(200)), order=2, lambda_=(20.0, 20.0), refit=True
+    )
     assert found.refitted and (2,) in found.unbounded
     assert 10 < abs(found.weights[(2,)][0, 0]) < 50
     noisy = np.where(np.arange(200) % 10 == 0, 1 - y, y)
@@ -129,9 +143,13 @@ def test_a_column_twice_and_levels_that_never_meet_are_no_harm():
 
 def test_weights_of_any_size_give_the_same_model():
     codes = signs(150, 6)
-    y = (product(codes, (1.0, (0,)), (1.0, (1, 2))) + np.random.default_rng(7).normal(size=150) > 0).astype(int)
+    y = (
+        product(codes, (1.0, (0,)), (1.0, (1, 2))) + np.random.default_rng(7).normal(size=150) > 0
+    ).astype(int)
     small = grow(Problem.make(codes, (2,) * 6, y, 2, np.ones(150)), Penalty((8.0, 8.0)), "all")[-1]
-    large = grow(Problem.make(codes, (2,) * 6, y, 2, np.full(150, 1e9)), Penalty((8e9, 8e9)), "all")[-1]
+    large = grow(
+        Problem.make(codes, (2,) * 6, y, 2, np.full(150, 1e9)), Penalty((8e9, 8e9)), "all"
+    )[-1]
     assert small.weights.keys() == large.weights.keys()
     assert all(np.allclose(small.weights[t], large.weights[t], atol=1e-7) for t in small.weights)
 
@@ -164,14 +182,20 @@ def test_the_path_of_folds_ends_twelve_penalties_after_the_best_with_the_same_ch
     assert len(found.path) == found.chosen + 1 + choice.PATIENCE < choice.PATH_LENGTH
     monkeypatch.setattr(choice, "PATIENCE", choice.PATH_LENGTH)
     whole = choose(problem, order=2, lambda_="cv", rng=np.random.default_rng(1))
-    assert len(whole.path) > len(found.path) and whole.chosen == found.chosen and whole.refitted == found.refitted
+    assert (
+        len(whole.path) > len(found.path)
+        and whole.chosen == found.chosen
+        and whole.refitted == found.refitted
+    )
     for mine, its in zip(found.path, whole.path, strict=False):
         np.testing.assert_array_equal(mine.held_out_loss, its.held_out_loss)
 
 
 @pytest.mark.long
 def test_folds_look_far_enough_where_a_product_enters_late(monkeypatch):
-    """Predictors of a parity enter by chance, long after the held-out loss began to rise; then it falls to a third."""
+    """Predictors of a parity enter by chance, long after the held-out loss began to rise; then it
+    falls to a third.
+    """
     codes, rng = signs(1000, 12), np.random.default_rng(5)
     y = (product(codes, (1.0, (1, 2))) > 0) ^ (rng.random(1000) < 0.02)
     problem = Problem.make(codes, (2,) * 12, y.astype(int), 2, np.ones(1000))
@@ -191,7 +215,8 @@ def test_folds_look_far_enough_where_a_product_enters_late(monkeypatch):
 
 
 def test_refits_are_judged_where_a_fold_has_the_only_row_of_a_class(monkeypatch):
-    monkeypatch.setattr(choice, "PATH_LENGTH", 2)  # a class without rows takes a hundred Newton steps
+    # a class without rows takes a hundred Newton steps
+    monkeypatch.setattr(choice, "PATH_LENGTH", 2)
     codes, rng = signs(12, 3, 1), np.random.default_rng(2)
     y = np.append(rng.integers(0, 2, 11), 2)
     problem = Problem.make(codes, (2,) * 3, y, 3, np.ones(12))
@@ -201,12 +226,18 @@ def test_refits_are_judged_where_a_fold_has_the_only_row_of_a_class(monkeypatch)
 
 def test_a_refit_chosen_by_folds_is_that_of_the_chosen_terms():
     codes, rng = signs(600, 8, 1), np.random.default_rng(2)
-    y = (product(codes, (2.0, (0,)), (1.5, (1, 2)), (1.0, (1,))) + rng.logistic(size=600) > 0).astype(int)
+    y = (
+        product(codes, (2.0, (0,)), (1.5, (1, 2)), (1.0, (1,))) + rng.logistic(size=600) > 0
+    ).astype(int)
     problem = Problem.make(codes, (2,) * 8, y, 2, np.ones(600))
     found = choose(problem, order=2, lambda_="cv", refit=True, rng=np.random.default_rng(1))
     last = found.path[found.chosen].stages[-1]
     expected = refit(problem, last.weights, last.intercept)
-    assert found.refitted and list(found.weights) == list(expected.weights) and found.loss == expected.loss
+    assert (
+        found.refitted
+        and list(found.weights) == list(expected.weights)
+        and found.loss == expected.loss
+    )
 
 
 @pytest.mark.usefixtures("shared")
@@ -230,7 +261,9 @@ def test_the_first_order_of_the_synthetic_data_has_the_recorded_objective(shared
     data = np.load(folder / "syn_small_s1.npz")
     codes = np.unpackbits(data["Xbits"], axis=1)[:10000, :2000]
     y = (data["y"][:10000] > 0).astype(int)
-    recorded = json.loads((folder / "baselines.json").read_text())["syn_small_s1"]["shooter"]["order1"]
+    recorded = json.loads((folder / "baselines.json").read_text())["syn_small_s1"]["shooter"][
+        "order1"
+    ]
     problem = Problem.make(codes[:8000], (2,) * 2000, y[:8000], 2, np.ones(8000))
     stage = grow(problem, Penalty((80.0,)))[0]
     assert stage.objective == pytest.approx(recorded["objective"], rel=1e-11)

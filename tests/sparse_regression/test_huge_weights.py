@@ -1,4 +1,6 @@
-"""Sparse regression of few rows with huge weights: it ends, though coordinate descent cannot reach its optimum."""
+"""Sparse regression of few rows with huge weights: it ends, though coordinate descent cannot reach
+its optimum.
+"""
 
 import warnings
 
@@ -14,7 +16,10 @@ MAX_STEPS = 1000  # 385 were measured; 6,077 without the end after steps whose s
 def test_a_descent_whose_sweeps_run_out_comes_to_an_end(monkeypatch):
     rng = np.random.default_rng(1)
     data = pd.DataFrame(
-        {name: rng.integers(0, L, 40).astype(str) for name, L in zip("abcd", (4, 5, 6, 4), strict=True)}
+        {
+            name: rng.integers(0, L, 40).astype(str)
+            for name, L in zip("abcd", (4, 5, 6, 4), strict=True)
+        }
     )
     data["y"] = rng.integers(0, 3, 40).astype(str)
     data["w"] = rng.integers(1, 10, 40) * 10**9

@@ -1,4 +1,6 @@
-"""The minimum over the terms of each order, against the optimality conditions of all candidates and scikit-learn."""
+"""The minimum over the terms of each order, against the optimality conditions of all candidates and
+scikit-learn.
+"""
 
 from itertools import combinations
 
@@ -17,7 +19,9 @@ def table(levels, K, n=300, seed=0):
     codes = np.column_stack([rng.integers(0, L, n) for L in levels]).astype(np.uint8)
     eta = np.zeros((n, K))
     for c in range(1, K):
-        eta[:, c] = 1.5 * np.where(codes[:, 0] == codes[:, 1] % levels[0], 1, -1) * c + (codes[:, 2] == 0)
+        eta[:, c] = 1.5 * np.where(codes[:, 0] == codes[:, 1] % levels[0], 1, -1) * c + (
+            codes[:, 2] == 0
+        )
     eta += rng.gumbel(size=(n, K))
     return codes, eta.argmax(axis=1), rng.integers(1, 4, n).astype(float)
 
@@ -40,10 +44,16 @@ def test_each_order_is_the_minimum_over_its_candidates(levels, K):
     stages = grow(Problem.make(codes, levels, y, K, w), Penalty(lambdas))
     assert len(stages) == 3
     for k, stage in enumerate(stages, 1):
-        products = [t for t in combinations(range(len(levels)), k) if k == 1 or {*combinations(t, k - 1)} & {*before}]
+        products = [
+            t
+            for t in combinations(range(len(levels)), k)
+            if k == 1 or {*combinations(t, k - 1)} & {*before}
+        ]
         link = link_of(codes, levels, K, stage)
         chosen = [*stage.weights]
-        objective, violation = reference.judged(codes, levels, y, w, link, chosen, [*before, *products], lambdas)
+        objective, violation = reference.judged(
+            codes, levels, y, w, link, chosen, [*before, *products], lambdas
+        )
         assert violation <= 1.1e-6
         assert stage.violation <= 1e-6
         assert stage.objective == pytest.approx(objective, rel=1e-12)
@@ -55,7 +65,9 @@ def test_order_one_equals_scikit_learn(group):
     sklearn = pytest.importorskip("sklearn.linear_model")
     codes, y, w = table((2,) * 12, 2)
     stage = grow(Problem.make(codes, (2,) * 12, y, 2, w), Penalty((20.0,), group))[0]
-    theirs = sklearn.LogisticRegression(l1_ratio=1, C=1 / 20, solver="saga", tol=1e-10, max_iter=100000)
+    theirs = sklearn.LogisticRegression(
+        l1_ratio=1, C=1 / 20, solver="saga", tol=1e-10, max_iter=100000
+    )
     theirs.fit(2.0 * codes - 1, y, w)
     ours = np.zeros(12)
     ours[[t[0] for t in stage.weights]] = [v[0, 0] for v in stage.weights.values()]

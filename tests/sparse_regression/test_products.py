@@ -49,7 +49,9 @@ def test_both_gauges_give_the_link_at_every_state():
         assert table.shape == (*(LEVELS[i] for i in t), 2)
         assert all(np.allclose(table.sum(axis=a), 0) for a in range(len(t)))
     for tables in (zero_sum, reference_tables(zero_sum)):
-        total = sum(np.array([table[tuple(x[list(t)])] for x in STATES]) for t, table in tables.items())
+        total = sum(
+            np.array([table[tuple(x[list(t)])] for x in STATES]) for t, table in tables.items()
+        )
         assert np.allclose(total, link)
     for t, table in reference_tables(zero_sum).items():
         assert all(np.allclose(np.take(table, 0, axis=a), 0) for a in range(len(t)))
@@ -80,7 +82,11 @@ def test_sums_of_all_candidates_are_those_of_their_columns(group, single):
                 assert ratio[i, p] == 0
                 continue
             sums = Products(problem.codes, LEVELS, [tuple(sorted((*parent, i)))]).gradient(slope)
-            want = np.linalg.norm(sums) / np.sqrt(len(sums)) if group else np.linalg.norm(sums, axis=1).max()
+            want = (
+                np.linalg.norm(sums) / np.sqrt(len(sums))
+                if group
+                else np.linalg.norm(sums, axis=1).max()
+            )
             assert ratio[i, p] == pytest.approx(want, rel=1e-4 if single else 1e-12)
 
 
@@ -97,7 +103,9 @@ def test_the_hessian_is_the_slope_of_the_gradient():
             log_p = reference.log_p(link.T @ contrasts(K).T)
             rest = np.exp(log_p)
             rest[np.arange(40), y % K] -= 1
-            return products.gradient(np.ascontiguousarray(((w[:, None] * rest) @ contrasts(K)).T)).ravel()
+            return products.gradient(
+                np.ascontiguousarray(((w[:, None] * rest) @ contrasts(K)).T)
+            ).ravel()
 
         link = products.link(theta, intercept)
         p = np.exp(reference.log_p(link.T @ contrasts(K).T))[:, 0]

@@ -44,7 +44,9 @@ def test_noise_has_no_terms_and_parents_say_which_products_are_candidates():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_terms_do_not_depend_on_the_order_of_rows_levels_and_predictors_and_weights_are_rows(n_classes):
+def test_terms_do_not_depend_on_the_order_of_rows_levels_and_predictors_and_weights_are_rows(
+    n_classes,
+):
     rng = np.random.default_rng(3)
     n_levels = (3, 2, 4, 2)
     codes = np.column_stack([rng.integers(0, L, 2000) for L in n_levels]).astype(np.uint8)
@@ -55,12 +57,16 @@ def test_terms_do_not_depend_on_the_order_of_rows_levels_and_predictors_and_weig
     rows = rng.permutation(2000)
     assert choose_stepwise(problem(codes[rows], y[rows], n_levels=n_levels), 2, [(0,)]) == terms
     turned = np.asarray(n_levels, dtype=np.uint8) - 1 - codes
-    assert choose_stepwise(problem(turned, n_classes - 1 - y, n_levels=n_levels), 2, [(0,)]) == terms
+    assert (
+        choose_stepwise(problem(turned, n_classes - 1 - y, n_levels=n_levels), 2, [(0,)]) == terms
+    )
     backwards = choose_stepwise(problem(codes[:, ::-1], y, n_levels=n_levels[::-1]), 2, [(3,)])
     assert sorted(tuple(sorted(3 - i for i in t)) for t in backwards) == sorted(terms)
     both = np.column_stack([codes, y])
     distinct, counts = np.unique(both, axis=0, return_counts=True)
-    weighted = problem(distinct[:, :4].astype(np.uint8), distinct[:, 4], counts.astype(float), n_levels)
+    weighted = problem(
+        distinct[:, :4].astype(np.uint8), distinct[:, 4], counts.astype(float), n_levels
+    )
     assert choose_stepwise(weighted, 2, [(0,)]) == terms
 
 
@@ -68,8 +74,20 @@ def test_problems_without_predictors_or_of_separated_classes_have_an_end():
     y = np.array([0, 1, 1, 0])
     assert choose_stepwise(problem(np.empty((4, 0), dtype=np.uint8), y), 1, []) == []
     codes = np.column_stack([y, 1 - y]).astype(np.uint8)
-    assert choose_stepwise(problem(np.repeat(codes, 50, axis=0), np.repeat(y, 50)), 2, []) in ([(0,)], [(1,)])
+    assert choose_stepwise(problem(np.repeat(codes, 50, axis=0), np.repeat(y, 50)), 2, []) in (
+        [(0,)],
+        [(1,)],
+    )
 
 
 def test_close_brings_all_sub_terms():
-    assert add_subterms([(0, 2, 5), (1,)]) == [(0,), (1,), (2,), (5,), (0, 2), (0, 5), (2, 5), (0, 2, 5)]
+    assert add_subterms([(0, 2, 5), (1,)]) == [
+        (0,),
+        (1,),
+        (2,),
+        (5,),
+        (0, 2),
+        (0, 5),
+        (2, 5),
+        (0, 2, 5),
+    ]

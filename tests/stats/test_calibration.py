@@ -12,7 +12,11 @@ from bbl.stats.scores import log_probabilities
 def draw(n, K, scale=1.0):
     """Return scores (n, K) of rows, their groups, and their weights."""
     rng = np.random.default_rng(n + K)
-    return scale * rng.normal(size=(n, K)), rng.integers(0, K, n), rng.integers(1, 4, n).astype(float)
+    return (
+        scale * rng.normal(size=(n, K)),
+        rng.integers(0, K, n),
+        rng.integers(1, 4, n).astype(float),
+    )
 
 
 def loss_of(x, scores, y, shares, fits_temperature=True, ridge=0.0):
@@ -23,8 +27,12 @@ def loss_of(x, scores, y, shares, fits_temperature=True, ridge=0.0):
 
 
 @pytest.mark.parametrize("fits_temperature", [False, True])
-@pytest.mark.parametrize(("n", "K", "scale"), [(1, 2, 1.0), (8, 3, 1.0), (61, 2, 30.0), (100, 6, 0.1), (9, 1, 1.0)])
-def test_the_kernel_returns_the_loss_with_first_and_second_derivatives(n, K, scale, fits_temperature):
+@pytest.mark.parametrize(
+    ("n", "K", "scale"), [(1, 2, 1.0), (8, 3, 1.0), (61, 2, 30.0), (100, 6, 0.1), (9, 1, 1.0)]
+)
+def test_the_kernel_returns_the_loss_with_first_and_second_derivatives(
+    n, K, scale, fits_temperature
+):
     scores, y, weights = draw(n, K, scale)
     shares, x = weights / weights.sum(), np.random.default_rng(1).normal(size=K + 1) / 3.0
     given = scores, y, shares, fits_temperature, 0.3
@@ -38,14 +46,18 @@ def test_the_kernel_returns_the_loss_with_first_and_second_derivatives(n, K, sca
     np.testing.assert_allclose(hessian, curvature, atol=1e-8 * max(1.0, scale) ** 2)
 
 
-@pytest.mark.parametrize(("kind", "penalty"), [("offset", 1.0), ("temperature", 1.0), ("firm", FIRM_PENALTY)])
+@pytest.mark.parametrize(
+    ("kind", "penalty"), [("offset", 1.0), ("temperature", 1.0), ("firm", FIRM_PENALTY)]
+)
 def test_the_calibration_is_the_optimum(kind, penalty):
     scores, y, weights = draw(90, 4)
     total = weights.sum()
     keep = np.append(np.ones(4), float(kind != "offset"))  # the temperature is 1 in "offset"
 
     def objective(x):
-        return loss_of(x * keep, scores, y, weights / total) + 0.5 * penalty / total * float((x * keep) @ (x * keep))
+        return loss_of(x * keep, scores, y, weights / total) + 0.5 * penalty / total * float(
+            (x * keep) @ (x * keep)
+        )
 
     best = minimize(objective, np.zeros(5), tol=1e-12).x * keep
     found = fit_calibration(scores, y, weights, kind)
@@ -61,5 +73,7 @@ def test_scores_of_minus_infinity_of_other_groups_count_as_impossible():
     scores[y == 0, 2] = -np.inf
     low = np.where(np.isinf(scores), -1e5, scores)
     np.testing.assert_allclose(
-        fit_calibration(scores, y, weights, "firm").offset, fit_calibration(low, y, weights, "firm").offset, atol=1e-12
+        fit_calibration(scores, y, weights, "firm").offset,
+        fit_calibration(low, y, weights, "firm").offset,
+        atol=1e-12,
     )

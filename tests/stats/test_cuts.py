@@ -1,4 +1,6 @@
-"""Cuts have few digits, so that intervals have short names, and part the same values as exact middles do."""
+"""Cuts have few digits, so that intervals have short names, and part the same values as exact
+middles do.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Effective sample size: weights by neighbourhoods, and the size that explains mutual information."""
+"""Effective sample size: weights by neighbourhoods, and the size that explains mutual
+information.
+"""
 
 import numpy as np
 import pandas as pd
@@ -20,21 +22,27 @@ def test_weights_are_one_over_the_rows_within_the_distance():
     np.testing.assert_array_equal(bbl.effective_weights(letters, identity=0.8), expected)
     copies = [1.0 / (rows == row).all(axis=1).sum() for row in rows]
     np.testing.assert_array_equal(bbl.effective_weights(rows, identity=1.0), copies)
-    assert bbl.effective_weights(np.repeat(rows, 3, axis=0)).sum() == pytest.approx(bbl.effective_weights(rows).sum())
+    assert bbl.effective_weights(np.repeat(rows, 3, axis=0)).sum() == pytest.approx(
+        bbl.effective_weights(rows).sum()
+    )
 
 
 @pytest.mark.parametrize(
     ("n", "m", "L"), [(1, 3, 2), (64, 32, 2), (65, 33, 4), (600, 70, 3), (400, 5, 300), (130, 1, 2)]
 )
 def test_weights_of_any_shape_and_share_are_those_of_all_pairs(n, m, L):
-    """Of one block of rows and of many, of bytes and of wider codes, with a share that some pairs meet exactly."""
+    """Of one block of rows and of many, of bytes and of wider codes, with a share that some pairs
+    meet exactly.
+    """
     rng = np.random.default_rng(n)
     rows = rng.integers(0, L, (n, m))
     rows = np.where(rng.random((n, m)) < 0.3, rows, rows[rng.integers(0, max(1, n // 5), n)])
     differences = (rows[:, None] != rows).sum(axis=2)
     for identity in (0.0, 0.5, 1.0 - 2.0 / m if m > 2 else 0.3, 0.8, 1.0):
         similar = (differences < m * (1.0 - identity) - 1e-9) | (differences == 0)
-        np.testing.assert_array_equal(bbl.effective_weights(rows, identity), 1.0 / similar.sum(axis=1))
+        np.testing.assert_array_equal(
+            bbl.effective_weights(rows, identity), 1.0 / similar.sum(axis=1)
+        )
 
 
 def test_mutual_information_is_that_of_its_definition():
@@ -45,20 +53,29 @@ def test_mutual_information_is_that_of_its_definition():
 def test_frequencies_come_from_their_posterior():
     counts = np.array([7.0, 2.0, 0.0, 0.0])
     present = np.array([True, True, True, False])
-    drawn = _draw_frequencies(np.tile(counts, (40_000, 1)), np.tile(present, (40_000, 1)), np.random.default_rng(1))
+    drawn = _draw_frequencies(
+        np.tile(counts, (40_000, 1)), np.tile(present, (40_000, 1)), np.random.default_rng(1)
+    )
     mass = np.array([dirichlet_multinomial.pmf([7, 2, 0], [a] * 3, 9) for a in CONCENTRATIONS])
-    mean = sum(p * (counts[:3] + a) / (9 + 3 * a) for p, a in zip(mass / mass.sum(), CONCENTRATIONS, strict=True))
+    mean = sum(
+        p * (counts[:3] + a) / (9 + 3 * a)
+        for p, a in zip(mass / mass.sum(), CONCENTRATIONS, strict=True)
+    )
     np.testing.assert_allclose(drawn.mean(axis=0), [*mean, 0.0], atol=0.005)
 
 
 @pytest.mark.long
 def test_copies_of_rows_do_not_make_more_of_them():
     rows = np.random.default_rng(2).integers(0, 5, (150, 40))
-    alone, copied = (bbl.effective_size(x, n_steps=300, seed=3) for x in (rows, np.repeat(rows, 4, axis=0)))
+    alone, copied = (
+        bbl.effective_size(x, n_steps=300, seed=3) for x in (rows, np.repeat(rows, 4, axis=0))
+    )
     assert alone == pytest.approx(150, rel=0.1) and copied == pytest.approx(150, rel=0.1)
     half = bbl.effective_size(np.repeat(rows, 4, axis=0), np.full(600, 0.25), n_steps=300, seed=3)
     assert half == pytest.approx(150, rel=0.1)
-    assert bbl.effective_size(rows, n_steps=20, seed=4) == bbl.effective_size(rows, n_steps=20, seed=4)
+    assert bbl.effective_size(rows, n_steps=20, seed=4) == bbl.effective_size(
+        rows, n_steps=20, seed=4
+    )
 
 
 def test_bad_input_is_named():

@@ -29,7 +29,9 @@ def test_strata_are_convolved_and_groups_compared_given_their_sum():
     both = hypergeometric(*(np.array(v, dtype=float) for v in ([1, 2], [3, 4], [2, 5], [8, 9])))
     one, other = (np.exp(table(*v).log_c) for v in ((1, 3, 2, 8), (2, 4, 5, 9)))
     joint = np.convolve(one, other)
-    np.testing.assert_allclose(np.exp(both.log_c) / np.exp(both.log_c).sum(), joint / joint.sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.exp(both.log_c) / np.exp(both.log_c).sum(), joint / joint.sum(), rtol=1e-12
+    )
     difference = table(1, 3, 2, 8).less(table(2, 4, 5, 9))
     wanted = np.array([one[t] * other[3 - t] for t in range(3)])
     np.testing.assert_allclose(
@@ -40,11 +42,18 @@ def test_strata_are_convolved_and_groups_compared_given_their_sum():
 
 @pytest.mark.parametrize("strata", [1, 3])
 def test_counts_far_from_independence_are_compared_although_coefficients_underflow(strata):
-    """Both groups have log odds ratios of about 5: at 0, coefficients near the observed counts are below exp(-745)."""
-    tables = [tuple(count // strata for count in counts) for counts in ((870, 1000, 1000, 3000), (465, 500, 520, 1500))]
+    """Both groups have log odds ratios of about 5: at 0, coefficients near the observed counts are
+    below exp(-745).
+    """
+    tables = [
+        tuple(count // strata for count in counts)
+        for counts in ((870, 1000, 1000, 3000), (465, 500, 520, 1500))
+    ]
     integers = []
     for _, row, column, n in tables:
-        table_of_one = np.array([comb(row, t) * comb(n - row, column - t) for t in range(row + 1)], dtype=object)
+        table_of_one = np.array(
+            [comb(row, t) * comb(n - row, column - t) for t in range(row + 1)], dtype=object
+        )
         product = np.array([1], dtype=object)
         for _ in range(strata):
             product = np.convolve(product, table_of_one)
@@ -108,7 +117,8 @@ def test_adjusted_p_values_leave_out_tests_that_were_not_made():
     np.testing.assert_allclose(adjust(p, "fdr_bh"), [0.04, np.nan, 0.03, 0.04])
     assert np.isnan(adjust(np.array([np.nan]), "holm")).all()
     statistic, df, p = wald(
-        [np.array([2.0]), np.empty(0), np.array([1.0, 1.0])], [np.eye(1), np.empty((0, 0)), np.eye(2)]
+        [np.array([2.0]), np.empty(0), np.array([1.0, 1.0])],
+        [np.eye(1), np.empty((0, 0)), np.eye(2)],
     )
     np.testing.assert_allclose(statistic, [4.0, np.nan, 2.0])
     assert df.tolist() == [1, 0, 2] and np.isnan(p[1])
@@ -130,12 +140,21 @@ def test_many_strata_have_the_distribution_of_one_convolution_after_the_other(st
 
 
 def test_roots_are_found_also_where_steps_of_newton_leave_the_bracket():
-    assert root(lambda x: (np.arctan(x - 7.0), 1.0 / (1.0 + (x - 7.0) ** 2)), 60.0) == pytest.approx(7.0, abs=1e-10)
-    assert root(lambda x: (np.sign(x + 3.0) * abs(x + 3.0) ** (1 / 3), np.nan), 60.0) == pytest.approx(-3.0, abs=1e-9)
-    assert root(lambda x: (x - 61.0, 1.0), 60.0) == np.inf and root(lambda x: (x + 61.0, 1.0), 60.0) == -np.inf
+    assert root(
+        lambda x: (np.arctan(x - 7.0), 1.0 / (1.0 + (x - 7.0) ** 2)), 60.0
+    ) == pytest.approx(7.0, abs=1e-10)
+    assert root(
+        lambda x: (np.sign(x + 3.0) * abs(x + 3.0) ** (1 / 3), np.nan), 60.0
+    ) == pytest.approx(-3.0, abs=1e-9)
+    assert (
+        root(lambda x: (x - 61.0, 1.0), 60.0) == np.inf
+        and root(lambda x: (x + 61.0, 1.0), 60.0) == -np.inf
+    )
 
 
-@pytest.mark.parametrize("counts", [(1, 2, 2, 4), (40, 50, 60, 100), (1, 2000, 500, 5000), (499, 2000, 500, 2600)])
+@pytest.mark.parametrize(
+    "counts", [(1, 2, 2, 4), (40, 50, 60, 100), (1, 2000, 500, 5000), (499, 2000, 500, 2600)]
+)
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.9999])
 def test_limits_leave_the_tails_that_they_promise(counts, level):
     found = table(*counts)

@@ -1,4 +1,6 @@
-"""Goodness of fit on arrays: statistics against scipy, residuals against their definitions, Cochran's rule."""
+"""Goodness of fit on arrays: statistics against scipy, residuals against their definitions,
+Cochran's rule.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +29,9 @@ def test_statistics_are_those_of_the_power_divergence_family():
 
 def test_cells_that_are_empty_on_both_sides_add_nothing():
     padded = [np.append(counts, [0.0, 0.0]) for counts in (OBSERVED, FITTED)]
-    np.testing.assert_allclose(goodness_statistics(*padded), goodness_statistics(OBSERVED, FITTED), rtol=1e-14)
+    np.testing.assert_allclose(
+        goodness_statistics(*padded), goodness_statistics(OBSERVED, FITTED), rtol=1e-14
+    )
     assert pearson_residuals(*padded)[-1] == deviance_residuals(*padded)[-1] == 0.0
     assert np.isinf(goodness_statistics(np.array([1.0, 1.0]), np.array([2.0, 0.0]))[:2]).all()
 
@@ -35,7 +39,9 @@ def test_cells_that_are_empty_on_both_sides_add_nothing():
 def test_residuals_add_up_to_their_statistics_and_have_the_sign_of_the_excess():
     statistics = goodness_statistics(OBSERVED, FITTED)
     pearson, deviance = pearson_residuals(OBSERVED, FITTED), deviance_residuals(OBSERVED, FITTED)
-    np.testing.assert_allclose([(deviance**2).sum(), (pearson**2).sum()], statistics[:2], rtol=1e-12)
+    np.testing.assert_allclose(
+        [(deviance**2).sum(), (pearson**2).sum()], statistics[:2], rtol=1e-12
+    )
     assert (np.sign(pearson) == np.sign(OBSERVED - FITTED)).all()
     assert (np.sign(deviance) == np.sign(OBSERVED - FITTED)).all()
 
@@ -49,12 +55,19 @@ def test_adjusted_residuals_are_missing_where_nothing_is_left_to_vary():
     leverage = np.where(np.arange(30) < 3, 1.0, 0.5)
     adjusted = adjusted_residuals(OBSERVED, FITTED, leverage)
     assert np.isnan(adjusted[:3]).all()
-    np.testing.assert_allclose(adjusted[3:], pearson_residuals(OBSERVED, FITTED)[3:] * np.sqrt(2.0), rtol=1e-14)
+    np.testing.assert_allclose(
+        adjusted[3:], pearson_residuals(OBSERVED, FITTED)[3:] * np.sqrt(2.0), rtol=1e-14
+    )
 
 
 @pytest.mark.parametrize(
     ("counts", "sparse"),
-    [([5, 5, 5, 5, 4.9], False), ([5, 5, 5, 4.9, 4.9], True), ([50] * 20 + [0.9], True), ([50, 0.0, 0.0], False)],
+    [
+        ([5, 5, 5, 5, 4.9], False),
+        ([5, 5, 5, 4.9, 4.9], True),
+        ([50] * 20 + [0.9], True),
+        ([50, 0.0, 0.0], False),
+    ],
 )
 def test_counts_are_sparse_by_the_rule_of_cochran(counts, sparse):
     assert is_sparse(np.array(counts, dtype=float)) is sparse

@@ -22,7 +22,9 @@ def test_paper():
     assert test.df.tolist() == [3, 1, 1]
     np.testing.assert_allclose(test.p, [5.633919e-39, 1.730842e-96, 9.745843e-06], rtol=1e-6)
     np.testing.assert_allclose(
-        test.h[0], [[0.3139728, 1.4650752, 1.7077243], [-0.5425214, -0.1314224, 0.0433803]], atol=5e-8
+        test.h[0],
+        [[0.3139728, 1.4650752, 1.7077243], [-0.5425214, -0.1314224, 0.0433803]],
+        atol=5e-8,
     )
     np.testing.assert_allclose(test.h0[0], [-0.1313360, 0.7757901, 1.0017625], atol=5e-8)
 
@@ -35,7 +37,9 @@ def test_r_package(shared, which):
     test = likelihood_ratio(list(TITANIC.values()), wanted["prior_count"])
     for i, name in enumerate(TITANIC):
         for g, group in enumerate(("No", "Yes")):
-            np.testing.assert_allclose(test.h[i][g], list(wanted["h"][group][name].values()), rtol=1e-12)
+            np.testing.assert_allclose(
+                test.h[i][g], list(wanted["h"][group][name].values()), rtol=1e-12
+            )
         np.testing.assert_allclose(test.h0[i], list(wanted["h0"][name].values()), rtol=1e-12)
         assert test.chisq[i] == pytest.approx(wanted["chisqNaive"][name], rel=1e-12)
         assert test.df[i] == wanted["dfNaive"][name]
@@ -55,14 +59,19 @@ def test_is_the_g_test():
 
 
 def test_absent_level():
-    """0 ln 0 = 0 where a level never occurs in a group, so that the test stays finite (R gives NaN)."""
-    test = likelihood_ratio([np.array([[5, 5, 0], [2, 3, 5]]), np.array([[0, 4], [3, 3]]), np.array([[4, 0], [6, 0]])])
+    """0 ln 0 = 0 where a level never occurs in a group, so that the test stays finite (R gives
+    NaN).
+    """
+    test = likelihood_ratio(
+        [np.array([[5, 5, 0], [2, 3, 5]]), np.array([[0, 4], [3, 3]]), np.array([[4, 0], [6, 0]])]
+    )
     assert test.h[0][0].tolist() == [0.0, -np.inf]
     assert test.h[1][0].tolist() == [np.inf]
     wanted = 2 * (10 * np.log(0.5) + 2 * np.log(0.2) + 3 * np.log(0.3) + 5 * np.log(0.5))
     wanted -= 2 * (7 * np.log(7 / 20) + 8 * np.log(8 / 20) + 5 * np.log(5 / 20))
     assert test.chisq[0] == pytest.approx(wanted)
-    assert (test.chisq[2], test.df[2]) == (0.0, 0) and np.isnan(test.p[2])  # a level that occurs nowhere tells nothing
+    # a level that occurs nowhere tells nothing
+    assert (test.chisq[2], test.df[2]) == (0.0, 0) and np.isnan(test.p[2])
     assert np.isfinite(likelihood_ratio([np.array([[5, 0], [2, 3]])], 1.0).h[0]).all()
 
 
@@ -84,7 +93,11 @@ def test_one_group():
 
 def test_small_counts_have_the_permutation_distribution():
     test = likelihood_ratio(
-        [np.array([[3, 1], [0, 9]]), np.array([[3, 1, 0], [0, 9, 0]]), np.array([[30, 10], [20, 40]])]
+        [
+            np.array([[3, 1], [0, 9]]),
+            np.array([[3, 1, 0], [0, 9, 0]]),
+            np.array([[30, 10], [20, 40]]),
+        ]
     )
     assert test.exact.tolist() == [True, True, False] and test.df.tolist() == [1, 1, 1]
     assert test.p[1] == pytest.approx(test.p[0])  # the level that never occurs does not count

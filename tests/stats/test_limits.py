@@ -14,10 +14,14 @@ from bbl.stats.metrics import auc
 @pytest.mark.parametrize("df", [1, 2, 5, 30])
 @pytest.mark.parametrize("p", [0.9, 0.5, 0.05, 1e-8, 1e-20])
 def test_a_chi_square_has_its_tail_to_many_digits(df, p):
-    assert tail(np.array([2.0]), np.array([df / 2]), stats.chi2.isf(p, df)) == pytest.approx(p, rel=1e-9)
+    assert tail(np.array([2.0]), np.array([df / 2]), stats.chi2.isf(p, df)) == pytest.approx(
+        p, rel=1e-9
+    )
 
 
-@pytest.mark.parametrize(("n", "k"), [(1, 0), (2, 1), (10, 0), (100, 3), (10**6, 1000), (10**9, 10)])
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 0), (2, 1), (10, 0), (100, 3), (10**6, 1000), (10**9, 10)]
+)
 @pytest.mark.parametrize("p", [0.975, 0.5, 0.025, 1e-6])
 def test_signs_may_differ_as_for_a_beta_variable(n, k, p):
     u = stats.beta.isf(p, k + 1, n - k)
@@ -25,14 +29,19 @@ def test_signs_may_differ_as_for_a_beta_variable(n, k, p):
 
 
 def test_a_variable_of_shape_zero_is_zero():
-    assert tail(np.array([2.0, 1.0]), np.array([0.5, 0.0]), stats.chi2.isf(0.05, 1)) == pytest.approx(0.05, rel=1e-9)
+    assert tail(
+        np.array([2.0, 1.0]), np.array([0.5, 0.0]), stats.chi2.isf(0.05, 1)
+    ) == pytest.approx(0.05, rel=1e-9)
     assert [tail(np.array([2.0]), np.zeros(1), x) for x in (1.0, -1.0)] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("rounding", [1e-176, 1e-39])
-def test_a_coefficient_of_rounding_is_none(rounding):  # the ratio of two chi-squares is a squared Cauchy variable
+# the ratio of two chi-squares is a squared Cauchy variable
+def test_a_coefficient_of_rounding_is_none(rounding):
     expected = 2.0 / np.pi * np.arctan(np.sqrt(rounding))
-    assert tail(np.array([rounding, -1.0]), np.full(2, 0.5)) == pytest.approx(expected, rel=1e-9, abs=1e-20)
+    assert tail(np.array([rounding, -1.0]), np.full(2, 0.5)) == pytest.approx(
+        expected, rel=1e-9, abs=1e-20
+    )
     assert tail(np.array([rounding, -1.0, -2.0 * rounding]), np.array([9.0, 1.0, 1.0])) <= 1e-30
 
 
@@ -67,11 +76,14 @@ def test_a_weight_is_a_repeated_row_and_units_do_not_matter():
 
 def test_binning_of_many_numbers_changes_next_to_nothing():
     x = np.random.default_rng(0).exponential(size=9000)
-    fine = mean_limits(np.round(x, 2), np.ones(9000), 0.0, 20.0)  # few distinct values, so not binned
+    # few distinct values, so not binned
+    fine = mean_limits(np.round(x, 2), np.ones(9000), 0.0, 20.0)
     assert mean_limits(x, np.ones(9000), 0.0, 20.0) == pytest.approx(fine, abs=2e-3)
 
 
-@pytest.mark.parametrize(("values", "p"), [((0.0, 0.1, 1.0), (0.6, 0.35, 0.05)), ((0.0, 0.5, 0.6), (0.9, 0.05, 0.05))])
+@pytest.mark.parametrize(
+    ("values", "p"), [((0.0, 0.1, 1.0), (0.6, 0.35, 0.05)), ((0.0, 0.5, 0.6), (0.9, 0.05, 0.05))]
+)
 def test_limits_of_a_bounded_mean_cover_by_enumeration(values, p):
     n, covered = 12, 0.0
     mean = float(np.dot(values, p))

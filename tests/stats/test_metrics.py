@@ -21,7 +21,10 @@ def test_calibration_error_is_the_distance_of_bins_from_the_diagonal():
                 expected += abs(gap) * weights[inside].sum() / weights.sum() / 3
     assert calibration_error(p, y, weights) == pytest.approx(expected, abs=1e-14)
     rows = np.repeat(np.arange(400), weights.astype(int))
-    assert calibration_error(p[rows], y[rows], np.ones(len(rows))) == pytest.approx(expected, abs=1e-14)
-    truth = np.array([(rng.random(p.shape[0]) > p[:, 0])]).astype(int)[0]  # drawn from the first two predictions
+    assert calibration_error(p[rows], y[rows], np.ones(len(rows))) == pytest.approx(
+        expected, abs=1e-14
+    )
+    # drawn from the first two predictions
+    truth = np.array([(rng.random(p.shape[0]) > p[:, 0])]).astype(int)[0]
     two = np.column_stack([p[:, 0], 1.0 - p[:, 0]])
     assert calibration_error(two, truth, np.ones(400)) < 0.08

@@ -1,4 +1,6 @@
-"""Odds in two samples: which cells decide, limits against both together, shifts given the margins."""
+"""Odds in two samples: which cells decide, limits against both together, shifts given the
+margins.
+"""
 
 import numpy as np
 import pytest
@@ -23,13 +25,16 @@ def test_the_least_cell_is_observed_or_expected_in_either_sample():
 
 @pytest.mark.parametrize("ratio", [-3.0, -0.2, 0.0, 0.4, 5.0])
 def test_a_log_odds_ratio_determines_the_cells_and_so_the_shift(ratio):
-    counts = np.array([[[40.0], [60.0]], [[40.0], [60.0]], [[40.0], [60.0]]])  # the estimate is 0: limits as they are
+    # the estimate is 0: limits as they are
+    counts = np.array([[[40.0], [60.0]], [[40.0], [60.0]], [[40.0], [60.0]]])
     shift = shifts_from_pooled(np.array([ratio]), counts, np.full((3, 1), 100.0), 0)[0]
     odds = np.exp(shift + np.log(40 / 60))
     cell = 100 * odds / (1 + odds)
     rest = np.log((120 - cell) / (180 - (100 - cell)))
     assert np.log(odds) - rest == pytest.approx(ratio, abs=1e-9)
-    assert shift == pytest.approx(0.0, abs=1e-12) if ratio == 0.0 else np.sign(shift) == np.sign(ratio)
+    assert (
+        shift == pytest.approx(0.0, abs=1e-12) if ratio == 0.0 else np.sign(shift) == np.sign(ratio)
+    )
 
 
 def test_infinite_limits_end_where_the_margins_do():
@@ -47,7 +52,9 @@ def test_half_widths_are_those_given_the_sizes_of_the_groups():
     shifts = np.log(a / (n - a)) - np.log((a + b) / (2 * n - a - b))
     counts, sizes = np.array([[[0.5], [0.5]], [[0.9], [0.1]]]) * n, np.full((2, 1), float(n))
     ratio, error = np.log(1 / 9), np.sqrt((4 + 1 / 0.09) / n)
-    low, high = (shifts_from_pooled(np.array([ratio + v * error]), counts, sizes, 0)[0] for v in (-0.5, 0.5))
+    low, high = (
+        shifts_from_pooled(np.array([ratio + v * error]), counts, sizes, 0)[0] for v in (-0.5, 0.5)
+    )
     assert high - low == pytest.approx(shifts.std(), rel=0.04)
 
 
@@ -56,13 +63,17 @@ def test_limits_beyond_zero_or_the_estimate_move_away_from_it_by_the_ratio_of_th
     counts, sizes = np.array([[[5.0], [5.0]], [[9.0], [1.0]]]), np.full((2, 1), 10.0)
     pooled = np.log(14 / 6)
     # given the margins: the cell with this log odds ratio, and the standard error of the shift
-    cell = brentq(lambda c: np.log(c / (10 - c)) - np.log((14 - c) / (c - 4)) - ratio, 4 + 1e-9, 10 - 1e-9)
+    cell = brentq(
+        lambda c: np.log(c / (10 - c)) - np.log((14 - c) / (c - 4)) - ratio, 4 + 1e-9, 10 - 1e-9
+    )
     a, b = 1 / 5 + 1 / 5, 1 / 9 + 1 / 1
     # given the sizes: shares .5 and .9, and the derivatives of the shift by them
     slope, other_slope = 10 * (a - (1 / 14 + 1 / 6)), -10 * (1 / 14 + 1 / 6)
     widening = np.sqrt((slope**2 * 0.25 + other_slope**2 * 0.09) / 10 / (a**2 / (a + b)))
     expected = -pooled + widening * np.log(cell / (10 - cell))
-    assert shifts_from_pooled(np.array([ratio]), counts, sizes, 0)[0] == pytest.approx(expected, rel=1e-6)
+    assert shifts_from_pooled(np.array([ratio]), counts, sizes, 0)[0] == pytest.approx(
+        expected, rel=1e-6
+    )
     assert widening > 1.0 and (expected > 0.0) == (ratio > 0.0)
 
 
@@ -70,7 +81,9 @@ def test_a_shift_is_zero_where_the_difference_is_and_has_its_sign():
     one, other = family(12, 30, 25, 60), family(9, 40, 35, 90)
     shift = Shift.of(one, other)
     assert shift.at(0.0, np.nan) == pytest.approx(0.0, abs=1e-7)
-    assert shift.one.mean(shift.pooled) + shift.other.mean(shift.pooled) == pytest.approx(21.0, abs=1e-5)
+    assert shift.one.mean(shift.pooled) + shift.other.mean(shift.pooled) == pytest.approx(
+        21.0, abs=1e-5
+    )
     for error in (np.nan, 0.1, 2.0):
         assert shift.at(-0.5, error) < 0 < shift.at(0.5, error) < shift.at(1.5, error)
     assert abs(shift.at(-3.0, 2.0)) > abs(shift.at(-3.0, np.nan))

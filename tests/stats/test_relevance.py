@@ -1,4 +1,6 @@
-"""Selection of predictors by score tests, against derivatives of the penalised likelihood and on known networks."""
+"""Selection of predictors by score tests, against derivatives of the penalised likelihood and on
+known networks.
+"""
 
 import numpy as np
 import pytest
@@ -13,13 +15,17 @@ from tests.reference import logsumexp
 
 
 def indicators(codes, L):
-    """Return the indicators of all levels but the first of each predictor, and where each predictor starts."""
+    """Return the indicators of all levels but the first of each predictor, and where each predictor
+    starts.
+    """
     columns = [(codes[:, i, None] == np.arange(1, L[i])).astype(float) for i in range(len(L))]
     return np.hstack(columns), np.cumsum([0, *(n - 1 for n in L)])
 
 
 def penalised_loss(flat, Z, y, w, K, free):
-    """Return minus the log-likelihood of a multinomial logistic regression plus the ridge penalty of slopes."""
+    """Return minus the log-likelihood of a multinomial logistic regression plus the ridge penalty
+    of slopes.
+    """
     B = flat.reshape(K - 1, -1)
     scores = np.column_stack([np.zeros(len(Z)), Z @ B.T])
     # squared deviations from the means over groups and levels, of which the first is 0
@@ -36,13 +42,18 @@ def derivatives(f, x, step=1e-4):
     n, E = len(x), np.eye(len(x)) * step
     gradient = np.array([(f(x + e) - f(x - e)) / (2 * step) for e in E])
     hessian = np.array(
-        [[(f(x + a + b) - f(x + a - b) - f(x - a + b) + f(x - a - b)) / (4 * step**2) for b in E] for a in E]
+        [
+            [(f(x + a + b) - f(x + a - b) - f(x - a + b) + f(x - a - b)) / (4 * step**2) for b in E]
+            for a in E
+        ]
     )
     return gradient.reshape(n), hessian
 
 
 def first_p_value(X, start, y, w, K, df=None):
-    """Return the p-value of the first choice, by numerical derivatives at the fit without any predictor."""
+    """Return the p-value of the first choice, by numerical derivatives at the fit without any
+    predictor.
+    """
     out = []
     for i in range(len(start) - 1):
         Z = np.column_stack([np.ones(len(X)), X[:, start[i] : start[i + 1]]])
@@ -92,7 +103,8 @@ def test_a_constant_predictor_is_not_tested_whatever_its_level(level):
 def test_blanket_of_a_chain_is_chosen_and_its_far_end_is_not():
     rng = np.random.default_rng(0)
     near = rng.integers(0, 3, 2000)
-    far = np.where(rng.random(2000) < 0.8, near, rng.integers(0, 3, 2000))  # tells of the group through `near` alone
+    # tells of the group through `near` alone
+    far = np.where(rng.random(2000) < 0.8, near, rng.integers(0, 3, 2000))
     y = np.where(rng.random(2000) < 0.6, near, rng.integers(0, 3, 2000))
     X, start = indicators(np.column_stack([far, near, rng.integers(0, 2, 2000)]), [3, 3, 2])
     assert select_predictors(X, start, y, np.ones(2000), 0.05).predictors == (1,)
@@ -120,22 +132,33 @@ def test_groups_and_candidates_are_taken_together_as_far_as_memory_goes(monkeypa
     y = np.where(rng.random(300) < 0.5, codes[:, 0] + codes[:, 1], rng.integers(0, 5, 300))
     columns, start = indicators(codes, L)
     together = select_predictors(columns, start, y, np.ones(300), 0.05)
-    monkeypatch.setattr(relevance, "MAX_NUMBERS", 100)  # pairs of groups at once at first, then one; one candidate
-    assert len(together.predictors) > 1 and select_predictors(columns, start, y, np.ones(300), 0.05) == (
-        together.predictors, pytest.approx(together.p_value, rel=1e-9),
-    )  # fmt: skip
+    # pairs of groups at once at first, then one; one candidate
+    monkeypatch.setattr(relevance, "MAX_NUMBERS", 100)
+    assert len(together.predictors) > 1 and select_predictors(
+        columns, start, y, np.ones(300), 0.05
+    ) == (
+        together.predictors,
+        pytest.approx(together.p_value, rel=1e-9),
+    )
 
 
 def table_with_shares(rng, L, n):
-    """Return columns of n rows with shares in place of missing values of the first predictor, and their starts."""
+    """Return columns of n rows with shares in place of missing values of the first predictor, and
+    their starts.
+    """
     X, start = indicators(np.column_stack([rng.integers(0, k, n) for k in L]), L)
     X[rng.random(n) < 0.2, : L[0] - 1] = 1.0 / L[0]
     return X, start
 
 
 def regression_on(X, start, y, w, chosen):
-    """Return a regression on some predictors, the probabilities (n, K - 1) by the rows, and the design (n, p)."""
-    regression, columns = relevance._Regression(X, start, y, w), [X[:, start[i] : start[i + 1]] for i in chosen]
+    """Return a regression on some predictors, the probabilities (n, K - 1) by the rows, and the
+    design (n, p).
+    """
+    regression, columns = (
+        relevance._Regression(X, start, y, w),
+        [X[:, start[i] : start[i + 1]] for i in chosen],
+    )
     for added in columns:
         regression.add(added)
     Z = np.hstack([np.ones((len(y), 1)), *columns])
@@ -161,7 +184,9 @@ def test_scores_given_chosen_predictors_are_tested_as_by_sums_over_rows():
     C, g, p = curvature_of(P, w), y.max(), Z.shape[1]  # g groups but the first
     ridge = np.zeros((p, p))
     ridge[0, 0], ridge[1:2, 1:2], ridge[2:, 2:] = 1e-6, RIDGE * metric(2), RIDGE * metric(4)
-    information = np.einsum("kab,ki,kj->aibj", C, Z, Z).reshape(g * p, -1) + np.kron(metric(g + 1), ridge)
+    information = np.einsum("kab,ki,kj->aibj", C, Z, Z).reshape(g * p, -1) + np.kron(
+        metric(g + 1), ridge
+    )
     residual = w[:, None] * ((y[:, None] == np.arange(1, g + 1)) - P)
     gradient = Z.T @ residual - ridge @ regression.coefficients @ metric(g + 1)
     assert np.abs(gradient).max() < 1e-3
@@ -172,7 +197,9 @@ def test_scores_given_chosen_predictors_are_tested_as_by_sums_over_rows():
         variance = np.einsum("kab,ki,kj->aibj", C, x, x).reshape(g * q, -1)
         variance += SCORE_VARIANCE * np.kron(metric(g + 1), metric(q + 1))
         u = (x.T @ residual).T.ravel()
-        statistic = u @ np.linalg.solve(variance - across @ np.linalg.solve(information, across.T), u)
+        statistic = u @ np.linalg.solve(
+            variance - across @ np.linalg.solve(information, across.T), u
+        )
         assert log_p == pytest.approx(chi2.logsf(statistic, g * q), rel=1e-9)
 
 
@@ -191,7 +218,10 @@ def test_pairs_are_tested_as_by_sums_over_the_rows_of_joint_levels():
             for other in levels[j].T:
                 u = (one * other * w) @ ((y[:, None] == [1, 2]) - P)
                 V = np.tensordot(one * other, curvature_of(P, w), 1) + SCORE_VARIANCE * metric(3)
-                statistic, n_cells = statistic + u @ np.linalg.solve(V, u), n_cells + (one * other).any()
+                statistic, n_cells = (
+                    statistic + u @ np.linalg.solve(V, u),
+                    n_cells + (one * other).any(),
+                )
         known = 1 + (1 in (i, j))  # the constant, and the second level of predictor 1
         assert log_p == pytest.approx(chi2.logsf(statistic, 2 * (n_cells - known)), rel=1e-9)
 
@@ -202,7 +232,11 @@ def test_joint_sums_are_weighted_products_of_columns(F):
     X, values = rng.choice([0.0, 1.0, 0.4], (50, 6)), rng.normal(size=(50, F))
     expected = np.einsum("kc,kd,kf->cdf", X, X, values) * np.triu(np.ones((6, 6)), 1)[:, :, None]
     np.testing.assert_allclose(joint_sums(X, values), expected, atol=1e-12)
-    assert not joint_sums(X[:0], values[:0]).any() and joint_sums(X[:, :0], values).shape == (0, 0, F)
+    assert not joint_sums(X[:0], values[:0]).any() and joint_sums(X[:, :0], values).shape == (
+        0,
+        0,
+        F,
+    )
 
 
 def test_logarithms_of_probabilities_below_the_least_number():
@@ -212,18 +246,22 @@ def test_logarithms_of_probabilities_below_the_least_number():
     np.testing.assert_allclose(of_two, -statistic / 2.0, rtol=1e-12)
 
 
-def test_the_stronger_of_two_predictors_is_chosen_first_where_both_probabilities_are_below_the_least_number():
+def test_the_stronger_of_two_predictors_is_chosen_first_where_both_probabilities_are_below_the_least_number():  # noqa: E501
     rng = np.random.default_rng(5)
     y = rng.integers(0, 2, 8000)
     weaker, stronger = (np.where(rng.random(8000) < error, 1 - y, y) for error in (0.15, 0.1))
     for columns, first in (([weaker, stronger], 1), ([stronger, weaker], 0)):
-        selection = select_predictors(np.column_stack(columns).astype(float), np.arange(3), y, np.ones(8000), 0.05)
+        selection = select_predictors(
+            np.column_stack(columns).astype(float), np.arange(3), y, np.ones(8000), 0.05
+        )
         assert selection.predictors[0] == first and selection.p_value[0] == 0.0
 
 
 @pytest.mark.parametrize("is_separated", [True, False])
 def test_the_regression_ends_at_its_optimum_with_products_of_separated_predictors(is_separated):
-    """Newton's method needs many steps, shortened ones, and an information that is not of an earlier step."""
+    """Newton's method needs many steps, shortened ones, and an information that is not of an
+    earlier step.
+    """
     L, K, n, weight = 4, 3, 2400, 10.0 if is_separated else 1.0
     rng = np.random.default_rng(202)
     x = np.minimum(rng.geometric(0.5, (n, 2)) - 1, L - 1)
@@ -232,7 +270,9 @@ def test_the_regression_ends_at_its_optimum_with_products_of_separated_predictor
     if is_separated:
         y = (x[:, 0] == x[:, 1]).astype(int)
     one, other = ((x[:, [i]] == np.arange(1, L)).astype(float) for i in (0, 1))
-    regression = relevance._Regression(np.hstack([one, other]), np.array([0, 3, 6]), y, np.full(n, weight))
+    regression = relevance._Regression(
+        np.hstack([one, other]), np.array([0, 3, 6]), y, np.full(n, weight)
+    )
     metric = relevance._deviation_metric(L)
     for columns, own_metric in (
         (one, None),
@@ -240,8 +280,13 @@ def test_the_regression_ends_at_its_optimum_with_products_of_separated_predictor
         (np.einsum("na,nb->nab", one, other), np.kron(metric, metric)),
     ):
         regression.add(columns.reshape(n, -1), own_metric)
-        residual = regression.cell_targets - regression.cell_weights[:, None] * regression.probabilities
-        gradient = regression.design.T @ residual - regression.ridge @ regression.coefficients @ regression.group_metric
+        residual = (
+            regression.cell_targets - regression.cell_weights[:, None] * regression.probabilities
+        )
+        gradient = (
+            regression.design.T @ residual
+            - regression.ridge @ regression.coefficients @ regression.group_metric
+        )
         assert np.abs(gradient).max() < 1e-4
 
 
@@ -261,7 +306,9 @@ def test_neither_the_order_of_groups_nor_of_levels_matters():
 
 
 def test_order_of_levels_does_not_matter_with_shares_for_gaps_and_levels_that_never_occur():
-    """Rows with a gap have the shares of the levels; level 3 never occurs, as the reference or as another."""
+    """Rows with a gap have the shares of the levels; level 3 never occurs, as the reference or as
+    another.
+    """
     rng = np.random.default_rng(8)
     codes, y = rng.integers(0, 3, (60, 2)), rng.integers(0, 2, 60)
     gap = rng.random(60) < 0.3
@@ -285,22 +332,30 @@ def test_weights_are_repeated_rows():
     y = (codes[:, 0] + codes[:, 1] + rng.integers(0, 2, 80)) % 3
     X, start = indicators(codes, [2] * 5)
     weighted = select_predictors(X, start, y, w.astype(float), 0.5)
-    repeated = select_predictors(np.repeat(X, w, axis=0), start, np.repeat(y, w), np.ones(w.sum()), 0.5)
+    repeated = select_predictors(
+        np.repeat(X, w, axis=0), start, np.repeat(y, w), np.ones(w.sum()), 0.5
+    )
     assert weighted.predictors == repeated.predictors
     np.testing.assert_allclose(weighted.p_value, repeated.p_value, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
-    "columns", [np.zeros((20, 2)), np.zeros((20, 0)), np.ones((20, 1))], ids=["absent", "none", "constant"]
+    "columns",
+    [np.zeros((20, 2)), np.zeros((20, 0)), np.ones((20, 1))],
+    ids=["absent", "none", "constant"],
 )
 def test_predictors_that_do_not_vary_are_never_chosen(columns):
     start = np.arange(columns.shape[1] + 1)
-    assert select_predictors(columns, start, np.repeat([0, 1], 10), np.ones(20), 0.9).predictors == ()
+    assert (
+        select_predictors(columns, start, np.repeat([0, 1], 10), np.ones(20), 0.9).predictors == ()
+    )
 
 
 def test_separated_groups_end_the_choice():
     x = np.repeat([0.0, 1.0], 30)[:, None]
-    chosen = select_predictors(np.hstack([x, x]), np.array([0, 1, 2]), x[:, 0].astype(int), np.ones(60), 0.05)
+    chosen = select_predictors(
+        np.hstack([x, x]), np.array([0, 1, 2]), x[:, 0].astype(int), np.ones(60), 0.05
+    )
     assert chosen.predictors == (0,)
 
 

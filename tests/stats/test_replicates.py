@@ -1,4 +1,6 @@
-"""Replicate weights that are made of the clusters of a plan, against linearised covariances of totals."""
+"""Replicate weights that are made of the clusters of a plan, against linearised covariances of
+totals.
+"""
 
 import numpy as np
 import pytest
@@ -57,7 +59,9 @@ def test_a_jackknife_has_the_covariance_of_totals(population):
     mse = Replicates(made.weights, made.scale, made.rscales, mse=True)
     np.testing.assert_allclose(replicated(plan, X, mse), linearised(plan, X), rtol=1e-10)
     single = SamplingPlan(plan.weights, np.zeros(plan.n, dtype=np.intp), plan.clusters)
-    np.testing.assert_allclose(replicated(single, X, make_replicates(single, "JK1")), linearised(single, X), rtol=1e-10)
+    np.testing.assert_allclose(
+        replicated(single, X, make_replicates(single, "JK1")), linearised(single, X), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("population", [None, 20])

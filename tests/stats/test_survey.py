@@ -1,4 +1,6 @@
-"""Design covariances of totals and means, and corrected tests of tables, against R's survey package."""
+"""Design covariances of totals and means, and corrected tests of tables, against R's survey
+package.
+"""
 
 import itertools
 
@@ -9,7 +11,9 @@ import rsurvey
 
 from bbl.stats.survey.rao_scott import design_effects, rao_scott, rao_scott_wald
 
-pytestmark = pytest.mark.skipif(not rsurvey.folder().exists(), reason="the reference numbers of R are not here")
+pytestmark = pytest.mark.skipif(
+    not rsurvey.folder().exists(), reason="the reference numbers of R are not here"
+)
 
 
 def indicators(column):
@@ -24,9 +28,12 @@ def parse_terms(formula, table):
     if text.startswith("interaction("):
         names = [name.strip() for name in text[12:-1].split(",")]
         parts = [pd.Series(table[name]) for name in names]
-        cells = itertools.product(*(p.cat.categories for p in reversed(parts)))  # the first varies fastest
+        # the first varies fastest
+        cells = itertools.product(*(p.cat.categories for p in reversed(parts)))
         columns = [
-            np.prod([(p == v).to_numpy(float) for p, v in zip(parts, cell[::-1], strict=True)], axis=0)
+            np.prod(
+                [(p == v).to_numpy(float) for p, v in zip(parts, cell[::-1], strict=True)], axis=0
+            )
             for cell in cells
         ]
         return np.column_stack(columns)
@@ -40,7 +47,9 @@ def keep_known(formula, table):
 
 
 class Case:
-    """A case with functions for weighted estimates and their covariances, by either kind of design."""
+    """A case with functions for weighted estimates and their covariances, by either kind of
+    design.
+    """
 
     def __init__(self, name):
         self.case, self.table = rsurvey.read(name)
@@ -142,12 +151,19 @@ def test_rao_scott_of_two_way_tables(name, k):
     expected = np.outer(table_p.sum(axis=1), table_p.sum(axis=0))
     X2 = n * float(((table_p - expected) ** 2 / expected).sum())
     one_r, one_c = np.eye(r)[:, 1:], np.eye(c)[:, 1:]
-    main = np.hstack([np.ones((r * c, 1)), np.kron(one_r, np.ones((c, 1))), np.kron(np.ones((r, 1)), one_c)])
+    main = np.hstack(
+        [np.ones((r * c, 1)), np.kron(one_r, np.ones((c, 1))), np.kron(np.ones((r, 1)), one_c)]
+    )
     both = np.kron(one_r, one_c)
     contrasts = both - main @ np.linalg.lstsq(main, both, rcond=None)[0]
-    C = contrasts * np.divide(1.0, p, out=np.zeros_like(p), where=p > 0)[:, None]  # empty cells tell nothing
+    # empty cells tell nothing
+    C = contrasts * np.divide(1.0, p, out=np.zeros_like(p), where=p > 0)[:, None]
     effects = design_effects(n * C.T @ V @ C, contrasts.T @ C)
-    df = case.replicates.degrees_of_freedom() if case.is_replicate else case.plan.degrees_of_freedom(rows)
+    df = (
+        case.replicates.degrees_of_freedom()
+        if case.is_replicate
+        else case.plan.degrees_of_freedom(rows)
+    )
     test = rao_scott(X2, effects, df)
     close([test.F, test.df, test.ddf], [theirs["statistic"], *theirs["parameter"]], 1e-7)
     np.testing.assert_allclose(test.p, theirs["p"], rtol=1e-6)
@@ -156,7 +172,11 @@ def test_rao_scott_of_two_way_tables(name, k):
 @pytest.mark.parametrize("name", rsurvey.names())
 def test_degrees_of_freedom(name):
     case = Case(name)
-    ours = case.replicates.degrees_of_freedom() if case.is_replicate else case.plan.degrees_of_freedom(case.domain)
+    ours = (
+        case.replicates.degrees_of_freedom()
+        if case.is_replicate
+        else case.plan.degrees_of_freedom(case.domain)
+    )
     assert ours == case.case["degf"]
 
 
@@ -167,9 +187,13 @@ def test_lonely_strata_are_found():
 
 
 def test_a_covariance_that_is_not_known_has_no_test_whatever_the_working_one():
-    """A singular working covariance beside an unknown design covariance: neither an error nor a number."""
+    """A singular working covariance beside an unknown design covariance: neither an error nor a
+    number.
+    """
     unknown, singular = np.full((2, 2), np.nan), np.zeros((2, 2))
-    statistic, df, p = rao_scott_wald([np.ones(2), np.ones(1)], [unknown, np.eye(1)], [singular, np.eye(1)], 20.0)
+    statistic, df, p = rao_scott_wald(
+        [np.ones(2), np.ones(1)], [unknown, np.eye(1)], [singular, np.eye(1)], 20.0
+    )
     assert np.isnan([statistic[0], p[0]]).all()
     assert df.tolist() == [2, 1]
     assert statistic[1] == pytest.approx(1.0)

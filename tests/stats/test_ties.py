@@ -11,7 +11,9 @@ from bbl.stats.ties import falling_order, first_largest
 def test_the_first_of_the_largest_is_the_same_however_terms_are_added():
     rng = np.random.default_rng(0)
     terms = np.log(rng.random((1000, 30)))
-    sums = np.column_stack([rng.permuted(terms, axis=1).sum(axis=1) for _ in range(4)] + [terms.sum(axis=1) - 1e-9])
+    sums = np.column_stack(
+        [rng.permuted(terms, axis=1).sum(axis=1) for _ in range(4)] + [terms.sum(axis=1) - 1e-9]
+    )
     assert len(np.unique(sums[:, :4].argmax(axis=1))) > 1  # rounding would decide
     assert not first_largest(sums).any()
     assert (first_largest(sums[:, ::-1]) == 1).all()  # what is less by more than rounding is less

@@ -18,15 +18,24 @@ def test_adjusted_p_values_are_those_of_statsmodels(method, n):
     p[rng.integers(0, n, n // 3)] = p[0]  # ties
     gaps = np.insert(p, n // 2, np.nan)
     adjusted = adjust(gaps, method)
-    np.testing.assert_allclose(np.delete(adjusted, n // 2), multipletests(p, method=method)[1], rtol=1e-15)
+    np.testing.assert_allclose(
+        np.delete(adjusted, n // 2), multipletests(p, method=method)[1], rtol=1e-15
+    )
     assert np.isnan(adjusted[n // 2])
-    assert len(adjust(np.zeros(0), method)) == 0 and np.isnan(adjust(np.full(3, np.nan), method)).all()
+    assert (
+        len(adjust(np.zeros(0), method)) == 0 and np.isnan(adjust(np.full(3, np.nan), method)).all()
+    )
 
 
 def test_a_summary_imports_no_statsmodels():
     code = (
-        "import sys, bbl; t = bbl.datasets.load_titanic(); "
-        "str(bbl.bbl('Survived ~ .^2', t, 'Freq').summary()); "
-        "print([m for m in ('statsmodels', 'scipy.stats', 'matplotlib') if m in sys.modules])"
+        "import sys, bbl; t = bbl.datasets.load_titanic(); str(bbl.bbl('Survived ~ .^2', t, "
+        "'Freq').summary()); print([m for m in ('statsmodels', 'scipy.stats', 'matplotlib') if m "
+        "in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

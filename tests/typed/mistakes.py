@@ -1,4 +1,6 @@
-"""Mistakes of users that type checkers find: where one is not found, its comment is reported as unused."""
+"""Mistakes of users that type checkers find: where one is not found, its comment is reported as
+unused.
+"""
 
 from pathlib import Path
 

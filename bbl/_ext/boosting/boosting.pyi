@@ -7,10 +7,37 @@ class BoostedRows:
     @property
     def p(self) -> Array: ...
 
-def round_of_fields(rows: BoostedRows, codes: Array, n_levels: Array, rate: float, ridge: float, least: float,
-                    entry: float, at_random: bool, state: Array, tables: Array) -> None: ...  # fmt: skip
-def round_of_pairs(rows: BoostedRows, codes: Array, n_levels: Array, pairs: Array, rate: float, ridge: float,
-                   least: float, entry: float, at_random: bool, state: Array,
-                   tables: Array) -> None: ...  # fmt: skip
-def pair_gains(rows: BoostedRows, codes: Array, n_levels: Array, pairs: Array, ridge: float, least: float,
-               gains: Array) -> None: ...  # fmt: skip
+def round_of_fields(
+    rows: BoostedRows,
+    codes: Array,
+    n_levels: Array,
+    rate: float,
+    ridge: float,
+    least: float,
+    entry: float,
+    at_random: bool,
+    state: Array,
+    tables: Array,
+) -> None: ...
+def round_of_pairs(
+    rows: BoostedRows,
+    codes: Array,
+    n_levels: Array,
+    pairs: Array,
+    rate: float,
+    ridge: float,
+    least: float,
+    entry: float,
+    at_random: bool,
+    state: Array,
+    tables: Array,
+) -> None: ...
+def pair_gains(
+    rows: BoostedRows,
+    codes: Array,
+    n_levels: Array,
+    pairs: Array,
+    ridge: float,
+    least: float,
+    gains: Array,
+) -> None: ...

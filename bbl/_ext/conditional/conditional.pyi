@@ -7,10 +7,31 @@ class Climber:
     h: Array
     b: Array
     shift: Array
-    def __init__(self, start: Array, pairs: Array, means: Array, K: int,
-                 kernel_factors: tuple[float, float]) -> None: ...  # fmt: skip
-    def epoch(self, codes: Array, y: Array, weights: Array, fixed_scores: Array, order: Array, batch_size: int,
-              rate: float, final_rate: float, momentum: float, ridge: float) -> float: ...  # fmt: skip
-    def residual_sums(self, codes: Array, y: Array, weights: Array, fixed_scores: Array, batch_size: int,
-                      pairs_out: Array, levels_out: Array, total_out: Array,
-                      residuals_out: Array) -> float: ...  # fmt: skip
+    def __init__(
+        self, start: Array, pairs: Array, means: Array, K: int, kernel_factors: tuple[float, float]
+    ) -> None: ...
+    def epoch(
+        self,
+        codes: Array,
+        y: Array,
+        weights: Array,
+        fixed_scores: Array,
+        order: Array,
+        batch_size: int,
+        rate: float,
+        final_rate: float,
+        momentum: float,
+        ridge: float,
+    ) -> float: ...
+    def residual_sums(
+        self,
+        codes: Array,
+        y: Array,
+        weights: Array,
+        fixed_scores: Array,
+        batch_size: int,
+        pairs_out: Array,
+        levels_out: Array,
+        total_out: Array,
+        residuals_out: Array,
+    ) -> float: ...

@@ -2,5 +2,12 @@
 
 from numpy import ndarray as Array
 
-def count_neighbours(rows: Array, blocks: Array, n_copies: Array, max_differences: int, n_neighbours: Array,
-                     begin: int, end: int) -> None: ...  # fmt: skip
+def count_neighbours(
+    rows: Array,
+    blocks: Array,
+    n_copies: Array,
+    max_differences: int,
+    n_neighbours: Array,
+    begin: int,
+    end: int,
+) -> None: ...

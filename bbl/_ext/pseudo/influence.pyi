@@ -1,8 +1,12 @@
-"""Signatures of the kernel of Hessians, and of the influence of rows on pseudo-likelihood estimates."""
+"""Signatures of the kernel of Hessians, and of the influence of rows on pseudo-likelihood
+estimates.
+"""
 
 import numpy as np
 
-def add_curvatures(design: np.ndarray, columns: np.ndarray, curvatures: np.ndarray, sums: np.ndarray) -> None: ...
+def add_curvatures(
+    design: np.ndarray, columns: np.ndarray, curvatures: np.ndarray, sums: np.ndarray
+) -> None: ...
 def add_influences(
     design: np.ndarray,
     columns: np.ndarray,

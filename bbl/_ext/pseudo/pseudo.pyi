@@ -9,7 +9,11 @@ ITMAX: int
 STUCK: int
 
 def memory_estimate(
-    n: int, n_levels: ArrayLike, width: str | None = None, precision: str = "double", sites: int | None = None
+    n: int,
+    n_levels: ArrayLike,
+    width: str | None = None,
+    precision: str = "double",
+    sites: int | None = None,
 ) -> tuple[float, float]: ...
 
 class PseudoProblem:

@@ -1,1 +1,3 @@
-"""Public functions of Boltzmann machines: fitting, cross-validation, averages, class scores, simulation."""
+"""Public functions of Boltzmann machines: fitting, cross-validation, averages, class scores,
+simulation.
+"""

@@ -1,13 +1,14 @@
 """The public function `average`, and fits with ``method="auto"``, which average Boltzmann machines.
 
-A *member* is one of the M classifiers that are averaged. K is the number of classes, N of validated rows of all folds.
-*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. A `Scored` holds such
-scores (settings, N, K) and the fits of each fold. An `Averaged` has `members` (each with `engine`, `estimate` and
-`tuning`), their `weights` (M,) and out-of-fold `losses` (M,), and the `log_loss` of their average. A fitted classifier
-has ``_rows()``, its training rows, and if ``_can_refit`` the method ``_refit(rows, rng)``; ``_traits.calibration``
-names the calibration of its class scores. Its `training` are the training rows, or None if they were read in batches or
-are not in the file that the model was loaded from; its `stored` is then a summary of the rows (their number,
-log-likelihood and level counts).
+A *member* is one of the M classifiers that are averaged. K is the number of classes, N of validated
+rows of all folds. *Out-of-fold* scores of a row are those of a model that was fitted without the
+fold of the row. A `Scored` holds such scores (settings, N, K) and the fits of each fold. An
+`Averaged` has `members` (each with `engine`, `estimate` and `tuning`), their `weights` (M,) and
+out-of-fold `losses` (M,), and the `log_loss` of their average. A fitted classifier has ``_rows()``,
+its training rows, and if ``_can_refit`` the method ``_refit(rows, rng)``; ``_traits.calibration``
+names the calibration of its class scores. Its `training` are the training rows, or None if they
+were read in batches or are not in the file that the model was loaded from; its `stored` is then a
+summary of the rows (their number, log-likelihood and level counts).
 """
 
 from __future__ import annotations
@@ -46,27 +47,39 @@ __all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
 AUTO: Final = "auto"
 SETTLED = "method='auto' chooses its settings itself"
 IN_MEMORY = "method='auto' needs all rows in memory"
-AUTO_REFUSALS = AverageResults.refusals | lacking(  # capabilities that every average, or method="auto", lacks
-    tuning=SETTLED, gauge=SETTLED, relevance=SETTLED, third_order=PREPARED_AS.order_reason, real_weights=NOT_COUNTS,
+# capabilities that every average, or method="auto", lacks
+AUTO_REFUSALS = AverageResults.refusals | lacking(
+    tuning=SETTLED,
+    gauge=SETTLED,
+    relevance=SETTLED,
+    third_order=PREPARED_AS.order_reason,
+    real_weights=NOT_COUNTS,
     survey="an average has no standard errors that could know a sampling design",
-    no_response="method='auto' averages classifiers", density="method='auto' averages classifiers",
-    batches=IN_MEMORY, missing_marginal_batches=IN_MEMORY,
+    no_response="method='auto' averages classifiers",
+    density="method='auto' averages classifiers",
+    batches=IN_MEMORY,
+    missing_marginal_batches=IN_MEMORY,
     structural_zeros="method='auto' takes every combination of levels for possible",
-)  # fmt: skip
-STRICT_POLICIES = ("raise", "drop")  # an average treats missing values by the first of these that any member has
+)
+# an average treats missing values by the first of these that any member has
+STRICT_POLICIES = ("raise", "drop")
 
 
 def is_auto(method: object) -> bool:
-    """Return whether `method` is "auto"; a name that is neither "auto" nor an engine's raises an OptionError."""
+    """Return whether `method` is "auto"; a name that is neither "auto" nor an engine's raises an
+    OptionError.
+    """
     return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO
 
 
 def check_auto(options: dict, calibrate: str, classes: bool, design: object = None) -> None:
-    """Raise if `method="auto"` gets options, ``calibrate="offset"``, a sampling design, or no classes."""
+    """Raise if `method="auto"` gets options, ``calibrate="offset"``, a sampling design, or no
+    classes.
+    """
     if design is not None:
         raise OptionError(
-            f"{AUTO_REFUSALS['survey']}. Take method='pseudo' or 'naive', or 'ml' if the predictors are few; or give "
-            "counts as weights in place of design.",
+            f"{AUTO_REFUSALS['survey']}. Take method='pseudo' or 'naive', or 'ml' if the "
+            "predictors are few; or give counts as weights in place of design.",
             argument="design",
         )
     if options:
@@ -77,10 +90,14 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
             argument=name,
         )
     if calibrate == "offset":
-        raise OptionError("method='auto' calibrates by temperature; leave calibrate out.", argument="calibrate")
+        raise OptionError(
+            "method='auto' calibrates by temperature; leave calibrate out.", argument="calibrate"
+        )
     if not classes:
         raise OptionError(
-            f"{AUTO_REFUSALS['no_response']}, and the formula has no response; take method='pseudo'.", argument="method"
+            f"{AUTO_REFUSALS['no_response']}, and the formula has no response; take "
+            "method='pseudo'.",
+            argument="method",
         )
 
 
@@ -92,21 +109,34 @@ def _average_results(
     priors: np.ndarray | None = None,
     loss: LossRecord | None = None,
 ) -> AverageResults:
-    """Wrap an average of Boltzmann machines as results; `loss`, if given, replaces its out-of-fold log-loss."""
+    """Wrap an average of Boltzmann machines as results; `loss`, if given, replaces its out-of-fold
+    log-loss.
+    """
     training = (call_string, call.design, call.rows, call.index)
-    members = tuple(BBLResults(*training, member.engine, member.estimate, member.tuning) for member in averaged.members)
+    members = tuple(
+        BBLResults(*training, member.engine, member.estimate, member.tuning)
+        for member in averaged.members
+    )
     loss = averaged.log_loss if loss is None else loss
-    return AverageResults(*training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=loss)
+    return AverageResults(
+        *training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=loss
+    )
 
 
-def fit_auto(call_string: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
+def fit_auto(
+    call_string: str, call: Call, priors: np.ndarray | None, verbose: int
+) -> AverageResults:
     """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
     with progress_bar(NFOLD, "auto", verbose) as progress:
         # `rows`: the task's sample, typed as one in memory
         averaged = fit_average(call.task.with_sample(call.rows), call.run(progress))
     labels = call.design.labels
     warn_problems(
-        [problem for member in averaged.members for problem in list_problems(member.estimate.fits, labels)],
+        [
+            problem
+            for member in averaged.members
+            for problem in list_problems(member.estimate.fits, labels)
+        ],
         stacklevel=4,
     )
     warn_record(averaged.log_loss, stacklevel=4)
@@ -118,8 +148,8 @@ def cross_auto(
 ) -> tuple[pd.DataFrame, Scored, AverageResults]:
     """Cross-validate a checked call with method="auto".
 
-    Returns the table of the `score`, the out-of-fold class scores, and the model: fitted to all rows if `refit`, else
-    that of the last fold.
+    Returns the table of the `score`, the out-of-fold class scores, and the model: fitted to all
+    rows if `refit`, else that of the last fold.
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
@@ -128,12 +158,15 @@ def cross_auto(
 
     with progress_bar(len(folds), "crossVal", verbose) as progress:
         fold_rngs = [(rng,) for rng in call.rng.spawn(len(folds))]
-        scored = cross_validate(call.rows, folds, fit, fold_rngs, workers=call.workers, progress=progress)
+        scored = cross_validate(
+            call.rows, folds, fit, fold_rngs, workers=call.workers, progress=progress
+        )
     score_table, _ = score_settings(scored, score)
     averaged = scored.fits[-1][0]  # of the last fold and the only setting
     if refit:
         averaged = fit_average(call.task.with_sample(call.rows), call.run())
-    baseline = fold_log_shares(call.rows, folds, call.K)  # (folds, K): ln shares of the classes in the training rows
+    # (folds, K): ln shares of the classes in the training rows
+    baseline = fold_log_shares(call.rows, folds, call.K)
     loss = held_out_record(scored, scored.scores[0], baseline, advice="")
     warn_record(loss, stacklevel=4)
     frame = score_frame(score_table, score, "setting", np.nan)  # nan: an average has no setting
@@ -141,18 +174,31 @@ def cross_auto(
 
 
 def _label_difference(one: Labels, other: Labels) -> str:
-    """Return the end of an error message: the first difference between the labels of two models, and the remedy."""
+    """Return the end of an error message: the first difference between the labels of two models,
+    and the remedy.
+    """
     if one.names != other.names:
-        return f"their predictors: {list(one.names)} and {list(other.names)}; give both the same formula."
+        return (
+            f"their predictors: {list(one.names)} and {list(other.names)}; give both the same "
+            "formula."
+        )
     for name, levels, other_levels in zip(one.names, one.levels, other.levels, strict=True):
         if levels != other_levels:
             shown = list(levels)
-            return f"the levels of {name!r}: {shown} and {list(other_levels)}; give both xlevels={{{name!r}: {shown}}}."
-    return f"their groups: {list(one.groups)} of {one.response!r} and {list(other.groups)} of {other.response!r}."
+            return (
+                f"the levels of {name!r}: {shown} and {list(other_levels)}; give both "
+                f"xlevels={{{name!r}: {shown}}}."
+            )
+    return (
+        f"their groups: {list(one.groups)} of {one.response!r} and {list(other.groups)} of "
+        f"{other.response!r}."
+    )
 
 
 def _check_members(members: tuple[Any, ...]) -> None:
-    """Raise an error unless `members` are two or more classifiers with equal groups, predictors, levels and priors."""
+    """Raise an error unless `members` are two or more classifiers with equal groups, predictors,
+    levels and priors.
+    """
     for member in members:
         if not isinstance(member, ClassifierResults):
             raise BBLTypeError(f"{NOT_CLASSIFIERS}; got {type(member).__name__}.", argument="fits")
@@ -162,20 +208,24 @@ def _check_members(members: tuple[Any, ...]) -> None:
     for member in members:
         if member.labels != first_member.labels:
             raise OptionError(
-                f"fits differ in {_label_difference(first_member.labels, member.labels)}", argument="fits"
+                f"fits differ in {_label_difference(first_member.labels, member.labels)}",
+                argument="fits",
             )
         if not np.array_equal(member.priors, first_member.priors):
             raise OptionError(
-                "fits differ in their priors. Average fit.with_priors(None) of each, and give the average priors by "
-                "with_priors().",
+                "fits differ in their priors. Average fit.with_priors(None) of each, and give the "
+                "average priors by with_priors().",
                 argument="fits",
             )
 
 
 def _have_same_rows(one: Sample, other: Sample) -> bool:
-    """Return whether two samples have equal codes, weights, responses and missing cells, in the same order."""
+    """Return whether two samples have equal codes, weights, responses and missing cells, in the
+    same order.
+    """
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("codes", "weights", "response", "missing")
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("codes", "weights", "response", "missing")
     )
 
 
@@ -187,16 +237,18 @@ def average(
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> AverageResults:
-    """Average the probabilities of fitted classifiers, with equal weights or weights chosen by cross-validation.
+    """Average the probabilities of fitted classifiers, with equal weights or weights chosen by
+    cross-validation.
 
     Parameters
     ----------
     fits : sequence of BBLResults, NetworkResults, ShooterResults or AverageResults
-        Two or more, with the same response, predictors, levels and order of levels (set by `xlevels`), and the same
-        `priors`, if any. Pairs, methods and networks may differ.
+        Two or more, with the same response, predictors, levels and order of levels (set by
+        `xlevels`), and the same `priors`, if any. Pairs, methods and networks may differ.
     weights : {"cv", "equal"}, default "cv"
-        "cv": convex weights that maximise the likelihood of the validated rows of 5 shuffled folds, for which every
-        model is refitted with its settings; sparse regressions and averages cannot be refitted. "equal": 1/M each.
+        "cv": convex weights that maximise the likelihood of the validated rows of 5 shuffled folds,
+        for which every model is refitted with its settings; sparse regressions and averages cannot
+        be refitted. "equal": 1/M each.
     seed : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -205,15 +257,15 @@ def average(
     Returns
     -------
     AverageResults
-        With the `priors` of the fits, which replace the training rows' shares in the averaged probabilities, as in
-        `AverageResults.with_priors`. Missing values are an error if they are so for one of the fits, else their rows
-        are dropped if they are so for one of the fits.
+        With the `priors` of the fits, which replace the training rows' shares in the averaged
+        probabilities, as in `AverageResults.with_priors`. Missing values are an error if they are
+        so for one of the fits, else their rows are dropped if they are so for one of the fits.
 
     Raises
     ------
     BBLTypeError, OptionError
-        If there are fewer than two fits, or their groups, predictors or priors differ; or with ``weights="cv"``, if a
-        fit cannot be refitted.
+        If there are fewer than two fits, or their groups, predictors or priors differ; or with
+        ``weights="cv"``, if a fit cannot be refitted.
     DataError
         With ``weights="cv"``, if fits have different training rows, or were saved without them.
 
@@ -221,7 +273,10 @@ def average(
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=m) for m in ("pseudo", "conditional")]
+    >>> fits = [
+    ...     bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=m)
+    ...     for m in ("pseudo", "conditional")
+    ... ]
     >>> bbl.average(fits, "equal").tuning["weight"].tolist()
     [0.5, 0.5]
     """
@@ -233,7 +288,8 @@ def average(
     call_string = f"average({', '.join(member.call.split('(')[0] for member in members)})"
     missing_policies = [member.design.missing for member in members]  # of missing values
     missing_policy = next(
-        (policy for policy in STRICT_POLICIES if policy in missing_policies), first_member.design.missing
+        (policy for policy in STRICT_POLICIES if policy in missing_policies),
+        first_member.design.missing,
     )
     average_fields = (
         call_string,
@@ -246,33 +302,52 @@ def average(
     priors, training_summary, M = first_member.priors, first_member.stored, len(members)
     if weights == "equal":
         return AverageResults(
-            *average_fields, np.full(M, 1.0 / M), np.full(M, np.nan), priors=priors, stored=training_summary
+            *average_fields,
+            np.full(M, 1.0 / M),
+            np.full(M, np.nan),
+            priors=priors,
+            stored=training_summary,
         )
     rows = first_member._rows()
     for member in members:
         if not member._can_refit:
             raise OptionError(
-                f"weights='cv' fits every model again to other rows, which {type(member).__name__} cannot; give "
-                "weights='equal'.",
+                "weights='cv' fits every model again to other rows, which "
+                f"{type(member).__name__} cannot; give weights='equal'.",
                 argument="weights",
             )
         if not _have_same_rows(member._rows(), rows):
-            raise DataError("fits were fitted to different rows; give weights='equal'.", argument="weights")
+            raise DataError(
+                "fits were fitted to different rows; give weights='equal'.", argument="weights"
+            )
     rng, workers = generator(seed), n_workers(n_jobs)
-    folds, oof_log_p = shuffled_folds(rows, NFOLD, rng), []  # oof_log_p: out-of-fold ln P(y | x) (N,) of each member
+    # oof_log_p: out-of-fold ln P(y | x) (N,) of each member
+    folds, oof_log_p = shuffled_folds(rows, NFOLD, rng), []
     for member in members:
         # the default binds this member, not the last one of the loop
-        def refit(train: Sample, rng: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
+        def refit(
+            train: Sample, rng: np.random.Generator, member: ClassifierResults = member
+        ) -> list[Any]:
             """Refit the member to the training rows of a fold; there is one setting."""
             return [member._refit(train, rng)]
 
-        scored = cross_validate(rows, folds, refit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)], workers=workers)
+        scored = cross_validate(
+            rows, folds, refit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)], workers=workers
+        )
         oof_log_p.append(out_of_fold(scored, member._traits.calibration))
-    class_totals = first_member.class_shares * rows.total  # (K,) weights of the classes, for the baseline of the loss
-    # `scored`, of the last member: all members have the same validated rows; `member_advice`: a sentence that the
-    # warning gives if the average predicts worse than the shares of the classes
-    member_weights, losses, loss = weigh(np.array(oof_log_p), scored, class_totals, member_advice(members))
+    # (K,) weights of the classes, for the baseline of the loss
+    class_totals = first_member.class_shares * rows.total
+    # `scored`, of the last member: all members have the same validated rows; `member_advice`: a
+    # sentence that the warning gives if the average predicts worse than the shares of the classes
+    member_weights, losses, loss = weigh(
+        np.array(oof_log_p), scored, class_totals, member_advice(members)
+    )
     warn_record(loss, stacklevel=4)
     return AverageResults(
-        *average_fields, member_weights, losses, stored_loss=loss, priors=priors, stored=training_summary
+        *average_fields,
+        member_weights,
+        losses,
+        stored_loss=loss,
+        priors=priors,
+        stored=training_summary,
     )

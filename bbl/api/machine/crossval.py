@@ -1,10 +1,11 @@
 """The public function `crossVal`: cross-validation of Boltzmann machines over a grid of settings.
 
-An *engine* is a method with its options; *S* settings are values of the option that is tuned; *auto* is
-``method="auto"``, an average of several methods. K is the number of groups. Out-of-fold scores are in a `Scored`:
-`scores` (S, N, K) of the N validated rows of all folds, with their `fold` and their position `rows` in the sample, each
-(N,). `validate` returns one with `found`, problems of the fits in the folds, and `last`, the S estimates of the last
-fold. ``call.row_positions`` are the positions of the sample's rows in the data.
+An *engine* is a method with its options; *S* settings are values of the option that is tuned;
+*auto* is ``method="auto"``, an average of several methods. K is the number of groups. Out-of-fold
+scores are in a `Scored`: `scores` (S, N, K) of the N validated rows of all folds, with their `fold`
+and their position `rows` in the sample, each (N,). `validate` returns one with `found`, problems of
+the fits in the folds, and `last`, the S estimates of the last fold. ``call.row_positions`` are the
+positions of the sample's rows in the data.
 """
 
 from __future__ import annotations
@@ -96,32 +97,37 @@ def crossVal(
     verbose: int = 1,
     **options: Any,
 ) -> CVResults:
-    """Cross-validate over a grid of ``lambda_`` (method "pseudo"), ``eps`` ("mf") or ``prior_count`` ("naive").
+    """Cross-validate over a grid of ``lambda_`` (method "pseudo"), ``eps`` ("mf") or
+    ``prior_count`` ("naive").
 
     Parameters
     ----------
-    formula, data, weights, method, design, xlevels, novarOk, missing, log_z, calibrate, relevance, structural_zeros,
-    n_jobs, client
+    formula, data, weights, method, design, xlevels, novarOk, missing, log_z, calibrate, relevance,
+    structural_zeros, n_jobs, client
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
-        Number of folds. As in R, each is a consecutive block of the rows of every response group, and the last takes
-        the rest. Copies of a weighted row may fall into different folds. With a `design` folds are whole clusters;
-        of single rows if it has columns of replicate weights, which name no clusters: then give those in `cv`.
+        Number of folds. As in R, each is a consecutive block of the rows of every response group,
+        and the last takes the rest. Copies of a weighted row may fall into different folds. With a
+        `design` folds are whole clusters; of single rows if it has columns of replicate weights,
+        which name no clusters: then give those in `cv`.
     use_auc : bool, default True
         Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
     score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
-        Overrules `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` of left-out rows, or "pnll", the
-        mean of their negative log pseudo-likelihood, which does not need ln Z.
+        Overrules `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` of left-out
+        rows, or "pnll", the mean of their negative log pseudo-likelihood, which does not need ln Z.
     cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-        Overrules `nfold` and `shuffle`. A fold is trained on its training positions only. Positions count all rows
-        of `data`, also those that the fit does not use. A splitter is called as ``cv.split(data, y)``; for a splitter
-        that needs groups, give ``list(splitter.split(X, y, groups))``.
+        Overrules `nfold` and `shuffle`. A fold is trained on its training positions only. Positions
+        count all rows of `data`, also those that the fit does not use. A splitter is called as
+        ``cv.split(data, y)``; for a splitter that needs groups, give ``list(splitter.split(X, y,
+        groups))``.
     shuffle : bool, default False
-        Whether rows are dealt to the folds at random, within each group. Needed if the rows are ordered.
+        Whether rows are dealt to the folds at random, within each group. Needed if the rows are
+        ordered.
     seed : int or numpy.random.Generator, optional
         For `shuffle`, and for sampling ln Z.
     refit : bool, default True
-        Whether ``model`` is fitted to all rows at the best setting; False keeps the last fold's fit, as R does.
+        Whether ``model`` is fitted to all rows at the best setting; False keeps the last fold's
+        fit, as R does.
     verbose : int, default 1
         0 for no progress bar.
     **options
@@ -142,15 +148,18 @@ def crossVal(
     ConvergenceWarning
         As `bbl`; names the fold too.
     DataWarning
-        If predictors differ between consecutive folds more than by chance (a test of level 1 %); or if the validation
-        log-loss at the best setting is above that of naive Bayes or of predicting the shares of the groups, as after an
-        error of ln Z between the groups, which AUC does not show.
+        If predictors differ between consecutive folds more than by chance (a test of level 1 %); or
+        if the validation log-loss at the best setting is above that of naive Bayes or of predicting
+        the shares of the groups, as after an error of ln Z between the groups, which AUC does not
+        show.
 
     Examples
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> bbl.crossVal("Survived ~ .^2", titanic, "Freq", method="mf", eps=[0, 0.5, 0.9], shuffle=True, seed=1)
+    >>> bbl.crossVal(
+    ...     "Survived ~ .^2", titanic, "Freq", method="mf", eps=[0, 0.5, 0.9], shuffle=True, seed=1
+    ... )
     Optimal epsilon = 0.5
     Max. score: 0.7531476
     <BLANKLINE>
@@ -161,39 +170,77 @@ def crossVal(
     """
     uses_auto, shown_method = is_auto(method), method
     if uses_auto:
-        check_auto(options | ({} if relevance is None else {"relevance": relevance}), calibrate, True, design)
+        check_auto(
+            options | ({} if relevance is None else {"relevance": relevance}),
+            calibrate,
+            True,
+            design,
+        )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
-        calibrate, method = "none", PREPARED_AS  # its rules for formula and rows; averages calibrate themselves
-    settings, refit, shuffle = _pop_grid(method, options), flag("refit", refit), flag("shuffle", shuffle)
+        # its rules for formula and rows; averages calibrate themselves
+        calibrate, method = "none", PREPARED_AS
+    settings, refit, shuffle = (
+        _pop_grid(method, options),
+        flag("refit", refit),
+        flag("shuffle", shuffle),
+    )
     call_string = shown_call(
-        "crossVal", formula, weights, shown_method, options, design, missing=(missing, "raise"),
-        relevance=(relevance, None), structural_zeros=(shown_zeros(structural_zeros), None),
-    )  # fmt: skip
+        "crossVal",
+        formula,
+        weights,
+        shown_method,
+        options,
+        design,
+        missing=(missing, "raise"),
+        relevance=(relevance, None),
+        structural_zeros=(shown_zeros(structural_zeros), None),
+    )
     if cv is not None:
         refuse_batches(data, "cv, which gives positions of rows,", "cv")
 
     def make_deal(_: Engine, rng: np.random.Generator) -> Deal:
-        """Return the folds to which rows are dealt while they are read in batches; the engine does not matter."""
+        """Return the folds to which rows are dealt while they are read in batches; the engine does
+        not matter.
+        """
         return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
 
-    training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
+    training = TrainingData(
+        formula, data, weights, xlevels, novarOk, missing, structural_zeros, design
+    )
     _refuse_rule(relevance)
     run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
-    call = prepare(crossVal, training, method, options, run, make_deal=make_deal, needs_counts=uses_auto)
+    call = prepare(
+        crossVal, training, method, options, run, make_deal=make_deal, needs_counts=uses_auto
+    )
     # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
-    data_design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
+    data_design, sample, layout, engine, labels = (
+        call.design,
+        call.sample,
+        call.layout,
+        call.engine,
+        call.design.labels,
+    )
     score = _score_name(score, flag("use_auc", use_auc), call.K, data_design.classes)
     folds = call.dealt_folds
     if folds is None:
-        folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, cast(TableLike, data), call)
+        folds = (
+            _stratified_folds(call, nfold, shuffle)
+            if cv is None
+            else user_folds(cv, cast(TableLike, data), call)
+        )
     if uses_auto:  # the second check: only the data tell whether there are classes
         check_auto(options, calibrate, data_design.classes)
-        frame, oof_scores, average = cross_auto(call_string, call, cast(Folds, folds), score, refit, verbose)
+        frame, oof_scores, average = cross_auto(
+            call_string, call, cast(Folds, folds), score, refit, verbose
+        )
         # there is one setting, at position 0
-        return CVResults(frame, 0, score, _validated_rows(oof_scores, call, folds), oof_scores, "none", average)
+        return CVResults(
+            frame, 0, score, _validated_rows(oof_scores, call, folds), oof_scores, "none", average
+        )
     with progress_bar(len(folds), "crossVal", verbose) as progress:
-        judge = "pseudo_scores" if score == "pnll" else "class_scores"  # the method of `Estimate` that scores rows
+        # the method of `Estimate` that scores rows
+        judge = "pseudo_scores" if score == "pnll" else "class_scores"
         validated = validate(call.task, engine, settings, folds, call.run(progress), judge=judge)
     # (S, 1), or (S, 3) with the limits of the AUC; position of the best setting
     score_table, best_position = score_settings(validated, score, calibrate)
@@ -203,46 +250,83 @@ def crossVal(
     if settings is not None:
         engine = engine.at(float(settings[best_position]))
     scores = calibrated(validated, validated.scores[best_position], calibrate)
-    loss = check_validation(sample, labels, layout, engine, folds, validated, scores, call.workers, call.advice)
-    estimate = call.estimate(engine, data_design.classes) if refit else validated.last[best_position]
+    loss = check_validation(
+        sample, labels, layout, engine, folds, validated, scores, call.workers, call.advice
+    )
+    estimate = (
+        call.estimate(engine, data_design.classes) if refit else validated.last[best_position]
+    )
     if calibrate != "none":
-        calibration = fit_calibration(validated.scores[best_position], validated.y, validated.weights, calibrate)
+        calibration = fit_calibration(
+            validated.scores[best_position], validated.y, validated.weights, calibrate
+        )
         estimate = replace(estimate, calibration=calibration)
     model_call = call if refit else call.of_last_fold(folds)
-    fit_arguments = (call_string, data_design, model_call.training, model_call.index, engine, estimate)
+    fit_arguments = (
+        call_string,
+        data_design,
+        model_call.training,
+        model_call.index,
+        engine,
+        estimate,
+    )
     model: BBLResults | DensityResults
     if data_design.classes:
-        model = model_call.with_training_summary(BBLResults(*fit_arguments, survey=model_call.survey, stored_loss=loss))
+        model = model_call.with_training_summary(
+            BBLResults(*fit_arguments, survey=model_call.survey, stored_loss=loss)
+        )
     else:
-        model = model_call.with_training_summary(DensityResults(*fit_arguments, survey=model_call.survey))
+        model = model_call.with_training_summary(
+            DensityResults(*fit_arguments, survey=model_call.survey)
+        )
     column_name = "setting" if engine.tuned is None else engine.tuned.column
     # engine.setting: value of the option that is tuned, nan if there is none
-    frame = score_frame(score_table, score, column_name, np.array([engine.setting]) if settings is None else settings)
-    return CVResults(frame, best_position, score, _validated_rows(validated, call, folds), validated, calibrate, model)
+    frame = score_frame(
+        score_table,
+        score,
+        column_name,
+        np.array([engine.setting]) if settings is None else settings,
+    )
+    return CVResults(
+        frame,
+        best_position,
+        score,
+        _validated_rows(validated, call, folds),
+        validated,
+        calibrate,
+        model,
+    )
 
 
 def _validated_rows(oof_scores: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
-    """Return, for each fold, the positions in the data of its validated rows; empty if they were read in batches."""
+    """Return, for each fold, the positions in the data of its validated rows; empty if they were
+    read in batches.
+    """
     if call.index is None:
         return [call.row_positions[[]] for _ in range(len(folds))]  # empty arrays
-    return [call.row_positions[oof_scores.rows[oof_scores.fold == fold]] for fold in range(len(folds))]
+    return [
+        call.row_positions[oof_scores.rows[oof_scores.fold == fold]] for fold in range(len(folds))
+    ]
 
 
 def _refuse_rule(relevance: object) -> None:
     """Raise an OptionError for a rule, such as "cv", in place of a significance level."""
     if isinstance(relevance, str):
         raise OptionError(
-            f"crossVal takes a significance level as relevance, not {relevance!r}; call it for each level, or give the "
-            "rule to bbl.",
+            f"crossVal takes a significance level as relevance, not {relevance!r}; call it for "
+            "each level, or give the rule to bbl.",
             argument="relevance",
         )
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
-    """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it is not given."""
+    """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it
+    is not given.
+    """
     engine_type = engine_class(method)
     tuned = engine_type.tuned
-    # rules: words that the engine takes in place of a number, such as lambda_="ebic"; they stay in `options`
+    # rules: words that the engine takes in place of a number, such as lambda_="ebic"; they stay in
+    # `options`
     if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
         return None
 
@@ -255,17 +339,26 @@ def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
 
 
 def _score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
-    """Return the name of the score: `score`, or the default for K groups; without a response `has_classes` is False."""
+    """Return the name of the score: `score`, or the default for K groups; without a response
+    `has_classes` is False.
+    """
     if score is None:
         score = "logloss" if not has_classes else "auc" if use_auc and K == 2 else "accuracy"
     choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
     if not has_classes and score not in ("logloss", "pnll"):
-        message = f"score={score!r} is of classes, and the formula has no response; use 'logloss' or 'pnll'."
+        message = (
+            f"score={score!r} is of classes, and the formula has no response; use 'logloss' or "
+            "'pnll'."
+        )
         raise OptionError(message, argument="score")
     if has_classes and score == "pnll":
-        raise OptionError("score='pnll' is of models without a response; use 'logloss'.", argument="score")
+        raise OptionError(
+            "score='pnll' is of models without a response; use 'logloss'.", argument="score"
+        )
     if score == "auc" and K != 2:
-        raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
+        raise OptionError(
+            f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score"
+        )
     return score
 
 

@@ -1,7 +1,9 @@
-"""Warnings about training tables: amounts taken for groups, and tables of counts whose counts were not named.
+"""Warnings about training tables: amounts taken for groups, and tables of counts whose counts were
+not named.
 
-`EncodedData` are rows as codes: ``encoded.rows`` (a `Sample`), the `frame` that they come from (None for data that are
-read in batches), the `design` with the response and the predictors, and K, the number of groups.
+`EncodedData` are rows as codes: ``encoded.rows`` (a `Sample`), the `frame` that they come from
+(None for data that are read in batches), the `design` with the response and the predictors, and K,
+the number of groups.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ FEWEST_CELLS = 8  # cells of a table of counts, with fewer of which there is no 
 
 
 def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int) -> None:
-    """Warn if the response looks like an amount, or the rows like the cells of a table of counts without weights.
+    """Warn if the response looks like an amount, or the rows like the cells of a table of counts
+    without weights.
 
     `stacklevel` is that of `warnings.warn`, counted from the caller.
     """
@@ -33,8 +36,9 @@ def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int)
         and all(level == int(level) for level in response.levels)
     ):
         warnings.warn(
-            f"response {response.name!r} has {encoded.K} groups that are numbers, each with a model of its own. If it "
-            f"is an amount, cut it into intervals first: bbl.bin(data, {response.name!r}).",
+            f"response {response.name!r} has {encoded.K} groups that are numbers, each with a "
+            "model of its own. If it is an amount, cut it into intervals first: bbl.bin(data, "
+            f"{response.name!r}).",
             DataWarning,
             stacklevel=stacklevel + 1,
         )
@@ -42,16 +46,21 @@ def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int)
         counts = _unused_counts(encoded.frame, encoded)
         if counts is not None and _has_each_combination_equally(encoded):
             warnings.warn(
-                "Each combination of levels is in equally many rows, so that all coefficients are 0. If column "
-                f"{counts!r} has the counts, give weights={counts!r}.",
+                "Each combination of levels is in equally many rows, so that all coefficients "
+                f"are 0. If column {counts!r} has the counts, give weights={counts!r}.",
                 DataWarning,
                 stacklevel=stacklevel + 1,
             )
 
 
 def _unused_counts(frame: Frame, encoded: EncodedData) -> object:
-    """Return the name of the first unused column of whole numbers from 0 on, not all equal; None without one."""
-    used_names = {encoded.design.response.name, *(factor.name for factor in encoded.design.predictors)}
+    """Return the name of the first unused column of whole numbers from 0 on, not all equal; None
+    without one.
+    """
+    used_names = {
+        encoded.design.response.name,
+        *(factor.name for factor in encoded.design.predictors),
+    }
     for name in frame.columns:
         column = frame.column(name)
         if (
@@ -61,7 +70,12 @@ def _unused_counts(frame: Frame, encoded: EncodedData) -> object:
         ):
             continue
         values = column.to_numpy(dtype=float, na_value=np.nan)
-        if len(values) and (values >= 0).all() and (values == np.floor(values)).all() and np.ptp(values) > 0:
+        if (
+            len(values)
+            and (values >= 0).all()
+            and (values == np.floor(values)).all()
+            and np.ptp(values) > 0
+        ):
             return name
     return None
 
@@ -72,7 +86,11 @@ def _has_each_combination_equally(encoded: EncodedData) -> bool:
     shape = (encoded.K, *map(int, encoded.design.n_levels))
     n_cells = int(np.prod(shape, dtype=float))
     # cells of equal counts: their sum is a multiple of the number of cells
-    if sample.missing is not None or not FEWEST_CELLS <= n_cells <= sample.n or sample.weights.sum() % n_cells:
+    if (
+        sample.missing is not None
+        or not FEWEST_CELLS <= n_cells <= sample.n
+        or sample.weights.sum() % n_cells
+    ):
         return False
     cells = np.ravel_multi_index((sample.response, *sample.codes.T.astype(np.intp)), shape)
     return len(np.unique(np.bincount(cells, sample.weights, n_cells))) == 1

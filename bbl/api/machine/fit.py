@@ -1,10 +1,11 @@
 """The public function `bbl`, which fits Boltzmann machines.
 
-Terms: an *engine* is a method with its options; a *layout* has the positions of the parameters of the formula's terms;
-a *tuning rule* is "cv" or "cv-1se" in place of a number; *S* settings are values of the option that is tuned; the
-*pooled* fit is one to the rows of all K response groups together; *auto* is ``method="auto"``. ``engine.joint`` is not
-None for engines that fit all groups together; ``tuning.engine`` is the engine with the chosen setting; None only after
-it was read from a file.
+Terms: an *engine* is a method with its options; a *layout* has the positions of the parameters of
+the formula's terms; a *tuning rule* is "cv" or "cv-1se" in place of a number; *S* settings are
+values of the option that is tuned; the *pooled* fit is one to the rows of all K response groups
+together; *auto* is ``method="auto"``. ``engine.joint`` is not None for engines that fit all groups
+together; ``tuning.engine`` is the engine with the chosen setting; None only after it was read from
+a file.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def bbl(
     weights: Weights | None = ...,
     method: Method | Engine = ...,
     **options: Unpack[FitOptions],
-) -> BBLResults | Any: ...  # Any for DensityResults, of a formula without a response, which no type shows
+    # Any for DensityResults, of a formula without a response, which no type shows
+) -> BBLResults | Any: ...
 @overload
 def bbl(
     formula: str,
@@ -91,92 +93,107 @@ def bbl(
     verbose: int = 1,
     **options: Any,
 ) -> BBLResults | DensityResults | AverageResults:
-    """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by Bayes' rule.
+    """Fit a Boltzmann Bayes learner: a Boltzmann machine for each response group, classified by
+    Bayes' rule.
 
-    Without a response (``"~ ."``) one Boltzmann machine is fitted to all rows: a model of how likely rows are.
+    Without a response (``"~ ."``) one Boltzmann machine is fitted to all rows: a model of how
+    likely rows are.
 
     Parameters
     ----------
     formula : str
-        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``, ``"y ~ .^3"``, with
-        ``- d`` or ``- a:b`` to drop; names in backticks may hold anything; ``"~ .^2"`` for one group without a
-        response. Never evaluated as code.
+        ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"``,
+        ``"y ~ .^3"``, with ``- d`` or ``- a:b`` to drop; names in backticks may hold anything;
+        ``"~ .^2"`` for one group without a response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`. Or data that are read in batches, for methods
-        "pseudo", "ml", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader,
-        a DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables.
-        `weights` is then the name of a column, and the fitted model does not keep the training rows.
+        One row per observation, or per distinct row with `weights`. Or data that are read in
+        batches, for methods "pseudo", "ml", "mf" and "naive": a Parquet path, list, glob or folder,
+        a pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
+        DataFrame, a function that returns an iterator of tables. `weights` is then the name of a
+        column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "ml", "mf", "naive", "pvi"
-        and "conditional" take any positive numbers, but then without tests and standard errors,
-        which `design` gives.
+        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "ml", "mf",
+        "naive", "pvi" and "conditional" take any positive numbers, but then without tests and
+        standard errors, which `design` gives.
     method : str or Engine, default "pseudo"
-        "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm" or "auto"; in this
-        order: pseudo-likelihood; exact maximum likelihood; mean field; naive Bayes; conditional likelihood, for
-        prediction, and with ``ridge=0`` logistic and multinomial regression; the Markov blanket of the response in a
-        Bayesian network, for prediction from few of many predictors; boosting, for prediction from levels of which many
-        act alike; a posterior under sparse priors by persistent variational inference, or by Markov chains; a sparse
-        high-order Boltzmann machine, which chooses its terms itself; an average of "pseudo", "mf", "conditional",
-        "naive", "blanket" and "boosting", of all and of the relevant predictors, tuned, calibrated and weighted by
-        cross-validation.
+        "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm"
+        or "auto"; in this order: pseudo-likelihood; exact maximum likelihood; mean field; naive
+        Bayes; conditional likelihood, for prediction, and with ``ridge=0`` logistic and multinomial
+        regression; the Markov blanket of the response in a Bayesian network, for prediction from
+        few of many predictors; boosting, for prediction from levels of which many act alike; a
+        posterior under sparse priors by persistent variational inference, or by Markov chains; a
+        sparse high-order Boltzmann machine, which chooses its terms itself; an average of "pseudo",
+        "mf", "conditional", "naive", "blanket" and "boosting", of all and of the relevant
+        predictors, tuned, calibrated and weighted by cross-validation.
     design : SurveyDesign, optional
-        How the rows were drawn, from `bbl.survey`, in place of `weights`: standard errors, intervals and tests then
-        know strata, clusters and sampling weights. For "pseudo", "ml", "naive", and "conditional" with ``ridge=0``.
+        How the rows were drawn, from `bbl.survey`, in place of `weights`: standard errors,
+        intervals and tests then know strata, clusters and sampling weights. For "pseudo", "ml",
+        "naive", and "conditional" with ``ridge=0``.
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
-        Whether to fit all rows as one group too, to show the groups' differences from it, ``dh`` and ``dJ``.
+        Whether to fit all rows as one group too, to show the groups' differences from it, ``dh``
+        and ``dJ``.
     novarOk : bool, default False
         Whether predictors with one level are allowed.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Missing values (None, nan, NA, NaT) are an error; or their rows are dropped; or they are a level
-        ``"(missing)"`` of their predictor; or the model is fitted to the known values of each row (see Notes).
-        `predict` treats them in the same way, and sums missing predictors out under "marginal".
+        Missing values (None, nan, NA, NaT) are an error; or their rows are dropped; or they are a
+        level ``"(missing)"`` of their predictor; or the model is fitted to the known values of each
+        row (see Notes). `predict` treats them in the same way, and sums missing predictors out
+        under "marginal".
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
-        How ln Z is computed. "exact": the sum over all states. "pseudo", "half": eq. (31) of Woo & Wang (2022), without
-        its factor 1/2 (the paper's default), or with it. "mf": its eq. (32). "ais": annealed importance sampling.
-        "auto": "exact" where that is cheap, else "half", the best in the accuracy benchmark.
+        How ln Z is computed. "exact": the sum over all states. "pseudo", "half": eq. (31) of Woo &
+        Wang (2022), without its factor 1/2 (the paper's default), or with it. "mf": its eq. (32).
+        "ais": annealed importance sampling. "auto": "exact" where that is cheap, else "half", the
+        best in the accuracy benchmark.
     calibrate : {"none", "offset", "temperature"}, default "none"
-        Correction of class scores: by an offset for each group; or by offsets and a common temperature. Both are fitted
-        to the out-of-fold scores of 5 shuffled folds.
+        Correction of class scores: by an offset for each group; or by offsets and a common
+        temperature. Both are fitted to the out-of-fold scores of 5 shuffled folds.
     relevance : float, "cv" or "cv-1se", optional
-        Let only predictors differ between groups that tell them apart; all others get the fields of all rows together,
-        and no interactions, so that they cancel in class probabilities. Predictors are chosen one after another by
-        score tests in a logistic regression of the groups, at this significance level divided by the number of tests
-        (see `bbl.stats.relevance`); ``"cv"`` takes the level of least out-of-fold log-loss among .05, .5 and all
-        predictors, ``"cv-1se"`` the fewest predictors within one standard error of it. ``fit.relevant()`` tells what
-        the prediction uses. There are no standard errors and tests, since the rows have chosen.
+        Let only predictors differ between groups that tell them apart; all others get the fields of
+        all rows together, and no interactions, so that they cancel in class probabilities.
+        Predictors are chosen one after another by score tests in a logistic regression of the
+        groups, at this significance level divided by the number of tests (see
+        `bbl.stats.relevance`); ``"cv"`` takes the level of least out-of-fold log-loss among .05, .5
+        and all predictors, ``"cv-1se"`` the fewest predictors within one standard error of it.
+        ``fit.relevant()`` tells what the prediction uses. There are no standard errors and tests,
+        since the rows have chosen.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class shares for predictions, in place of the shares in the training rows: for groups that were sampled
-        separately, or will be more or less frequent in new rows. Parameters and likelihood do not depend on them. An
-        array is in the order of the groups, and needs groups of declared order, numbers or booleans.
+        Class shares for predictions, in place of the shares in the training rows: for groups that
+        were sampled separately, or will be more or less frequent in new rows. Parameters and
+        likelihood do not depend on them. An array is in the order of the groups, and needs groups
+        of declared order, numbers or booleans.
     structural_zeros : table or name of a column, optional
-        For ``method="ml"``: cells that cannot occur. A table holds a combination of levels in each row; its columns are
-        predictors, and the response if the cells cannot occur in that group. A column of `data` marks rows of cells
-        that cannot occur by True or 1; their weights are 0. Sums over states, and so ln Z, probabilities and degrees of
-        freedom, leave these cells out.
+        For ``method="ml"``: cells that cannot occur. A table holds a combination of levels in each
+        row; its columns are predictors, and the response if the cells cannot occur in that group. A
+        column of `data` marks rows of cells that cannot occur by True or 1; their weights are 0.
+        Sums over states, and so ln Z, probabilities and degrees of freedom, leave these cells out.
     seed : int, numpy.random.Generator or None, default 0
         For the folds, and for methods that sample; None for fresh entropy.
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
     client : dask.distributed.Client, optional
-        Cluster whose workers read the data, keep the codes and compute sums over them; for a Dask DataFrame the
-        active client by default. The workers must have access to Parquet files and to those of a pyarrow Dataset.
+        Cluster whose workers read the data, keep the codes and compute sums over them; for a Dask
+        DataFrame the active client by default. The workers must have access to Parquet files and to
+        those of a pyarrow Dataset.
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`, `PseudoLikelihood`
-        (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
-        `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``), `MarkovBlanket`
-        (``iss``), `Boosting` (``rate``, ``pairs``) and `Conditional` (``ridge``, ``scale``, ``start``, ``lambda_``,
-        ``epochs``, ``early_stopping``, ``ordered``). ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"``
-        choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
-        error of it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-likelihood of the
-        left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
+        Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`,
+        `PseudoLikelihood` (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``,
+        ``symmetrize``, ``precision``, ``gauge``), `MeanField` (``eps``, ``prior_count``,
+        ``gauge``), `NaiveBayes` (``prior_count``), `MarkovBlanket` (``iss``), `Boosting` (``rate``,
+        ``pairs``) and `Conditional` (``ridge``, ``scale``, ``start``, ``lambda_``, ``epochs``,
+        ``early_stopping``, ``ordered``). ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and
+        ``iss="cv"`` choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the
+        simplest setting within one standard error of it; ``fit.tuning`` holds the losses. Without a
+        response, the negative log pseudo-likelihood of the left-out rows (`DensityResults.pnll`)
+        takes the place of the log-loss.
 
     Returns
     -------
-    BBLResults, or DensityResults of a formula without a response, or AverageResults with ``method="auto"``
+    BBLResults, or DensityResults of a formula without a response, or AverageResults with
+    ``method="auto"``
 
     Raises
     ------
@@ -186,25 +203,28 @@ def bbl(
     Warns
     -----
     ConvergenceWarning
-        If the fit of a predictor did not converge, or has no finite optimum; names group and predictor.
+        If the fit of a predictor did not converge, or has no finite optimum; names group and
+        predictor.
     DataWarning
-        If the log-loss on the validated rows of the tuning, or on the training rows, is above that of predicting the
-        shares of the groups, or that on the training rows above that of naive Bayes; it names the remedy, and
-        ``fit.log_loss`` has the numbers. Or if a predictor has over 100 levels, most of them rare; if the response has
-        over 25 whole numbers as groups; or if the rows look like the cells of a table whose counts are no weights.
+        If the log-loss on the validated rows of the tuning, or on the training rows, is above that
+        of predicting the shares of the groups, or that on the training rows above that of naive
+        Bayes; it names the remedy, and ``fit.log_loss`` has the numbers. Or if a predictor has over
+        100 levels, most of them rare; if the response has over 25 whole numbers as groups; or if
+        the rows look like the cells of a table whose counts are no weights.
 
     Notes
     -----
-    With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor over the rows in
-    which it is known, and of each pair over the rows in which both are. Pseudo-likelihood fits each predictor to the
-    rows in which it and all predictors that it interacts with are known: only the complete rows if all pairs interact,
-    more rows with fewer interactions. All methods assume that values are missing completely at random within a group.
+    With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor
+    over the rows in which it is known, and of each pair over the rows in which both are.
+    Pseudo-likelihood fits each predictor to the rows in which it and all predictors that it
+    interacts with are known: only the complete rows if all pairs interact, more rows with fewer
+    interactions. All methods assume that values are missing completely at random within a group.
     Without missing values the fit is bitwise that of ``missing="raise"``.
 
     References
     ----------
-    Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete Predictors
-    in R. Journal of Statistical Software.
+    Woo J, Wang J (2022). bbl: Boltzmann Bayes Learner for High-Dimensional Inference with Discrete
+    Predictors in R. Journal of Statistical Software.
 
     Examples
     --------
@@ -218,34 +238,56 @@ def bbl(
     """
     test_null, uses_auto = flag("testNull", testNull), is_auto(method)
     call_string = shown_call(
-        "bbl", formula, weights, method, options, design, missing=(missing, "raise"), log_z=(log_z, "auto"),
-        calibrate=(calibrate, "none"), relevance=(relevance, None),
+        "bbl",
+        formula,
+        weights,
+        method,
+        options,
+        design,
+        missing=(missing, "raise"),
+        log_z=(log_z, "auto"),
+        calibrate=(calibrate, "none"),
+        relevance=(relevance, None),
         priors=(priors if isinstance(priors, str | None) else "given", None),
         structural_zeros=(shown_zeros(structural_zeros), None),
-    )  # fmt: skip
+    )
     if uses_auto:
         check_auto(
-            options | ({} if relevance is None else {"relevance": relevance}), calibrate, classes=True, design=design
+            options | ({} if relevance is None else {"relevance": relevance}),
+            calibrate,
+            classes=True,
+            design=design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
-        calibrate, method = "none", PREPARED_AS  # its rules for formula and rows; averages calibrate themselves
+        # its rules for formula and rows; averages calibrate themselves
+        calibrate, method = "none", PREPARED_AS
     tuning_rule = pop_rule(method, options)
 
     def make_deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
         """Return the folds to which rows are dealt while they are read in batches."""
         return Deal(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
 
-    training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
+    training = TrainingData(
+        formula, data, weights, xlevels, novarOk, missing, structural_zeros, design
+    )
     run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
     call = prepare(
-        bbl, training, method, options, run, extra_fits=int(test_null), make_deal=make_deal, needs_counts=uses_auto
+        bbl,
+        training,
+        method,
+        options,
+        run,
+        extra_fits=int(test_null),
+        make_deal=make_deal,
+        needs_counts=uses_auto,
     )
     # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
     data_design, sample, engine, tuning = call.design, call.sample, call.engine, None
     if uses_auto:  # once more: only the data tell whether there are classes
         check_auto(options, calibrate, data_design.classes)
-    fits_pooled = test_null and data_design.classes and not engine.joint  # without classes the one group has all rows
+    # without classes the one group has all rows
+    fits_pooled = test_null and data_design.classes and not engine.joint
     class_shares = _checked_priors(priors, formula, data_design)
     if uses_auto:
         return fit_auto(call_string, call, class_shares, verbose)
@@ -258,15 +300,21 @@ def bbl(
     elif _needs_folds(engine, tuning_rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
             # None, for rows in memory without a sampling design: `tune` draws folds
-            folds = call.dealt_folds if call.survey is None else call.cluster_folds(NFOLD, shuffle=True)
-            tuning = tune(call.task, engine, tuning_rule, calibrate, call.run(progress), folds=folds)
+            folds = (
+                call.dealt_folds if call.survey is None else call.cluster_folds(NFOLD, shuffle=True)
+            )
+            tuning = tune(
+                call.task, engine, tuning_rule, calibrate, call.run(progress), folds=folds
+            )
         engine = tuning.engine or engine
     with progress_bar(call.K + fits_pooled, "bbl", verbose) as progress:
         estimate = call.estimate(engine, fits_pooled, progress)
     if calibrate != "none" and tuning is not None:
         estimate = replace(estimate, calibration=tuning.calibration)
     warn_problems(list_problems(estimate.fits, data_design.labels))
-    loss = check_training(sample, estimate, data_design.labels, engine, call.advice, call.held_out(tuning))
+    loss = check_training(
+        sample, estimate, data_design.labels, engine, call.advice, call.held_out(tuning)
+    )
     fit_arguments = (call_string, data_design, call.training, call.index, engine, estimate, tuning)
     if not data_design.classes:
         return call.with_training_summary(DensityResults(*fit_arguments, survey=call.survey))
@@ -276,7 +324,9 @@ def bbl(
 
 
 def _needs_folds(engine: Engine, tuning_rule: str | None, calibrate: str) -> bool:
-    """Return whether a fit cross-validates: to tune an option, to calibrate, or to choose among engine variants."""
+    """Return whether a fit cross-validates: to tune an option, to calibrate, or to choose among
+    engine variants.
+    """
     return tuning_rule is not None or calibrate != "none" or len(engine.variants()) > 1
 
 
@@ -285,5 +335,8 @@ def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray 
     if priors is None:
         return None
     if not design.classes:
-        raise OptionError(f"priors are of classes, and {formula!r} has no response; leave them out.", argument="priors")
+        raise OptionError(
+            f"priors are of classes, and {formula!r} has no response; leave them out.",
+            argument="priors",
+        )
     return check_priors(priors, design.response)

@@ -1,9 +1,10 @@
-"""The public function `graphs`: graphical models of a table, with their weights and the probability of each edge.
+"""The public function `graphs`: graphical models of a table, with their weights and the probability
+of each edge.
 
-A *graph* joins variables by edges; its model has all interactions of variables that are joined pairwise. `GraphScores`
-hold for G graphs and the E pairs of variables `pairs` (E, 2): `edges` (G, E), whether a graph joins a pair, and
-`log_likelihood` and `n_parameters`, each (G,). They leave out the graphs that were not fitted, whose weight is 0;
-`n_graphs` counts all that were compared.
+A *graph* joins variables by edges; its model has all interactions of variables that are joined
+pairwise. `GraphScores` hold for G graphs and the E pairs of variables `pairs` (E, 2): `edges` (G,
+E), whether a graph joins a pair, and `log_likelihood` and `n_parameters`, each (G,). They leave out
+the graphs that were not fitted, whose weight is 0; `n_graphs` counts all that were compared.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from bbl.results.together.graphs import GraphsResults
 __all__ = ["graphs"]
 
 MAX_VARIABLES = 6  # variables up to which all graphs are compared: 32,768 of six
-MAX_STATES = 2**14  # cells of their table up to which all graphs are compared: those that are not decomposable take it
+# cells of their table up to which all graphs are compared: those that are not decomposable take it
+MAX_STATES = 2**14
 
 
 @verb
@@ -71,27 +73,30 @@ def graphs(
 
     Notes
     -----
-    *Up to six variables* (and 16,384 cells of their table) all graphs are compared, 32,768 of six. Each has its exact
-    maximum of the likelihood. A variable whose neighbours are all joined is split off, again and again; the likelihood
-    then has a factor in closed form, from the margins of these variables. A decomposable graph is split up completely.
-    The remainder of any other graph, such as a cycle of four, is fitted once for all graphs that have it: by
-    proportional fitting, or by Newton's method if proportional fitting has not converged after 400 rounds. Graphs
-    without a weight are not fitted. These are not among the best, and their criterion would exceed the least one by
-    more than 100 even with the likelihood of a larger graph that contains them.
+    *Up to six variables* (and 16,384 cells of their table) all graphs are compared, 32,768 of six.
+    Each has its exact maximum of the likelihood. A variable whose neighbours are all joined is
+    split off, again and again; the likelihood then has a factor in closed form, from the margins of
+    these variables. A decomposable graph is split up completely. The remainder of any other graph,
+    such as a cycle of four, is fitted once for all graphs that have it: by proportional fitting, or
+    by Newton's method if proportional fitting has not converged after 400 rounds. Graphs without a
+    weight are not fitted. These are not among the best, and their criterion would exceed the least
+    one by more than 100 even with the likelihood of a larger graph that contains them.
 
-    *With more variables or cells*, only decomposable graphs are compared, by a greedy search. It starts without edges,
-    and adds or drops the edge that lowers the criterion the most, until none does. Weights and probabilities then refer
-    to the graphs that were compared on the way; other graphs have none.
+    *With more variables or cells*, only decomposable graphs are compared, by a greedy search. It
+    starts without edges, and adds or drops the edge that lowers the criterion the most, until none
+    does. Weights and probabilities then refer to the graphs that were compared on the way; other
+    graphs have none.
 
-    The weights of ``"bic"`` approximate posterior probabilities of graphs that are equally likely before. The criterion
-    counts all parameters of a graph. ``fit.bic`` does not count parameters that have no estimate because cells are
-    empty; without these, large graphs would look too good in sparse tables.
+    The weights of ``"bic"`` approximate posterior probabilities of graphs that are equally likely
+    before. The criterion counts all parameters of a graph. ``fit.bic`` does not count parameters
+    that have no estimate because cells are empty; without these, large graphs would look too good
+    in sparse tables.
 
     References
     ----------
-    Lauritzen SL (1996). Graphical Models. Oxford, chapter 4.
-    Madigan D, Raftery AE (1994). Model selection and accounting for model uncertainty in graphical models using Occam's
-    window. Journal of the American Statistical Association 89, 1535-1546.
+    Lauritzen SL (1996). Graphical Models. Oxford, chapter 4. Madigan D, Raftery AE (1994). Model
+    selection and accounting for model uncertainty in graphical models using Occam's window. Journal
+    of the American Statistical Association 89, 1535-1546.
 
     Examples
     --------
@@ -109,13 +114,18 @@ def graphs(
     choice("missing", missing, ("raise", "drop", "level"))
     n_best = integer("top", top, 1)
     refuse_batches(data, "graphs", "data")
-    # one_sided: no response; without sums_out, an error of missing values does not advise missing="marginal"
+    # one_sided: no response; without sums_out, an error of missing values does not advise
+    # missing="marginal"
     encoded = encode_data(
-        TrainingData("~ .", data, weights, missing=missing), EncodingRules(sums_out=False, one_sided=True)
+        TrainingData("~ .", data, weights, missing=missing),
+        EncodingRules(sums_out=False, one_sided=True),
     )
     names, n_levels = encoded.design.labels.names, encoded.design.n_levels
     if len(names) < 2:
-        raise DataError(f"graphs joins two or more variables, and the data have one, {names[0]!r}.", argument="data")
+        raise DataError(
+            f"graphs joins two or more variables, and the data have one, {names[0]!r}.",
+            argument="data",
+        )
     margins = Margins(encoded.rows, n_levels)
     penalty = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0  # of a parameter
     is_small = len(names) <= MAX_VARIABLES and np.prod(n_levels.astype(float)) <= MAX_STATES
@@ -132,7 +142,8 @@ def graphs(
 def _graphs_results(
     scores: GraphScores, names: tuple, penalty: float, criterion_name: str, n_best: int
 ) -> GraphsResults:
-    """Return the `n_best` graphs with their weights, and the edges with their probabilities, as frames.
+    """Return the `n_best` graphs with their weights, and the edges with their probabilities, as
+    frames.
 
     `penalty` is that of a parameter in the criterion, whose column is called `criterion_name`.
     """
@@ -142,7 +153,10 @@ def _graphs_results(
     best_graphs = np.argsort(criterion, kind="stable")[:n_best]
     table = pd.DataFrame(
         {
-            "formula": [_graph_formula(names, scores.pairs[has_edge]) for has_edge in scores.edges[best_graphs]],
+            "formula": [
+                _graph_formula(names, scores.pairs[has_edge])
+                for has_edge in scores.edges[best_graphs]
+            ],
             "edges": scores.edges[best_graphs].sum(axis=1),
             "parameters": scores.n_parameters[best_graphs].astype(np.int64),
             "logLik": scores.log_likelihood[best_graphs],
@@ -150,24 +164,31 @@ def _graphs_results(
             "weight": weights[best_graphs],
         }
     )
-    probability = np.minimum(weights @ scores.edges, 1.0)  # of each edge; rounding may give a little more than 1
+    # of each edge; rounding may give a little more than 1
+    probability = np.minimum(weights @ scores.edges, 1.0)
     most_probable_first = np.argsort(-probability, kind="stable")
     edge_ends = [[names[i] for i in scores.pairs[most_probable_first, end]] for end in (0, 1)]
     edges = pd.DataFrame(
-        {"variable": edge_ends[0], "variable2": edge_ends[1], "probability": probability[most_probable_first]}
+        {
+            "variable": edge_ends[0],
+            "variable2": edge_ends[1],
+            "probability": probability[most_probable_first],
+        }
     )
     return GraphsResults(table, edges, scores.n_graphs, scores.is_exhaustive, tuple(names))
 
 
 def _graph_formula(names: tuple, pairs: np.ndarray) -> str:
-    """Return the formula of a graph, whose terms are all sets of variables that are joined pairwise.
+    """Return the formula of a graph, whose terms are all sets of variables that are joined
+    pairwise.
 
     `pairs` (edges, 2) are the joined pairs, as positions in `names`.
     """
     joined_pairs = {(int(i), int(j)) for i, j in pairs}
     newest_terms: list[tuple[int, ...]] = list(joined_pairs)
     terms = newest_terms.copy()
-    while newest_terms:  # extend the terms found last by one variable, all of whose pairs are joined
+    # extend the terms found last by one variable, all of whose pairs are joined
+    while newest_terms:
         newest_terms = [
             (*term, variable)
             for term in newest_terms

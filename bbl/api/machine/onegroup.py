@@ -1,12 +1,14 @@
 """The public function `mlestimate`: fit one group to integer codes.
 
-n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of all predictors. A
-*site* is a predictor as the response of a regression on all others; pseudo-likelihood fits one after another. The *site
-solution* (D, 1 + D) holds the fields and the couplings of all these regressions, those of a site in the rows of its
-levels; an engine is `two_sided` if the two estimates of a coupling are kept apart, and `chooses` if it selects its
-terms itself. An `EngineFit` has `site_theta`, the site solution or None, and `lkh`, the maximised objective (a
-log-likelihood or pseudo-likelihood) per observation. A `Problem` says in words where a fit has a problem (`group`,
-`predictor`, `level`, empty for all), `what` it is, and its figures, `detail`.
+n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of
+all predictors. A *site* is a predictor as the response of a regression on all others;
+pseudo-likelihood fits one after another. The *site solution* (D, 1 + D) holds the fields and the
+couplings of all these regressions, those of a site in the rows of its levels; an engine is
+`two_sided` if the two estimates of a coupling are kept apart, and `chooses` if it selects its terms
+itself. An `EngineFit` has `site_theta`, the site solution or None, and `lkh`, the maximised
+objective (a log-likelihood or pseudo-likelihood) per observation. A `Problem` says in words where a
+fit has a problem (`group`, `predictor`, `level`, empty for all), `what` it is, and its figures,
+`detail`.
 """
 
 from __future__ import annotations
@@ -63,9 +65,9 @@ def mlestimate(
     xi : array_like of int, shape (n, m)
         Codes ``0..L_i-1``.
     weights : array_like, shape (n,), optional
-        Frequencies, whole numbers; any positive numbers for "pseudo", "mf", "naive" and "pvi". If `xi` is a DataFrame
-        and they are a Series, both must have the same index; rows and columns of a `qJ` with labels, and the index of
-        an `L` with labels, must be the columns of `xi`.
+        Frequencies, whole numbers; any positive numbers for "pseudo", "mf", "naive" and "pvi". If
+        `xi` is a DataFrame and they are a Series, both must have the same index; rows and columns
+        of a `qJ` with labels, and the index of an `L` with labels, must be the columns of `xi`.
     qJ : array_like of bool (or 0 and 1), shape (m, m), optional
         Which predictors interact, symmetric; all by default. The diagonal does not matter.
     L : array_like of int, shape (m,), optional
@@ -75,12 +77,14 @@ def mlestimate(
     naive : bool, default False
         Whether to leave out all interactions.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Treatment of nan in `xi`, as in `bbl`; "level" gives nan the code ``L_i``, a further level of the column.
+        Treatment of nan in `xi`, as in `bbl`; "level" gives nan the code ``L_i``, a further level
+        of the column.
 
     Returns
     -------
     MLEstimate
-        With ``symmetrize=False``, ``J[i, j]`` is from the regression of predictor i and ``J[j, i]`` from that of j.
+        With ``symmetrize=False``, ``J[i, j]`` is from the regression of predictor i and ``J[j, i]``
+        from that of j.
 
     Raises
     ------
@@ -98,8 +102,8 @@ def mlestimate(
     engine = make_engine(method, options, arguments(mlestimate))
     if engine.chooses:
         raise OptionError(
-            f"{engine.refusals()['mlestimate']}; fit a formula without a response, "
-            f"bbl('~ .', data, method={engine.name!r}).",
+            f"{engine.refusals()['mlestimate']}; fit a formula without a response, bbl('~ .', "
+            f"data, method={engine.name!r}).",
             argument="method",
         )
     _check_labels(xi, qJ, L)
@@ -111,26 +115,47 @@ def mlestimate(
         pairs = np.empty((0, 2), dtype=np.intp)
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_check_interactions(qJ, m), 1))
-    layout = engine.layout(sample, Layout(n_levels, pairs))  # the terms that the engine fits of these
+    # the terms that the engine fits of these
+    layout = engine.layout(sample, Layout(n_levels, pairs))
     # engines that sample have tables of standard deviations too
     needed_bytes = tables_memory(layout) * (1 + engine.samples)
-    check_memory(needed_bytes, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
+    check_memory(
+        needed_bytes,
+        f"A fit with {layout.D} non-reference levels",
+        "Use fewer levels, or give pairs in qJ.",
+    )
     log_z_method = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, log_z_method, "xi", range(m))
     rng = engine.generator(generator(seed))
     with progress_bar(1, "mlestimate", verbose) as progress:
         run = Run(n_workers(n_jobs), rng, progress)
         fit, log_z_value, _ = fit_group(
-            sample, layout, engine, values=None, log_z=log_z_method, run=run, keep_sites=True
-        )[0]  # of the only setting, the engine's (`values` are others): fit, ln Z, standard error of ln Z
+            sample,
+            layout,
+            engine,
+            values=None,
+            log_z=log_z_method,
+            run=run,
+            keep_sites=True,
+            # of the only setting, the engine's (`values` are others): fit, ln Z, standard error of
+            # ln Z
+        )[0]
     if log_z_method == "exact":
         log_z_value = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_make_problem(note) for note in fit.notes])
-    # couplings (D, D): a block of rows for each site; without symmetrisation J[i, j] and J[j, i] differ
-    coupling_matrix = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
+    # couplings (D, D): a block of rows for each site; without symmetrisation J[i, j] and J[j, i]
+    # differ
+    coupling_matrix = (
+        to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
+    )
     if fit.site_theta is not None and not engine.two_sided:
         coupling_matrix = 0.5 * (coupling_matrix + coupling_matrix.T)
-    result_fields = {"lkh": fit.lkh, "lz": log_z_value, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
+    result_fields = {
+        "lkh": fit.lkh,
+        "lz": log_z_value,
+        "converged": bool(fit.converged.all()),
+        "n_iter": fit.n_iter,
+    }
     if fit.sd is not None:
         # to_matrix: fields (D,) and couplings (D, D)
         sd_tables = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
@@ -143,7 +168,8 @@ def mlestimate(
 def _make_problem(note: Note) -> Problem:
     """Return the note of a fit as a problem whose predictor and level are named by their positions.
 
-    The only group has no name: `Problem.group` is empty, or "the fit" where the note is about no single predictor.
+    The only group has no name: `Problem.group` is empty, or "the fit" where the note is about no
+    single predictor.
     """
     predictor, level, text, detail = note  # predictor and level are -1 for none
     if predictor < 0:
@@ -152,52 +178,71 @@ def _make_problem(note: Note) -> Problem:
 
 
 def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> None:
-    """Raise a DataError if `xi` is a DataFrame and the labels of a pandas `qJ` or `L` are not its columns, in order."""
+    """Raise a DataError if `xi` is a DataFrame and the labels of a pandas `qJ` or `L` are not its
+    columns, in order.
+    """
     if not isinstance(xi, pd.DataFrame):
         return
-    axes = {"qJ": qJ.axes if isinstance(qJ, pd.DataFrame) else [], "L": [L.index] if isinstance(L, pd.Series) else []}
+    axes = {
+        "qJ": qJ.axes if isinstance(qJ, pd.DataFrame) else [],
+        "L": [L.index] if isinstance(L, pd.Series) else [],
+    }
     for argument, labels in axes.items():
         if not all(axis.equals(xi.columns) for axis in labels):
             raise DataError(
-                f"{argument} is labelled, and its labels are not the columns of xi, in their order. Reindex it, or "
-                f"pass {argument}.to_numpy() to go by position.",
+                f"{argument} is labelled, and its labels are not the columns of xi, in their "
+                f"order. Reindex it, or pass {argument}.to_numpy() to go by position.",
                 argument=argument,
             )
 
 
 def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
-    """Check `qJ` and return it as a symmetric bool matrix (m, m): which pairs of predictors interact."""
+    """Check `qJ` and return it as a symmetric bool matrix (m, m): which pairs of predictors
+    interact.
+    """
     try:
         mask = np.asarray(qJ)
     except ValueError:  # ragged
         mask = np.empty(0, dtype=object)  # its shape is refused below
     if mask.shape != (m, m):
-        raise OptionError(f"qJ must be a {m} x {m} matrix, a row for each predictor; got {qJ!r}.", argument="qJ")
+        raise OptionError(
+            f"qJ must be a {m} x {m} matrix, a row for each predictor; got {qJ!r}.", argument="qJ"
+        )
     # entries that are no numbers are all invalid
     invalid = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
     if len(invalid):
-        raise OptionError(f"qJ must hold True and False, or 1 and 0; got {invalid[0]!r}.", argument="qJ")
+        raise OptionError(
+            f"qJ must hold True and False, or 1 and 0; got {invalid[0]!r}.", argument="qJ"
+        )
     one_sided = np.argwhere((mask != mask.T) & (mask == 1))
     if len(one_sided):
         i, j = one_sided[0]
         raise OptionError(
-            f"qJ is not symmetric: predictor {i} interacts with {j}, but not {j} with {i}. Set both.", argument="qJ"
+            f"qJ is not symmetric: predictor {i} interacts with {j}, but not {j} with {i}. Set "
+            "both.",
+            argument="qJ",
         )
     return mask.astype(bool)
 
 
 def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
-    """Check `L`, a number for all predictors or one for each, and return numbers of levels, int64 (m,)."""
+    """Check `L`, a number for all predictors or one for each, and return numbers of levels, int64
+    (m,).
+    """
     try:
         n_levels = np.asarray(L)
     except ValueError:  # ragged
         n_levels = np.empty((0, 0))  # its shape is refused below
     is_whole = (
-        n_levels.dtype.kind in "iuf" and n_levels.shape in ((), (1,), (m,)) and (n_levels == np.floor(n_levels)).all()
+        n_levels.dtype.kind in "iuf"
+        and n_levels.shape in ((), (1,), (m,))
+        and (n_levels == np.floor(n_levels)).all()
     )
     if not is_whole or not (n_levels <= MAX_LEVELS).all():
         raise OptionError(
-            f"L must be a whole number up to {MAX_LEVELS}, or one for each of {m} predictors; got {L!r}.", argument="L"
+            f"L must be a whole number up to {MAX_LEVELS}, or one for each of {m} predictors; got "
+            f"{L!r}.",
+            argument="L",
         )
     return np.broadcast_to(n_levels, (m,)).astype(np.int64)
 
@@ -205,45 +250,65 @@ def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
 def _coded_sample(
     xi: ArrayLike, weights: ArrayLike | None, L: ArrayLike | None, missing: str, engine: Engine
 ) -> tuple[Sample, np.ndarray]:
-    """Check codes `xi` (n, m) and weights; return them as a sample, and the numbers of levels, int64 (m,).
+    """Check codes `xi` (n, m) and weights; return them as a sample, and the numbers of levels,
+    int64 (m,).
 
     Rows are dropped, or nan becomes a level or a missing cell, as `missing` says.
     """
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
         raise BBLTypeError(
-            f"xi must be a 2-d array of integer codes; got {codes.ndim}-d of type {codes.dtype}.", argument="xi"
+            f"xi must be a 2-d array of integer codes; got {codes.ndim}-d of type {codes.dtype}.",
+            argument="xi",
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
     row_weights = check_weights(
-        weights, len(codes), index=xi.index if isinstance(xi, pd.DataFrame) else None, whole=engine.weights == "counts"
+        weights,
+        len(codes),
+        index=xi.index if isinstance(xi, pd.DataFrame) else None,
+        whole=engine.weights == "counts",
     )
     is_missing = np.isnan(codes)
     if is_missing.any() and missing == "raise":
         raise DataError(
-            f"xi has {is_missing.sum()} missing entries. {missing_remedy('missing_marginal' not in engine.refusals())}",
+            f"xi has {is_missing.sum()} missing entries. "
+            f"{missing_remedy('missing_marginal' not in engine.refusals())}",
             argument="xi",
         )
     if missing == "drop":
         is_complete = ~is_missing.any(axis=1)
-        codes, row_weights, is_missing = codes[is_complete], row_weights[is_complete], is_missing[is_complete]
+        codes, row_weights, is_missing = (
+            codes[is_complete],
+            row_weights[is_complete],
+            is_missing[is_complete],
+        )
         if not row_weights.any():
-            raise DataError("no row of xi is complete, so missing='drop' leaves none.", argument="missing")
+            raise DataError(
+                "no row of xi is complete, so missing='drop' leaves none.", argument="missing"
+            )
     codes = np.where(is_missing, 0, codes)
-    if codes.dtype.kind == "f" and not (np.isfinite(codes).all() and (codes == np.floor(codes)).all()):
-        raise DataError("xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
+    if codes.dtype.kind == "f" and not (
+        np.isfinite(codes).all() and (codes == np.floor(codes)).all()
+    ):
+        raise DataError(
+            "xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi"
+        )
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
     if float(codes.max()) >= MAX_LEVELS:  # before the codes are converted to a smaller type
         raise DataError(
-            f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MAX_LEVELS}.", argument="xi"
+            f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MAX_LEVELS}.",
+            argument="xi",
         )
     least_levels = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 2)
     n_levels = least_levels if L is None else _check_n_levels(L, len(least_levels))
     if (n_levels < least_levels).any():
         i = int(np.argmax(n_levels < least_levels))
-        raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {least_levels[i]} levels.", argument="L")
+        raise OptionError(
+            f"L[{i}]={n_levels[i]}, but column {i} of xi needs {least_levels[i]} levels.",
+            argument="L",
+        )
     if missing == "level":
         codes = np.where(is_missing, n_levels, codes)
         n_levels = n_levels + is_missing.any(axis=0)

@@ -20,7 +20,8 @@ def log_scores(
     prior: bool = False,
     unseen: str = "raise",
 ) -> pd.DataFrame:
-    """Return the energy of each row in each group, optionally less ln Z and plus the log share of the group.
+    """Return the energy of each row in each group, optionally less ln Z and plus the log share of
+    the group.
 
     Parameters
     ----------
@@ -29,11 +30,13 @@ def log_scores(
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns; the training rows by default.
     normalised : bool, default False
-        Whether to subtract the group's ln Z, which gives ``ln P(x | y)``, averaged over draws if the method has draws.
-        Otherwise the score is ``sum h + sum J`` in the reference gauge (the first level of each predictor has
-        parameters 0); other gauges differ from it by a constant for each group.
+        Whether to subtract the group's ln Z, which gives ``ln P(x | y)``, averaged over draws if
+        the method has draws. Otherwise the score is ``sum h + sum J`` in the reference gauge (the
+        first level of each predictor has parameters 0); other gauges differ from it by a constant
+        for each group.
     prior : bool, default False
-        Whether to add the logarithm of the group's share: its prior, or its share of the training rows.
+        Whether to add the logarithm of the group's share: its prior, or its share of the training
+        rows.
     unseen : {"raise", "ignore"}, default "raise"
         As in ``predict``.
 
@@ -60,5 +63,7 @@ def log_scores(
     1 -6.013 -6.103
     """
     if not isinstance(fit, BBLResults):
-        raise BBLTypeError(f"fit must be what bbl() returned; got {type(fit).__name__}.", argument="fit")
+        raise BBLTypeError(
+            f"fit must be what bbl() returned; got {type(fit).__name__}.", argument="fit"
+        )
     return fit.log_scores(newdata, flag("normalised", normalised), flag("prior", prior), unseen)

@@ -1,4 +1,6 @@
-"""Types of the keywords of `bbl` and `crossVal` for type checkers: those of the verbs, and the options of methods."""
+"""Types of the keywords of `bbl` and `crossVal` for type checkers: those of the verbs, and the
+options of methods.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
-from bbl.choices import CalibrationKind, Gauge, LevelCoding, LogZ, MissingPolicy, ScoreName, TuningRule
+from bbl.choices import (
+    CalibrationKind,
+    Gauge,
+    LevelCoding,
+    LogZ,
+    MissingPolicy,
+    ScoreName,
+    TuningRule,
+)
 from bbl.design.decisions import Priors
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import RowFolds, TableLike

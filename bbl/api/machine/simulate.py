@@ -1,11 +1,12 @@
 """The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
 
-m is the number of predictors, L_i of levels of predictor i, K of groups; h are the fields and J the couplings of a
-group, D is the number of non-reference levels, theta is the flat vector of h and J; `split` and `to_matrix` return it
-as fields (D,) and couplings (D, D), `split` with a third part for terms of three and more predictors. The *energy* of a
-state x is ``sum h + sum J`` over its levels, the exponent of ``P(x) ~ exp(energy)``. A *chain* is one run of the Gibbs
-sampler, a *sweep* an update of all predictors in all chains.
-``layout.table(theta, *predictors)`` is a view of the fields of one predictor, or the couplings of several.
+m is the number of predictors, L_i of levels of predictor i, K of groups; h are the fields and J the
+couplings of a group, D is the number of non-reference levels, theta is the flat vector of h and J;
+`split` and `to_matrix` return it as fields (D,) and couplings (D, D), `split` with a third part for
+terms of three and more predictors. The *energy* of a state x is ``sum h + sum J`` over its levels,
+the exponent of ``P(x) ~ exp(energy)``. A *chain* is one run of the Gibbs sampler, a *sweep* an
+update of all predictors in all chains. ``layout.table(theta, *predictors)`` is a view of the fields
+of one predictor, or the couplings of several.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
 MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
-# fewest draws, of each chain and of all chains, for which split R-hat is judged: with fewer it is above by chance
+# fewest draws, of each chain and of all chains, for which split R-hat is judged: with fewer it is
+# above by chance
 MIN_CHAIN_DRAWS = 20
 MIN_DRAWS = 100
 
-PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]  # levels by name, or in order
+# levels by name, or in order
+PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]
 
 
 @verb
@@ -56,7 +59,8 @@ def mcSample(
     seed: int | np.random.Generator | None = None,
     verbose: int = 1,
 ) -> SampleResults:
-    """Sample the predictors of each response group by Gibbs sampling, and report the highest state visited.
+    """Sample the predictors of each response group by Gibbs sampling, and report the highest state
+    visited.
 
     Parameters
     ----------
@@ -76,7 +80,8 @@ def mcSample(
     Returns
     -------
     SampleResults
-        ``xmax`` (predictors by groups), ``emax`` (its energy, the exponent of P(x)), ``rhat``, ``ess``, ``draws``.
+        ``xmax`` (predictors by groups), ``emax`` (its energy, the exponent of P(x)), ``rhat``,
+        ``ess``, ``draws``.
 
     Raises
     ------
@@ -86,7 +91,8 @@ def mcSample(
     Warns
     -----
     ConvergenceWarning
-        If draws were asked for (at least 20 of a chain and 100 in all) and split R-hat is above 1.1 in a group.
+        If draws were asked for (at least 20 of a chain and 100 in all) and split R-hat is above 1.1
+        in a group.
 
     Examples
     --------
@@ -101,36 +107,54 @@ def mcSample(
     """
     model: object = fit.model if isinstance(fit, CVResults) else fit
     if not isinstance(model, MachineResults):
-        message = f"fit must be the result of bbl() or crossVal() by one method; got {type(model).__name__}."
+        message = (
+            "fit must be the result of bbl() or crossVal() by one method; got "
+            f"{type(model).__name__}."
+        )
         raise BBLTypeError(message, argument="fit")
     fit = model
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
-    nchains, keeps_draws, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
+    nchains, keeps_draws, rng = (
+        integer("nchains", nchains, 1),
+        flag("draws", draws),
+        generator(seed),
+    )
     fit.engine.check_density("mcSample")
     if fit.parameters.layout.support is not None:
         raise OptionError(
-            f"{WITH_ZEROS['`mcSample`']}; sample() draws independent rows, and cells() has the counts of all.",
+            f"{WITH_ZEROS['`mcSample`']}; sample() draws independent rows, and cells() has the "
+            "counts of all.",
             argument="fit",
         )
     layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
     varying_layout = layout if varies.all() else layout.without_constants()
     burn_in, n_sweeps = nsteps // 2, nsteps - nsteps // 2
-    draw_thin = min(thin, n_sweeps) if keeps_draws else None  # at least one draw is kept; None: none
-    # with `best`, `best_energy`, and if draws are kept `draws` (chains, draws, varying predictors) and their `energy`
+    # at least one draw is kept; None: none
+    draw_thin = min(thin, n_sweeps) if keeps_draws else None
+    # with `best`, `best_energy`, and if draws are kept `draws` (chains, draws, varying predictors)
+    # and their `energy`
     chains_by_group = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as progress:
         for theta in fit.parameters.theta:
             h, J, higher_terms = split(varying_layout, theta)
             chains = gibbs(
-                h, J, varying_layout.n_levels, n_sweeps, nchains, rng, burn_in, draw_thin,
+                h,
+                J,
+                varying_layout.n_levels,
+                n_sweeps,
+                nchains,
+                rng,
+                burn_in,
+                draw_thin,
                 more=higher_terms,
-            )  # fmt: skip
+            )
             chains_by_group.append(chains)
             progress()
     groups = list(labels.groups)
     best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    best_codes[:, varies] = [chains.best for chains in chains_by_group]  # best: the visited state of highest energy
+    # best: the visited state of highest energy
+    best_codes[:, varies] = [chains.best for chains in chains_by_group]
     xmax = {
         group: [labels.levels[predictor][code] for predictor, code in enumerate(codes)]
         for group, codes in zip(groups, best_codes, strict=True)
@@ -141,10 +165,17 @@ def mcSample(
             group: _decode_draws(np.asarray(chains.draws), varies, labels)
             for group, chains in zip(groups, chains_by_group, strict=True)
         }
-        energies = [np.asarray(chains.energy) for chains in chains_by_group]  # (chains, draws) of each group
+        # (chains, draws) of each group
+        energies = [np.asarray(chains.energy) for chains in chains_by_group]
         if energies[0].shape[1] >= 4:  # split R-hat needs two draws of each half
-            rhat = pd.Series([float(split_rhat(energy)) for energy in energies], index=groups, name="rhat")
-            ess = pd.Series([float(effective_sample_size(energy)) for energy in energies], index=groups, name="ess")
+            rhat = pd.Series(
+                [float(split_rhat(energy)) for energy in energies], index=groups, name="rhat"
+            )
+            ess = pd.Series(
+                [float(effective_sample_size(energy)) for energy in energies],
+                index=groups,
+                name="ess",
+            )
             if energies[0].shape[1] >= MIN_CHAIN_DRAWS and energies[0].size >= MIN_DRAWS:
                 _warn_unmixed(rhat)
     xmax_frame = pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups)
@@ -158,15 +189,16 @@ def _warn_unmixed(rhat: pd.Series) -> None:
     if len(unmixed):
         shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
-            f"The chains have not mixed: split R-hat of the energy is {shown}, and should be below {MAX_RHAT}. "
-            "Raise nsteps; until then the draws are no sample of the model.",
+            f"The chains have not mixed: split R-hat of the energy is {shown}, and should be "
+            f"below {MAX_RHAT}. Raise nsteps; until then the draws are no sample of the model.",
             ConvergenceWarning,
             stacklevel=4,
         )
 
 
 def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
-    """Return draws, codes of shape (chains, draws, varying predictors), as a frame of levels of all m predictors.
+    """Return draws, codes of shape (chains, draws, varying predictors), as a frame of levels of all
+    m predictors.
 
     `varies`, a mask (m,), marks the predictors of more than one level; the others stay at code 0.
     """
@@ -177,9 +209,14 @@ def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.D
 
 
 def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
-    """Return the names of `predictors` and a list of levels for each; those without names become x1, x2, ..."""
+    """Return the names of `predictors` and a list of levels for each; those without names become
+    x1, x2, ...
+    """
     if isinstance(predictors, Mapping):
-        names, levels = list(predictors), [list(predictor_levels) for predictor_levels in predictors.values()]
+        names, levels = (
+            list(predictors),
+            [list(predictor_levels) for predictor_levels in predictors.values()],
+        )
     elif isinstance(predictors, Sequence) and not isinstance(predictors, str):
         levels = [list(predictor_levels) for predictor_levels in predictors]
         names = [f"x{i + 1}" for i in range(len(levels))]
@@ -190,17 +227,22 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
             argument="predictors",
         )
     if not levels:
-        raise OptionError("predictors is empty; give at least one list of levels.", argument="predictors")
+        raise OptionError(
+            "predictors is empty; give at least one list of levels.", argument="predictors"
+        )
     for name, predictor_levels in zip(names, levels, strict=True):
         if len(predictor_levels) < 2 or len(set(predictor_levels)) < len(predictor_levels):
             raise OptionError(
-                f"predictor {name!r} needs at least two different levels; got {predictor_levels!r}.", column=name
+                f"predictor {name!r} needs at least two different levels; got "
+                f"{predictor_levels!r}.",
+                column=name,
             )
     return names, levels
 
 
 def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np.ndarray:
-    """Return ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays) as a parameter vector (size,).
+    """Return ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays) as a parameter
+    vector (size,).
 
     `argument` names `par` in the error for arrays that do not fit the layout.
     """
@@ -214,18 +256,26 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
             layout.table(theta, *term)[...] = np.asarray(table, dtype=float)
     except (AttributeError, TypeError, ValueError, KeyError, IndexError):
         raise DataError(
-            f"{argument} does not fit the predictors: h needs one array of L_i - 1 fields for each predictor, and "
-            "J maps pairs (i, j) to arrays (L_i - 1, L_j - 1), and terms of more predictors likewise.",
+            f"{argument} does not fit the predictors: h needs one array of L_i - 1 fields for "
+            "each predictor, and J maps pairs (i, j) to arrays (L_i - 1, L_j - 1), and terms of "
+            "more predictors likewise.",
             argument=argument,
         ) from None
     return theta
 
 
 def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
-    """Return the layout of all pairs, and of the valid terms of three and more predictors in the ``J`` of groups."""
+    """Return the layout of all pairs, and of the valid terms of three and more predictors in the
+    ``J`` of groups.
+    """
     n_levels = [len(predictor_levels) for predictor_levels in levels]
     # parameters without J are refused elsewhere
-    terms = {term for par in parameters for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
+    terms = {
+        term
+        for par in parameters
+        for term in (getattr(par, "J", None) or {})
+        if isinstance(term, tuple)
+    }
     higher_terms = {
         term
         for term in terms
@@ -233,7 +283,8 @@ def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None
         and len(set(term)) == len(term)
         and all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)
     }
-    pairs = Layout(n_levels).pairs  # (P, 2); a layout takes arrays of terms of one order, or single terms
+    # (P, 2); a layout takes arrays of terms of one order, or single terms
+    pairs = Layout(n_levels).pairs
     return Layout(n_levels, [pairs, *sorted(higher_terms)]) if higher_terms else Layout(n_levels)
 
 
@@ -254,8 +305,8 @@ def randompar(
     ----------
     predictors : list of level lists, or dict of names to level lists
     distr : {"unif", "norm"}, default "unif"
-        Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with means ``h0``, ``J0`` and standard
-        deviations ``dh``, ``dJ``.
+        Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with means ``h0``,
+        ``J0`` and standard deviations ``dh``, ``dJ``.
     h0, dh, J0, dJ : float
         Parameters of `distr`, for fields and couplings.
     seed : int or numpy.random.Generator, optional
@@ -273,7 +324,9 @@ def randompar(
     """
     _, levels = _read_predictors(predictors)
     layout = Layout([len(predictor_levels) for predictor_levels in levels])
-    check_memory(tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors.")
+    check_memory(
+        tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors."
+    )
     theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]  # of the only group
     h, J = to_matrix(layout, theta)
     return GroupParameters.from_matrix(layout, h, J)
@@ -298,8 +351,8 @@ def sample_xi(
     h : list of arrays, shape (L_i - 1,)
         Fields.
     J : dict of (i, j) to arrays, shape (L_i - 1, L_j - 1), optional
-        Couplings; pairs left out are zero. Terms of three predictors and more have keys such as ``(i, j, k)`` and
-        arrays (L_i - 1, L_j - 1, L_k - 1).
+        Couplings; pairs left out are zero. Terms of three predictors and more have keys such as
+        ``(i, j, k)`` and arrays (L_i - 1, L_j - 1, L_k - 1).
     code_out : bool, default False
         Whether to return integer codes instead of levels.
     seed : int or numpy.random.Generator, optional
@@ -307,7 +360,8 @@ def sample_xi(
     Returns
     -------
     DataFrame
-        One column per predictor. Exact and independent draws for up to 2**20 states, Gibbs sampling beyond.
+        One column per predictor. Exact and independent draws for up to 2**20 states, Gibbs sampling
+        beyond.
 
     Examples
     --------
@@ -324,10 +378,16 @@ def sample_xi(
     return _decode_rows(codes, names, levels, flag("code_out", code_out))
 
 
-def _decode_rows(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
-    """Return codes (n, m) as a frame with a column for each predictor: its codes if `code_out`, else its levels."""
+def _decode_rows(
+    codes: np.ndarray, names: list, levels: list[list], code_out: bool
+) -> pd.DataFrame:
+    """Return codes (n, m) as a frame with a column for each predictor: its codes if `code_out`,
+    else its levels.
+    """
     columns = {
-        name: codes[:, i].astype(np.int64) if code_out else pd.Index(levels[i]).take(codes[:, i].astype(np.intp))
+        name: codes[:, i].astype(np.int64)
+        if code_out
+        else pd.Index(levels[i]).take(codes[:, i].astype(np.intp))
         for i, name in enumerate(names)
     }
     return pd.DataFrame(columns)
@@ -361,7 +421,8 @@ def randomsamp(
     Returns
     -------
     DataFrame
-        Columns ``y`` (``y_`` where a predictor is called y) and the predictors, rows in random order.
+        Columns ``y`` (``y_`` where a predictor is called y) and the predictors, rows in random
+        order.
 
     Examples
     --------
@@ -376,20 +437,31 @@ def randomsamp(
     names, levels = _read_predictors(predictors)
     groups = list(response)
     if len(set(groups)) < len(groups):
-        raise OptionError(f"response names a group twice: {groups!r}. Name each group once.", argument="response")
+        raise OptionError(
+            f"response names a group twice: {groups!r}. Name each group once.", argument="response"
+        )
     if isinstance(prob, Mapping | pd.Series):
         absent = [group for group in groups if group not in prob]
         if absent:
-            raise OptionError(f"prob has no entry for the group {absent[0]!r}; it needs one for each.", argument="prob")
+            raise OptionError(
+                f"prob has no entry for the group {absent[0]!r}; it needs one for each.",
+                argument="prob",
+            )
         prob = [prob[group] for group in groups]
     if isinstance(par, Mapping):
         par = [par.get(group) for group in groups]
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
-        raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
+        raise OptionError(
+            f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par"
+        )
     layout = _make_layout(levels, par)
-    par_by_group = zip(groups, cast(Sequence[GroupParameters], par), strict=True)  # None raises a DataError below
+    # None raises a DataError below
+    par_by_group = zip(groups, cast(Sequence[GroupParameters], par), strict=True)
     theta = np.array(
-        [_parameter_vector(layout, group_par, f"par of group {group!r}") for group, group_par in par_by_group]
+        [
+            _parameter_vector(layout, group_par, f"par of group {group!r}")
+            for group, group_par in par_by_group
+        ]
     )
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
     frame = _decode_rows(codes, names, levels, code_out=False)

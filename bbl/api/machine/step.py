@@ -1,10 +1,11 @@
 """The public function `step`: the terms of a log-linear model are chosen stepwise, by AIC or BIC.
 
-A `Visit` is a model on the path: its `model` (a frozenset of terms), its `score`, the `step` that led to it (None for
-the first model), and the `candidates`, all steps from it that were compared. A `Score` has the `log_likelihood`, the
-number `n_parameters` of parameters that the rows determine, and the `criterion` with a given penalty of a parameter.
-``layout.scopes`` lists the predictors of each table of parameters: m single predictors, then the terms. ``fit._rows()``
-returns the training rows.
+A `Visit` is a model on the path: its `model` (a frozenset of terms), its `score`, the `step` that
+led to it (None for the first model), and the `candidates`, all steps from it that were compared. A
+`Score` has the `log_likelihood`, the number `n_parameters` of parameters that the rows determine,
+and the `criterion` with a given penalty of a parameter. ``layout.scopes`` lists the predictors of
+each table of parameters: m single predictors, then the terms. ``fit._rows()`` returns the training
+rows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["step"]
 
-DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}  # signs of the steps: terms are dropped or added
+# signs of the steps: terms are dropped or added
+DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}
 Term = tuple[int, ...]  # positions of interacting predictors, rising
 
 
@@ -48,10 +50,12 @@ def step(
     *,
     verbose: int = 1,
 ) -> StepResults:
-    """Choose the terms of a log-linear model stepwise by AIC or BIC, as ``stepAIC`` of R's MASS does.
+    """Choose the terms of a log-linear model stepwise by AIC or BIC, as ``stepAIC`` of R's MASS
+    does.
 
-    From one model to the next, the term is dropped or added that lowers the criterion the most, until none does. Models
-    stay hierarchical: a term is dropped only if no larger one holds it, and added only if all its parts are there.
+    From one model to the next, the term is dropped or added that lowers the criterion the most,
+    until none does. Models stay hierarchical: a term is dropped only if no larger one holds it, and
+    added only if all its parts are there.
 
     Parameters
     ----------
@@ -60,10 +64,11 @@ def step(
     direction : {"both", "backward", "forward"}, default "both"
         Whether terms are dropped and added, dropped only, or added only.
     k : float or "bic", default 2
-        Penalty of a parameter: 2 for AIC, ``"bic"`` for the logarithm of the number of observations.
+        Penalty of a parameter: 2 for AIC, ``"bic"`` for the logarithm of the number of
+        observations.
     scope : (str, str), default ("~ 1", "~ .^3")
-        Formulas of the smallest and of the largest model. They name interactions only: all predictors stay in the
-        model, as a likelihood of other predictors cannot be compared.
+        Formulas of the smallest and of the largest model. They name interactions only: all
+        predictors stay in the model, as a likelihood of other predictors cannot be compared.
     verbose : int, default 1
         0 for no progress bar.
 
@@ -75,11 +80,13 @@ def step(
     Raises
     ------
     OptionError, BBLTypeError
-        If the fit has no maximum of the likelihood, or does not lie between the formulas of `scope`.
+        If the fit has no maximum of the likelihood, or does not lie between the formulas of
+        `scope`.
     FormulaError
         If a formula cannot be read.
     DataError
-        If the fit has no training rows, its weights are no counts, or its rows have a sampling design.
+        If the fit has no training rows, its weights are no counts, or its rows have a sampling
+        design.
 
     Warns
     -----
@@ -88,9 +95,10 @@ def step(
 
     Notes
     -----
-    The criterion is that of ``fit.aic``: ``-2 logLik + k df``. With a response the likelihood is the product of those
-    of all groups, which have the same terms, and degrees of freedom are summed. They count the parameters that empty
-    cells leave. A chosen model is one of many that were compared: its p-values and intervals are too small.
+    The criterion is that of ``fit.aic``: ``-2 logLik + k df``. With a response the likelihood is
+    the product of those of all groups, which have the same terms, and degrees of freedom are
+    summed. They count the parameters that empty cells leave. A chosen model is one of many that
+    were compared: its p-values and intervals are too small.
 
     References
     ----------
@@ -124,26 +132,40 @@ def step(
         path = stepwise(scorer, start, lower, upper, directions, penalty, progress)
     if scorer.n_refused:
         warnings.warn(
-            f"{scorer.n_refused} models were left out, because the exact likelihood would take too large tables; a "
-            "smaller scope leaves them out without a warning.",
+            f"{scorer.n_refused} models were left out, because the exact likelihood would take "
+            "too large tables; a smaller scope leaves them out without a warning.",
             DataWarning,
             stacklevel=3,
         )
-    chosen = fit if len(path) == 1 else _fit_terms(fit, path[-1].model, f"direction = {direction!r}, k = {k!r}")
+    chosen = (
+        fit
+        if len(path) == 1
+        else _fit_terms(fit, path[-1].model, f"direction = {direction!r}, k = {k!r}")
+    )
     criterion_name = "BIC" if isinstance(k, str) else "AIC"
     scores = [visit.score for visit in path]
     steps = [  # the first model counts as the one before itself
         _step_row(
-            labels, criterion_name, penalty, model_number, visit.step, visit.score, scores[max(model_number - 1, 0)]
+            labels,
+            criterion_name,
+            penalty,
+            model_number,
+            visit.step,
+            visit.score,
+            scores[max(model_number - 1, 0)],
         )
         for model_number, visit in enumerate(path)
     ]
     candidates = [  # with the number of the step for which they were compared
-        _step_row(labels, criterion_name, penalty, model_number, candidate, candidate.score, visit.score)
+        _step_row(
+            labels, criterion_name, penalty, model_number, candidate, candidate.score, visit.score
+        )
         for model_number, visit in enumerate(path, 1)
         for candidate in visit.candidates
     ]
-    return StepResults(chosen, _step_frame(steps, criterion_name), _step_frame(candidates, criterion_name))
+    return StepResults(
+        chosen, _step_frame(steps, criterion_name), _step_frame(candidates, criterion_name)
+    )
 
 
 def _step_frame(rows: list[dict], criterion_name: str) -> pd.DataFrame:
@@ -156,23 +178,26 @@ def _check_fit(fit: object) -> Any:
     """Return the engine of a fit by exact maximum likelihood; raise for any other argument."""
     if not isinstance(fit, MachineResults):
         kind = type(fit).__name__
-        raise BBLTypeError(f"fit must be a model by bbl(..., method='ml'); got {kind}.", argument="fit")
+        raise BBLTypeError(
+            f"fit must be a model by bbl(..., method='ml'); got {kind}.", argument="fit"
+        )
     engine = fit.engine
     if not engine.has_likelihood:
         raise OptionError(
-            f"step compares maxima of the likelihood, which method={engine.name!r} does not compute. Fit the formula "
-            "with method='ml'.",
+            f"step compares maxima of the likelihood, which method={engine.name!r} does not "
+            "compute. Fit the formula with method='ml'.",
             argument="fit",
         )
     if engine.penalised:
         raise OptionError(
-            "step compares maxima of the likelihood, and this fit has a penalty or a prior count. Fit without "
-            "lambda_, lambdah and prior_count.",
+            "step compares maxima of the likelihood, and this fit has a penalty or a prior count. "
+            "Fit without lambda_, lambdah and prior_count.",
             argument="fit",
         )
     if fit.estimate.calibration is not None:
         raise OptionError(
-            "step does not calibrate. Fit with calibrate='none', and the chosen formula with calibration.",
+            "step does not calibrate. Fit with calibrate='none', and the chosen formula with "
+            "calibration.",
             argument="fit",
         )
     if fit.estimate.relevance is not None:
@@ -185,23 +210,52 @@ def _check_penalty(k: object) -> float | str:
     return choice("k", k, ("bic",)) if isinstance(k, str) else real("k", k, 0.0)
 
 
-def _check_scope(scope: object, fit: MachineResults, start: frozenset[Term]) -> tuple[frozenset[Term], frozenset[Term]]:
+def _check_scope(
+    scope: object, fit: MachineResults, start: frozenset[Term]
+) -> tuple[frozenset[Term], frozenset[Term]]:
     """Return the terms of the smallest and of the largest model, the formulas of `scope`.
 
     Raises an OptionError unless the terms `start` of the fit lie between them.
     """
-    if isinstance(scope, str) or not isinstance(scope, Iterable) or len(formulas := list(scope)) != 2:
-        raise BBLTypeError(f"scope must be two formulas, such as ('~ 1', '~ .^3'); got {scope!r}.", argument="scope")
+    if (
+        isinstance(scope, str)
+        or not isinstance(scope, Iterable)
+        or len(formulas := list(scope)) != 2
+    ):
+        raise BBLTypeError(
+            f"scope must be two formulas, such as ('~ 1', '~ .^3'); got {scope!r}.",
+            argument="scope",
+        )
     lower, upper = (_scope_terms(formula, fit) for formula in formulas)
     # in messages, {0} and {1} are the formulas, {2} is the term that the larger model lacks
     for smaller_terms, larger_terms, message in (
-        (lower, upper, "the smallest model, {0}, has the term {2}, which the largest, {1}, has not. Add it there"),
-        (lower, start, "the smallest model, {0}, has the term {2}, which the fit has not. Fit a formula with it"),
-        (start, upper, "the fit has the term {2}, which the largest model, {1}, has not. Give a larger one"),
+        (
+            lower,
+            upper,
+            (
+                "the smallest model, {0}, has the term {2}, which the largest, {1}, has not. Add "
+                "it there"
+            ),
+        ),
+        (
+            lower,
+            start,
+            (
+                "the smallest model, {0}, has the term {2}, which the fit has not. Fit a formula "
+                "with it"
+            ),
+        ),
+        (
+            start,
+            upper,
+            "the fit has the term {2}, which the largest model, {1}, has not. Give a larger one",
+        ),
     ):
         if extra := sorted(smaller_terms - larger_terms, key=len):
             term = _term_text(fit.labels, extra[0])
-            raise OptionError(f"scope: {message.format(*map(repr, formulas), term)}.", argument="scope")
+            raise OptionError(
+                f"scope: {message.format(*map(repr, formulas), term)}.", argument="scope"
+            )
     return lower, upper
 
 
@@ -215,25 +269,36 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
     if parsed.response is not None and parsed.response != response:
         raise OptionError(
-            f"scope: {text!r} has the response {parsed.response!r}, which is a predictor of the fit. Write '~' and the "
-            "interactions.",
+            f"scope: {text!r} has the response {parsed.response!r}, which is a predictor of the "
+            "fit. Write '~' and the interactions.",
             argument="scope",
         )
-    positions = [names.index(name) for name in parsed.predictors]  # parsed terms are positions in its predictors
+    # parsed terms are positions in its predictors
+    positions = [names.index(name) for name in parsed.predictors]
     # parsed.terms: for each order k of terms an array (terms, k)
     terms = (term for terms_of_order in parsed.terms for term in terms_of_order.tolist())
     return frozenset(tuple(sorted(positions[i] for i in term)) for term in terms)
 
 
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
-    """Return a fit of the same rows, by the same engine, with other terms; `options` of the call are shown."""
+    """Return a fit of the same rows, by the same engine, with other terms; `options` of the call
+    are shown.
+    """
     labels, old_estimate = fit.labels, fit.estimate
-    # support: the cells that can occur, None for all; n_ordered: ordered levels of each predictor, 0 for nominal ones
-    layout = Layout(fit.design.n_levels, sorted(terms), fit.parameters.layout.support, fit.design.n_ordered)
+    # support: the cells that can occur, None for all; n_ordered: ordered levels of each predictor,
+    # 0 for nominal ones
+    layout = Layout(
+        fit.design.n_levels, sorted(terms), fit.parameters.layout.support, fit.design.n_ordered
+    )
     # an exact ln Z may be too costly with more terms: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
     task = Task(
-        fit._rows(), layout, len(labels.groups), log_z, labels, pooled=old_estimate.parameters.pooled is not None
+        fit._rows(),
+        layout,
+        len(labels.groups),
+        log_z,
+        labels,
+        pooled=old_estimate.parameters.pooled is not None,
     )
     refit = estimate(task, fit.engine)
     warn_problems(list_problems(refit.fits, labels))
@@ -253,10 +318,11 @@ def _step_row(
     score: Score,
     previous_score: Score,
 ) -> dict:
-    """Return a row of the path: the number of the model, the step that led to it, and its score, as a dict.
+    """Return a row of the path: the number of the model, the step that led to it, and its score, as
+    a dict.
 
-    `step` is None for the first model; `previous_score` is that of the model before the step. `penalty` is that of a
-    parameter in the criterion.
+    `step` is None for the first model; `previous_score` is that of the model before the step.
+    `penalty` is that of a parameter in the criterion.
     """
     return {
         "step": model_number,

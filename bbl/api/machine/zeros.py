@@ -1,7 +1,9 @@
-"""Structural zeros of a call, the cells that cannot occur: arguments that they exclude, and the resulting support.
+"""Structural zeros of a call, the cells that cannot occur: arguments that they exclude, and the
+resulting support.
 
-A *support* says which combinations of levels can occur. `WITH_ZEROS` holds the reasons for what structural zeros
-exclude, by its name; the `refusals` of a method are reasons by capability that it lacks.
+A *support* says which combinations of levels can occur. `WITH_ZEROS` holds the reasons for what
+structural zeros exclude, by its name; the `refusals` of a method are reasons by capability that it
+lacks.
 """
 
 from __future__ import annotations
@@ -25,16 +27,21 @@ def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
     """Raise an OptionError if structural zeros are given to a method whose `refusals` name them."""
     if zeros is not None and (reason := refusals.get("structural_zeros")) is not None:
         raise OptionError(
-            f"{reason}. Take method='ml' with structural_zeros, or leave them out.", argument="structural_zeros"
+            f"{reason}. Take method='ml' with structural_zeros, or leave them out.",
+            argument="structural_zeros",
         )
 
 
 def shown_zeros(zeros: object) -> str | None:
-    """Return what stands for structural zeros in the text of a call: a column's name, "given" for a table, or None."""
+    """Return what stands for structural zeros in the text of a call: a column's name, "given" for a
+    table, or None.
+    """
     return zeros if zeros is None or isinstance(zeros, str) else "given"
 
 
-def check_zeros_call(zeros: object, refusals: Mapping[str, str], log_z: str, source: Source | None) -> None:
+def check_zeros_call(
+    zeros: object, refusals: Mapping[str, str], log_z: str, source: Source | None
+) -> None:
     """Raise an OptionError if structural zeros do not go with other arguments of a call.
 
     Parameters
@@ -52,17 +59,21 @@ def check_zeros_call(zeros: object, refusals: Mapping[str, str], log_z: str, sou
     if zeros is None:
         return
     if log_z not in ("auto", "exact"):
-        raise OptionError(f"log_z={log_z!r}: {WITH_ZEROS['a choice of `log_z`']}. Leave log_z out.", argument="log_z")
+        raise OptionError(
+            f"log_z={log_z!r}: {WITH_ZEROS['a choice of `log_z`']}. Leave log_z out.",
+            argument="log_z",
+        )
     if source is not None:
         raise OptionError(
-            f"{WITH_ZEROS['data that are read in batches']}, and {source.text} are read in batches. Give a table: the "
-            "distinct rows with their counts as weights.",
+            f"{WITH_ZEROS['data that are read in batches']}, and {source.text} are read in "
+            "batches. Give a table: the distinct rows with their counts as weights.",
             argument="structural_zeros",
         )
 
 
 def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
-    """Return the support that the `structural_zeros` of a call leave; None without zeros (no rows, or none marked).
+    """Return the support that the `structural_zeros` of a call leave; None without zeros (no rows,
+    or none marked).
 
     Raises
     ------
@@ -72,7 +83,8 @@ def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
     if training.structural_zeros is None:
         return None
     labels = encoded.design.labels
-    # level codes (cells, k) of the k predictors that the zeros name, and the group of each cell, or None for all
+    # level codes (cells, k) of the k predictors that the zeros name, and the group of each cell, or
+    # None for all
     cells = read_zeros(training.structural_zeros, encoded.design, cast(Frame, encoded.frame))
     support = make_support(cells, labels)
     if support is not None:

@@ -1,1 +1,3 @@
-"""Public functions of Bayesian network classifiers: learning structures, fitting tables, cross-validation."""
+"""Public functions of Bayesian network classifiers: learning structures, fitting tables,
+cross-validation.
+"""

@@ -1,8 +1,9 @@
-"""Data of Bayesian network classifiers: check formula, levels, rows and folds, for all their public functions.
+"""Data of Bayesian network classifiers: check formula, levels, rows and folds, for all their public
+functions.
 
-`EncodedData` are rows as codes with their design: the predictors (here *features*), the response (here the *class*),
-and their levels. ``encoded.rows`` is a `Sample`, with `codes` (n, m) and `response` (n,), -1 for an unknown class;
-``encoded.frame`` is the table that the rows come from.
+`EncodedData` are rows as codes with their design: the predictors (here *features*), the response
+(here the *class*), and their levels. ``encoded.rows`` is a `Sample`, with `codes` (n, m) and
+`response` (n,), -1 for an unknown class; ``encoded.frame`` is the table that the rows come from.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from bbl.rows.on_disk import Rows
 
 __all__ = ["formula_of", "make_folds", "prepare", "restrict_features"]
 
-MANY_CLASSES = 100  # more numeric classes than this are an error unless there are two rows per class
+# more numeric classes than this are an error unless there are two rows per class
+MANY_CLASSES = 100
 
 
 def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
@@ -52,27 +54,37 @@ def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, positions])
     if missing is not None and not missing.any():
         missing = None
-    restricted = replace(sample, codes=np.ascontiguousarray(sample.codes[:, positions]), missing=missing)
-    return replace(prepared, design=replace(prepared.design, terms=terms, predictors=predictors), sample=restricted)
+    restricted = replace(
+        sample, codes=np.ascontiguousarray(sample.codes[:, positions]), missing=missing
+    )
+    return replace(
+        prepared,
+        design=replace(prepared.design, terms=terms, predictors=predictors),
+        sample=restricted,
+    )
 
 
 def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
-    """Return the formula ``class ~ a + b``, of a class and the names of features; ``class ~ 1`` without features."""
+    """Return the formula ``class ~ a + b``, of a class and the names of features; ``class ~ 1``
+    without features.
+    """
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
 
 
 def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int = 1) -> EncodedData:
-    """Encode the data of a formula, or of the name of the class; declared levels count even if they do not occur.
+    """Encode the data of a formula, or of the name of the class; declared levels count even if they
+    do not occur.
 
-    `in_memory_argument` is the argument that needs all rows in memory, as ``"wanbia"`` or ``"learner='tan_hc'"``; "" if
-    none does.
+    `in_memory_argument` is the argument that needs all rows in memory, as ``"wanbia"`` or
+    ``"learner='tan_hc'"``; "" if none does.
     """
     formula, weights = training.formula, training.weights
     check_formula(formula)
     source = lazy_source(training.data)
     data: Frame | Source = to_frame(training.data) if source is None else source
     if in_memory_argument:
-        refuse_batches(data, in_memory_argument, in_memory_argument.partition("=")[0])  # the last: its name alone
+        # the last: its name alone
+        refuse_batches(data, in_memory_argument, in_memory_argument.partition("=")[0])
     if isinstance(formula, str) and "~" not in formula:
         frame = data.frame("data") if isinstance(data, Source) else data  # of a source: no rows
         name = formula.strip().strip("`")
@@ -80,8 +92,8 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
             hint = near_match(name, frame.columns) or "."
             first_columns = ", ".join(map(str, frame.columns[:10]))
             raise FormulaError(
-                f"formula {formula!r}: {name!r} is not a column of the data{hint} The columns are {first_columns}. "
-                "Give the class's name, or a formula such as 'class ~ .'.",
+                f"formula {formula!r}: {name!r} is not a column of the data{hint} The columns are "
+                f"{first_columns}. Give the class's name, or a formula such as 'class ~ .'.",
                 column=name,
                 argument="formula",
             )
@@ -89,15 +101,17 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
         # columns less the class, and the weights if they are another column
         n_features = len(frame.columns) - 1 - (has_weight_column and weights != name)
         formula = f"{quoted(name)} ~ {'.' if n_features else '1'}"
-    rules = EncodingRules(declared=True, order=None)  # any interaction is read, so that the error below can name it
+    # any interaction is read, so that the error below can name it
+    rules = EncodingRules(declared=True, order=None)
     encoded = encode_data(replace(training, formula=formula, data=data), rules, verbose=verbose)
     design = encoded.design
     term = design.terms.interactions.find_term(2)  # an interaction of two or more; None without one
     if term is not None:
         interaction_text = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
-            f"formula {formula!r}: it has the interaction {interaction_text}, but {NetworkResults.refusals['pairs']}. "
-            "Write 'class ~ .' or 'class ~ a + b', and give a structure by hand with networks.structure().",
+            f"formula {formula!r}: it has the interaction {interaction_text}, but "
+            f"{NetworkResults.refusals['pairs']}. Write 'class ~ .' or 'class ~ a + b', and give "
+            "a structure by hand with networks.structure().",
             argument="formula",
         )
     _check_class(design, encoded.sample)
@@ -105,36 +119,47 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
 
 
 def _check_class(design: Design, sample: Rows) -> None:
-    """Raise a DataError if the class looks like a continuous column: many numbers, of less than two rows each."""
+    """Raise a DataError if the class looks like a continuous column: many numbers, of less than two
+    rows each.
+    """
     K, is_numeric = len(design.response.levels), set(design.response.kinds) == {"number"}
     if is_numeric and K > MANY_CLASSES and sample.total < 2 * K:
         name = design.response.name
         raise DataError(
-            f"the class {name!r} has {K} different numbers in {sample.total:.0f} rows, which are no classes. Bin it "
-            "first, for example with pandas.qcut, or name another column.",
+            f"the class {name!r} has {K} different numbers in {sample.total:.0f} rows, which are "
+            "no classes. Bin it first, for example with pandas.qcut, or name another column.",
             column=name,
         )
 
 
 def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
-    """Return (training positions, validation positions) of each fold, given its validation positions among n rows.
+    """Return (training positions, validation positions) of each fold, given its validation
+    positions among n rows.
 
     A fold trains on all rows that it does not validate.
     """
     rows = np.arange(n)
     try:  # rows[...] raises an IndexError for positions that are no rows
-        return [(np.setdiff1d(rows, rows[np.asarray(validation, dtype=np.intp)]), validation) for validation in folds]
+        return [
+            (np.setdiff1d(rows, rows[np.asarray(validation, dtype=np.intp)]), validation)
+            for validation in folds
+        ]
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"folds are no lists of positions among the {n} rows ({error}). Give the rows that each fold validates.",
+            f"folds are no lists of positions among the {n} rows ({error}). Give the rows that "
+            "each fold validates.",
             argument="folds",
         ) from None
 
 
 def make_folds(
-    folds: Splitter | Iterable[ArrayLike] | None, prepared: EncodedData, k: int, rng: np.random.Generator
+    folds: Splitter | Iterable[ArrayLike] | None,
+    prepared: EncodedData,
+    k: int,
+    rng: np.random.Generator,
 ) -> Folds:
-    """Return the user's `folds` (positions of validated rows in the data, or a splitter), checked; or draw `k` folds.
+    """Return the user's `folds` (positions of validated rows in the data, or a splitter), checked;
+    or draw `k` folds.
 
     Folds are drawn if `folds` is None, with `rng`, and have nearly the same size in each class.
     """
@@ -142,25 +167,35 @@ def make_folds(
     if folds is not None:
         if isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
             raise BBLTypeError(
-                f"folds must be a list of arrays of row positions or a scikit-learn splitter; got {folds!r}.",
+                "folds must be a list of arrays of row positions or a scikit-learn splitter; got "
+                f"{folds!r}.",
                 argument="folds",
             )
         frame = cast(Frame, prepared.frame)
-        cv = folds if hasattr(folds, "split") else _train_and_validation(cast(Iterable, folds), frame.n)
+        cv = (
+            folds
+            if hasattr(folds, "split")
+            else _train_and_validation(cast(Iterable, folds), frame.n)
+        )
         return user_folds(cast(RowFolds, cv), frame, prepared)
     k = integer("k", k, 2)
     has_class = sample.response >= 0
     total = float(sample.weights[has_class].sum())
     if k > total:
         raise OptionError(
-            f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}. Give fewer folds.", argument="k"
+            f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}. Give fewer "
+            "folds.",
+            argument="k",
         )
-    class_totals = np.bincount(sample.response[has_class], sample.weights[has_class], len(labels.groups))
+    class_totals = np.bincount(
+        sample.response[has_class], sample.weights[has_class], len(labels.groups)
+    )
     smallest = int(np.argmin(np.where(class_totals > 0, class_totals, np.inf)))
     if class_totals[smallest] < k:
         warnings.warn(
-            f"{labels.response}={labels.groups[smallest]!r} has {class_totals[smallest]:.0f} rows, fewer than k={k} "
-            "folds, so some folds have none of them. Give fewer folds (k), or join rare classes.",
+            f"{labels.response}={labels.groups[smallest]!r} has {class_totals[smallest]:.0f} "
+            f"rows, fewer than k={k} folds, so some folds have none of them. Give fewer folds "
+            "(k), or join rare classes.",
             DataWarning,
             stacklevel=4,
         )

@@ -1,10 +1,11 @@
 """The public functions that fit Bayesian network classifiers: `structure`, `lp`, `bnc`.
 
-A *structure* is the graph of a network, in which the class is a parent of every feature; a *recipe* says how
-probability tables are estimated from counts. MANB averages naive Bayes over all subsets of features, WANBIA weights
-features by conditional likelihood, AWNB weights them by trees (see `lp`). K is the number of classes. ``columns`` of a
-structure are the names of the features from which its learner could choose; its graphs ``dags`` hold positions in
-them. A `Dag` lists as `families` pairs of a feature and its feature parents.
+A *structure* is the graph of a network, in which the class is a parent of every feature; a *recipe*
+says how probability tables are estimated from counts. MANB averages naive Bayes over all subsets of
+features, WANBIA weights features by conditional likelihood, AWNB weights them by trees (see `lp`).
+K is the number of classes. ``columns`` of a structure are the names of the features from which its
+learner could choose; its graphs ``dags`` hold positions in them. A `Dag` lists as `families` pairs
+of a feature and its feature parents.
 """
 
 from __future__ import annotations
@@ -57,17 +58,21 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     Raises
     ------
     OptionError
-        If a parent is no feature, a feature is its own ancestor, or the class is among the features or parents.
+        If a parent is no feature, a feature is its own ancestor, or the class is among the features
+        or parents.
 
     Examples
     --------
     >>> from bbl import networks
-    >>> networks.structure("Survived", {"Sex": [], "Class": ["Sex"], "Age": ["Class", "Sex"]}).modelstring
+    >>> networks.structure(
+    ...     "Survived", {"Sex": [], "Class": ["Sex"], "Age": ["Class", "Sex"]}
+    ... ).modelstring
     '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Class:Sex:Survived]'
     """
     if not isinstance(families, Mapping):
         raise BBLTypeError(
-            f"families must be a dict of features to lists of feature parents; got {type(families).__name__}.",
+            "families must be a dict of features to lists of feature parents; got "
+            f"{type(families).__name__}.",
             argument="families",
         )
     names = tuple(families)
@@ -78,18 +83,27 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
         raise OptionError(f"families: {problem}.", argument="families")
 
     if class_ in position:
-        fail(f"the class {class_!r} is a parent of all features and has no parents itself. Leave its entry out")
+        fail(
+            f"the class {class_!r} is a parent of all features and has no parents itself. Leave "
+            "its entry out"
+        )
     parents = []
     for name, parent_names in families.items():
         if isinstance(parent_names, str) or not isinstance(parent_names, Sequence):
-            fail(f"the parents of {name!r} must be a list; got {parent_names!r}. Write [{parent_names!r}]")
+            fail(
+                f"the parents of {name!r} must be a list; got {parent_names!r}. Write "
+                f"[{parent_names!r}]"
+            )
         for parent in parent_names:
             if parent == class_:
-                fail(f"the class {class_!r} is a parent of {name!r} anyway. Leave it out of the lists")
+                fail(
+                    f"the class {class_!r} is a parent of {name!r} anyway. Leave it out of the "
+                    "lists"
+                )
             if parent not in position:
                 fail(
-                    f"{name!r} has the parent {parent!r}, which is no feature{near_match(parent, names)}. Give it "
-                    "an entry too"
+                    f"{name!r} has the parent {parent!r}, which is no "
+                    f"feature{near_match(parent, names)}. Give it an entry too"
                 )
         if len(set(parent_names)) < len(parent_names):
             fail(f"{name!r} has a parent twice: {list(parent_names)!r}. Name each once")
@@ -124,22 +138,26 @@ def lp(
     structure : Structure or AveragedStructure
         Result of a learner, or of `structure`.
     data, weights, missing, xlevels
-        As in `nb`. Columns that are not in the structure are ignored. Rows with a missing class are ignored, too.
+        As in `nb`. Columns that are not in the structure are ignored. Rows with a missing class are
+        ignored, too.
     smooth : float, default 0
         Prior count of every cell of every table, including the table of the class.
     manb_prior : float in [0, 1], optional
-        Average naive Bayes over all subsets of features (MANB); the number is the prior probability of each arc.
+        Average naive Bayes over all subsets of features (MANB); the number is the prior probability
+        of each arc.
     wanbia : bool or dict of feature to weight, default False
-        Raise the probabilities of each feature to a weight in [0, 1], and normalise them. True: the weights that
-        maximise the conditional likelihood under naive Bayes (WANBIA); a dict: these weights.
+        Raise the probabilities of each feature to a weight in [0, 1], and normalise them. True: the
+        weights that maximise the conditional likelihood under naive Bayes (WANBIA); a dict: these
+        weights.
     awnb_trees : int, optional
-        Number of trees. Each feature is weighted by the depth at which trees first split by it (AWNB). 10 if only
-        `awnb_bootstrap` is given.
+        Number of trees. Each feature is weighted by the depth at which trees first split by it
+        (AWNB). 10 if only `awnb_bootstrap` is given.
     awnb_bootstrap : float, optional
-        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only `awnb_trees` is given.
+        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only
+        `awnb_trees` is given.
     priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
-        Class shares for predictions, in place of the shares in the training rows. An array is in the order of the
-        classes, and needs classes of declared order, numbers or booleans.
+        Class shares for predictions, in place of the shares in the training rows. An array is in
+        the order of the classes, and needs classes of declared order, numbers or booleans.
     seed : int, numpy.random.Generator or None, default 0
         For drawing the rows of trees.
 
@@ -172,7 +190,11 @@ def lp(
     formula = formula_of(structure.class_var, _feature_names(structure))
     # recipe.rows: the argument that needs all rows in memory; "" if none does
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
-    shown_arguments = {"data": "data", "smooth": smooth, **_changed_arguments(weights, missing, recipe)}
+    shown_arguments = {
+        "data": "data",
+        "smooth": smooth,
+        **_changed_arguments(weights, missing, recipe),
+    }
     call = call_text("lp", {"structure": structure.learner or "by hand", **shown_arguments})
     return _fit_tables(structure, prepared, recipe, call, seed, _check_shares(priors, prepared))
 
@@ -221,7 +243,9 @@ def bnc(
     --------
     >>> from bbl import datasets, networks
     >>> titanic = datasets.load_titanic()
-    >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, 1, dag_args={"score": "bic"}, weights="Freq")
+    >>> fit = networks.bnc(
+    ...     "tan_cl", "Survived ~ .", titanic, 1, dag_args={"score": "bic"}, weights="Freq"
+    ... )
     >>> fit
       Bayesian network classifier
     <BLANKLINE>
@@ -241,41 +265,55 @@ def bnc(
     rng = generator(seed)
     # the argument that needs all rows in memory; "" if none does
     in_memory_argument = (
-        "awnb_trees" if awnb_trees or awnb_bootstrap else LEARNERS[learner].rows_reason(learner_options)
+        "awnb_trees"
+        if awnb_trees or awnb_bootstrap
+        else LEARNERS[learner].rows_reason(learner_options)
     )
     if wanbia is True:
         in_memory_argument = "wanbia"
-    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), in_memory_argument, verbose)
+    prepared = prepare(
+        TrainingData(formula, data, weights, xlevels, missing=missing), in_memory_argument, verbose
+    )
     class_shares = _check_shares(priors, prepared)
     labels = prepared.design.labels
-    # both checks only raise errors of options before a long search; their results are made again below
+    # both checks only raise errors of options before a long search; their results are made again
+    # below
     LEARNERS[learner].check_options(learner_options, labels.names)
     recipe_options = (smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
-    unlearnt = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
+    unlearnt = make_structure(
+        class_var=labels.response, columns=labels.names, dags=(), learner=learner
+    )
     _make_recipe(unlearnt, *recipe_options)
     learnt = learn_structure(learner, prepared, learner_options, folds, rng, verbose)
     recipe = _make_recipe(learnt, *recipe_options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
     call = call_text("bnc", {**arguments, **_changed_arguments(weights, missing, recipe)})
-    return _fit_tables(learnt, restrict_features(prepared, learnt.features), recipe, call, rng, class_shares)
+    return _fit_tables(
+        learnt, restrict_features(prepared, learnt.features), recipe, call, rng, class_shares
+    )
 
 
 def _check_structure(structure: object) -> None:
     """Raise a BBLTypeError unless `structure` is a structure."""
     if not isinstance(structure, Structure | AveragedStructure):
         raise BBLTypeError(
-            f"structure must be what a learner or networks.structure() gives; got {type(structure).__name__}.",
+            "structure must be what a learner or networks.structure() gives; got "
+            f"{type(structure).__name__}.",
             argument="structure",
         )
 
 
 def _feature_names(structure: Structure | AveragedStructure) -> list:
-    """Return the names of the features of a structure, in the order of the data that it was learnt from."""
+    """Return the names of the features of a structure, in the order of the data that it was learnt
+    from.
+    """
     return [structure.columns[i] for i in sorted(structure.dags[0].features)]
 
 
 def _changed_arguments(weights: Weights | None, missing: str, recipe: Recipe) -> dict[str, Any]:
-    """Return the arguments that differ from their defaults, by name, to show in the text of a call."""
+    """Return the arguments that differ from their defaults, by name, to show in the text of a
+    call.
+    """
     arguments: dict[str, Any] = {}
     if weights is not None:
         arguments["weights"] = weights if isinstance(weights, str) else "weights"
@@ -300,8 +338,8 @@ def _make_recipe(
 ) -> Recipe:
     """Check the options of the estimate, as `lp` describes them, and return them as a recipe.
 
-    A `structure` without graphs (before it is learnt) passes the checks that need its graph: weights of features in
-    `wanbia` are not read yet, and the recipe is only a check.
+    A `structure` without graphs (before it is learnt) passes the checks that need its graph:
+    weights of features in `wanbia` are not read yet, and the recipe is only a check.
     """
     smooth = real("smooth", smooth, 0.0)
     uses_wanbia = isinstance(wanbia, Mapping) or flag("wanbia", wanbia)
@@ -309,24 +347,40 @@ def _make_recipe(
     uses = {"manb_prior": manb_prior is not None, "wanbia": uses_wanbia, "awnb": uses_awnb}
     requested = [name for name, is_used in uses.items() if is_used]
     if len(requested) > 1:
-        raise OptionError(f"{' and '.join(requested)} exclude each other; give one of them.", argument=requested[1])
+        raise OptionError(
+            f"{' and '.join(requested)} exclude each other; give one of them.",
+            argument=requested[1],
+        )
     if requested and isinstance(structure, AveragedStructure):
-        message = f"{structure.learner} takes no {requested[0]}: it averages plain estimates. Leave it out."
+        message = (
+            f"{structure.learner} takes no {requested[0]}: it averages plain estimates. Leave it "
+            "out."
+        )
         raise OptionError(message, argument=requested[0])
     if manb_prior is not None:
         # naive Bayes: no feature has feature parents (`most_parents` is 0)
-        if structure.dags and structure.dags[0].most_parents or structure.learner not in (None, "nb"):
+        if (
+            structure.dags
+            and structure.dags[0].most_parents
+            or structure.learner not in (None, "nb")
+        ):
             raise OptionError(
-                "manb_prior averages naive Bayes over subsets of features, and this structure is not naive Bayes. Take "
-                "the learner nb, or leave manb_prior out.",
+                "manb_prior averages naive Bayes over subsets of features, and this structure is "
+                "not naive Bayes. Take the learner nb, or leave manb_prior out.",
                 argument="manb_prior",
             )
         if not smooth:
-            raise OptionError("manb_prior needs smooth > 0, the prior of its evidence; got 0.", argument="smooth")
+            raise OptionError(
+                "manb_prior needs smooth > 0, the prior of its evidence; got 0.", argument="smooth"
+            )
         return Recipe(smooth, real("manb_prior", manb_prior, 0.0, 1.0))
     if uses_awnb:
         n_trees = AWNB_TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
-        share = AWNB_SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
+        share = (
+            AWNB_SHARE
+            if awnb_bootstrap is None
+            else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
+        )
         return Recipe(smooth, awnb=(n_trees, share))
     if isinstance(wanbia, Mapping) and structure.dags:
         return Recipe(smooth, wanbia=_check_feature_weights(wanbia, _feature_names(structure)))
@@ -334,19 +388,27 @@ def _make_recipe(
 
 
 def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
-    """Check a dict of features to weights; return the weights in the order of the features `names`."""
+    """Check a dict of features to weights; return the weights in the order of the features
+    `names`.
+    """
     for name in wanbia:
         if name not in names:
             hint = near_match(name, names) or "."
-            raise OptionError(f"wanbia has a weight of {name!r}, which is no feature{hint}", argument="wanbia")
+            raise OptionError(
+                f"wanbia has a weight of {name!r}, which is no feature{hint}", argument="wanbia"
+            )
     absent = [name for name in names if name not in wanbia]
     if absent:
-        raise OptionError(f"wanbia has no weight of {absent[0]!r}; give one for each feature.", argument="wanbia")
+        raise OptionError(
+            f"wanbia has no weight of {absent[0]!r}; give one for each feature.", argument="wanbia"
+        )
     return tuple(real(f"wanbia[{name!r}]", wanbia[name], 0.0, 1.0) for name in names)
 
 
 def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[Dag]:
-    """Return the graphs of a structure with features renumbered: feature i is ``names[i]``, not ``columns[i]``."""
+    """Return the graphs of a structure with features renumbered: feature i is ``names[i]``, not
+    ``columns[i]``.
+    """
     position_of = {name: feature for feature, name in enumerate(names)}
     # position in `names`; -1 for columns that the learner left out, which are in no family
     new_positions = [position_of.get(name, -1) for name in structure.columns]
@@ -381,17 +443,23 @@ def _fit_tables(
     design, sample = prepared.design, prepared.sample
     dags = local_dags(structure, design.labels.names)
     averages_dags = isinstance(structure, AveragedStructure)
-    estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages_dags)
+    estimate = fit(
+        dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages_dags
+    )
     # arcs: posterior of each arc (MANB); weights of features (WANBIA, AWNB); None for other recipes
     result_fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
     if prepared.index is not None:  # rows in memory; rows that were read in batches have no labels
-        return NetworkResults(call, design, prepared.rows, prepared.index, *result_fields, priors=priors)
+        return NetworkResults(
+            call, design, prepared.rows, prepared.index, *result_fields, priors=priors
+        )
     errors = None
     if recipe.plain and isinstance(estimate.network, Network):
         # plain tables only: not averaged or weighted
         errors = standard_errors(estimate.network, sample, recipe.smooth)
     # None, None: no training rows and no labels of them
-    result = NetworkResults(call, design, None, None, *result_fields, stored_errors=errors, priors=priors)
+    result = NetworkResults(
+        call, design, None, None, *result_fields, stored_errors=errors, priors=priors
+    )
     counts = level_counts(sample, design.n_levels, prepared.K)
     training = Training(round(sample.total), result.log_likelihood(sample), counts)
     return replace(result, stored=training, stored_loss=result.training_loss(sample))

@@ -1,9 +1,9 @@
 """The public functions that measure Bayesian network classifiers and data: `cv`, `accuracy`, `cmi`.
 
-n is the number of rows, K of classes. A `Structure` has the name `class_var` of the class, the names `columns` of the
-features from which its learner could choose, its graphs `dags`, whose features are positions in `columns`, and the name
-`learner` and the `options` of the learner (None if it was given by hand). ``model.recipe`` says how probability tables
-are estimated.
+n is the number of rows, K of classes. A `Structure` has the name `class_var` of the class, the
+names `columns` of the features from which its learner could choose, its graphs `dags`, whose
+features are positions in `columns`, and the name `learner` and the `options` of the learner (None
+if it was given by hand). ``model.recipe`` says how probability tables are estimated.
 """
 
 from __future__ import annotations
@@ -60,14 +60,16 @@ def cv(
     Parameters
     ----------
     models : NetworkResults, or a list or dict of them
-        Fitted by `lp` or `bnc`. Each is refitted to the training rows of every fold, with its settings.
+        Fitted by `lp` or `bnc`. Each is refitted to the training rows of every fold, with its
+        settings.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         With the class and the features.
     k : int, default 10
         Number of folds, of nearly the same size in each class.
     dag : bool, default True
-        Whether the structure is learnt anew on the training rows of each fold, by the same learner with the same
-        options, or kept. Structures of `aode`, or given by hand, are the same either way.
+        Whether the structure is learnt anew on the training rows of each fold, by the same learner
+        with the same options, or kept. Structures of `aode`, or given by hand, are the same either
+        way.
     mean : bool, default True
         Whether the mean over folds is returned, or the score of every fold.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
@@ -86,13 +88,17 @@ def cv(
     Returns
     -------
     Series or DataFrame
-        The unweighted mean over folds of each model; or, with ``mean=False``, a table of folds by models.
+        The unweighted mean over folds of each model; or, with ``mean=False``, a table of folds by
+        models.
 
     Examples
     --------
     >>> from bbl import datasets, networks
     >>> titanic = datasets.load_titanic()
-    >>> models = [networks.bnc(name, "Survived ~ .", titanic, 1, weights="Freq") for name in ("nb", "tan_cl", "aode")]
+    >>> models = [
+    ...     networks.bnc(name, "Survived ~ .", titanic, 1, weights="Freq")
+    ...     for name in ("nb", "tan_cl", "aode")
+    ... ]
     >>> networks.cv(models, titanic, k=5, weights="Freq").round(3)
     nb        0.779
     tan_cl    0.789
@@ -106,34 +112,50 @@ def cv(
     frame = to_frame(data)
     encoded_data = [_encode_as_fitted(model, frame, weights) for model in models_by_name.values()]
     first_data = encoded_data[0]
-    if any(len(other_data.rows.weights) != len(first_data.rows.weights) for other_data in encoded_data):
-        raise OptionError("models treat missing values differently, so their rows differ; fit them alike.")
+    if any(
+        len(other_data.rows.weights) != len(first_data.rows.weights) for other_data in encoded_data
+    ):
+        raise OptionError(
+            "models treat missing values differently, so their rows differ; fit them alike."
+        )
     labels = first_data.design.labels
     if score == "auc" and len(labels.groups) != 2:
-        raise OptionError(f"score='auc' needs two classes, not {len(labels.groups)}; use 'accuracy'.", argument="score")
+        raise OptionError(
+            f"score='auc' needs two classes, not {len(labels.groups)}; use 'accuracy'.",
+            argument="score",
+        )
     all_folds = make_folds(folds, first_data, k, rng)
     n_models, n_folds = len(encoded_data), len(all_folds)
     tasks = [
         # train, validation (n,): weights of the rows in a fold
         (model, model_data, train, validation, learns_structure, score, fold_rng)
-        for model, model_data, model_rng in zip(models_by_name.values(), encoded_data, rng.spawn(n_models), strict=True)
-        for train, validation, fold_rng in zip(all_folds.train, all_folds.held, model_rng.spawn(n_folds), strict=True)
+        for model, model_data, model_rng in zip(
+            models_by_name.values(), encoded_data, rng.spawn(n_models), strict=True
+        )
+        for train, validation, fold_rng in zip(
+            all_folds.train, all_folds.held, model_rng.spawn(n_folds), strict=True
+        )
     ]
     with progress_bar(len(tasks), "cv", verbose) as progress:
         scores = run_tasks(_score_fold, tasks, workers, progress)
-    table = pd.DataFrame(np.array(scores).reshape(n_models, n_folds).T, columns=list(models_by_name))
+    table = pd.DataFrame(
+        np.array(scores).reshape(n_models, n_folds).T, columns=list(models_by_name)
+    )
     table.index.name = "fold"
     return table.mean() if flag("mean", mean) else table
 
 
 def _models_by_name(models: object) -> dict[Any, NetworkResults]:
-    """Check `models` and return them by name; models of a list are named by their learner: nb, nb.1, nb.2, ..."""
+    """Check `models` and return them by name; models of a list are named by their learner: nb,
+    nb.1, nb.2, ...
+    """
     if isinstance(models, NetworkResults):
         models = [models]
     if not isinstance(models, Mapping):
         if isinstance(models, str) or not isinstance(models, Sequence):
             raise BBLTypeError(
-                f"models must be a fitted network, or a list or dict of them; got {type(models).__name__}.",
+                "models must be a fitted network, or a list or dict of them; got "
+                f"{type(models).__name__}.",
                 argument="models",
             )
         by_name: dict[Any, Any] = {}
@@ -146,22 +168,34 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
     not_networks = [model for model in models.values() if not isinstance(model, NetworkResults)]
     if not_networks or not models:
         type_name = f"{type(not_networks[0]).__name__}" if not_networks else "none"
-        raise BBLTypeError(f"models must be networks that lp() or bnc() fitted; got {type_name}.", argument="models")
+        raise BBLTypeError(
+            f"models must be networks that lp() or bnc() fitted; got {type_name}.",
+            argument="models",
+        )
     return dict(models)
 
 
-def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights | None) -> EncodedData:
+def _encode_as_fitted(
+    model: NetworkResults, data: TableLike, weights: Weights | None
+) -> EncodedData:
     """Encode data with the levels and the treatment of missing values of a fitted model.
 
-    The features are all columns that its learner could choose from, not only those of its structure.
+    The features are all columns that its learner could choose from, not only those of its
+    structure.
     """
     factors = (model.design.response, *model.design.predictors)
     levels_by_name = {  # the level of missing values is not listed: the argument `missing` adds it
-        factor.name: [level for level, kind in zip(factor.levels, factor.kinds, strict=True) if kind != "missing"]
+        factor.name: [
+            level
+            for level, kind in zip(factor.levels, factor.kinds, strict=True)
+            if kind != "missing"
+        ]
         for factor in factors
     }
     formula = formula_of(model.structure.class_var, model.structure.columns)
-    return prepare(TrainingData(formula, data, weights, levels_by_name, missing=model.design.missing))
+    return prepare(
+        TrainingData(formula, data, weights, levels_by_name, missing=model.design.missing)
+    )
 
 
 def _score_fold(
@@ -175,33 +209,43 @@ def _score_fold(
 ) -> float:
     """Refit a model on a fold, and return its `score` on the validated rows of known class.
 
-    The fold is given as weights (n,) of the encoded rows. With `learns_structure` the structure is learnt anew.
+    The fold is given as weights (n,) of the encoded rows. With `learns_structure` the structure is
+    learnt anew.
     """
     sample, design, K = encoded.rows, encoded.design, encoded.K
     train = sample.weighted(train_weights)  # `weighted` leaves out rows of weight 0
     validation = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
     if not train.n or not validation.n:
-        raise DataError("A fold has no rows to train on, or none of known class to score; give fewer folds (k).")
+        raise DataError(
+            "A fold has no rows to train on, or none of known class to score; give fewer folds (k)."
+        )
     structure = model.structure
     dags: Sequence[Dag] = structure.dags
     if learns_structure and structure.learner is not None:
         task = Task(train, design.n_levels, K, rng)
         dags = LEARNERS[structure.learner].learn(task, structure.options).dags
-    # the learners fssj and bsej leave features out of the structure; `restricted` has names and levels of the others,
-    # and `_select_columns` restricts the rows of the fold
+    # the learners fssj and bsej leave features out of the structure; `restricted` has names and
+    # levels of the others, and `_select_columns` restricts the rows of the fold
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
     # a `Structure` or an `AveragedStructure`, as the model's
-    fold_structure = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
-    feature_positions = [structure.columns.index(name) for name in names]  # encoded rows have all `columns`
+    fold_structure = type(structure)(
+        structure.class_var, structure.columns, tuple(dags), structure.learner
+    )
+    # encoded rows have all `columns`
+    feature_positions = [structure.columns.index(name) for name in names]
     averages_dags = isinstance(structure, AveragedStructure)
     train_rows, validation_rows = (
         _select_columns(fold_sample, feature_positions) for fold_sample in (train, validation)
     )
     fold_dags = local_dags(fold_structure, names)  # features renumbered: positions in `names`
-    refit = fit(fold_dags, train_rows, restricted.design.n_levels, K, model.recipe, rng, averages_dags)
+    refit = fit(
+        fold_dags, train_rows, restricted.design.n_levels, K, model.recipe, rng, averages_dags
+    )
     # ln P(class, known features) (n, K)
-    log_joint = class_scores(refit.network.log_joint(validation_rows.codes, validation_rows.missing))
+    log_joint = class_scores(
+        refit.network.log_joint(validation_rows.codes, validation_rows.missing)
+    )
     if score == "auc":
         # of two classes: the log odds of class 1; `auc` returns the AUC and its limits
         return auc(link(log_joint)[:, 1], validation.response == 1, validation.weights)[0]
@@ -217,9 +261,14 @@ def _select_columns(sample: Sample, columns: list[int]) -> Sample:
 
 @verb
 def cmi(
-    x: Hashable, y: Hashable, data: TableLike, z: Hashable | None = None, unit: str = "log", *,
+    x: Hashable,
+    y: Hashable,
+    data: TableLike,
+    z: Hashable | None = None,
+    unit: str = "log",
+    *,
     weights: Weights | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Return the mutual information of the columns x and y, conditional on z if z is given.
 
     Parameters
@@ -240,15 +289,20 @@ def cmi(
     Examples
     --------
     >>> from bbl import datasets, networks
-    >>> round(networks.cmi("Sex", "Survived", datasets.load_titanic(), z="Class", unit="log2", weights="Freq"), 4)
+    >>> round(
+    ...     networks.cmi(
+    ...         "Sex", "Survived", datasets.load_titanic(), z="Class", unit="log2", weights="Freq"
+    ...     ),
+    ...     4,
+    ... )
     0.1392
     """
     choice("unit", unit, tuple(UNITS))
     for argument, name in (("x", x), ("y", y), ("z", z)):  # None, no z, is hashable too
         if not isinstance(name, Hashable):
             raise BBLTypeError(
-                f"{argument} must be the name of one column; got {name!r}. Put several columns together first, such as "
-                "data['a'].astype(str) + ' ' + data['b'].astype(str).",
+                f"{argument} must be the name of one column; got {name!r}. Put several columns "
+                "together first, such as data['a'].astype(str) + ' ' + data['b'].astype(str).",
                 argument=argument,
             )
     frame = to_frame(data)
@@ -257,7 +311,8 @@ def cmi(
     codes, n_levels = [], []  # of each column
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")  # missing values are no error
-        factor = Factor.collect(column, unused=True)  # all declared levels; those without rows add 0 to entropies
+        # all declared levels; those without rows add 0 to entropies
+        factor = Factor.collect(column, unused=True)
         # codes (n,); those of missing values do not matter, as these rows count 0 below
         column_codes = factor.encode(column, skip_missing=True)[0].astype(np.intp)
         is_missing = column.missing()
@@ -266,18 +321,22 @@ def cmi(
         n_levels.append(max(len(factor.levels), 1))
     cells = np.ravel_multi_index(tuple(codes), tuple(n_levels))  # (n,)
     # axes x, y, z; without z one level of it
-    table = np.bincount(cells, counts, int(np.prod(n_levels))).reshape(n_levels if z is not None else [*n_levels, 1])
+    table = np.bincount(cells, counts, int(np.prod(n_levels))).reshape(
+        n_levels if z is not None else [*n_levels, 1]
+    )
     return conditional_information(table) / UNITS[unit]
 
 
 @verb
 def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
-    """Return the share of rows in which predicted and true label are equal; a missing label is equal to no label.
+    """Return the share of rows in which predicted and true label are equal; a missing label is
+    equal to no label.
 
     Parameters
     ----------
     predicted, true : array_like of the same length
-        Compared by position; categorical values by their labels, whatever the order of the categories.
+        Compared by position; categorical values by their labels, whatever the order of the
+        categories.
 
     Returns
     -------
@@ -289,10 +348,14 @@ def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
     >>> networks.accuracy(["a", "b", None], ["a", "a", None])
     0.3333333333333333
     """
-    predicted_series, true_series = (pd.Series(np.asarray(labels, dtype=object)) for labels in (predicted, true))
+    predicted_series, true_series = (
+        pd.Series(np.asarray(labels, dtype=object)) for labels in (predicted, true)
+    )
     if len(predicted_series) != len(true_series) or not len(predicted_series):
         raise DataError(
-            f"predicted and true must be of the same length, 1 or more; got {len(predicted_series)} and "
-            f"{len(true_series)}."
+            "predicted and true must be of the same length, 1 or more; got "
+            f"{len(predicted_series)} and {len(true_series)}."
         )
-    return float(((predicted_series == true_series) & predicted_series.notna() & true_series.notna()).mean())
+    return float(
+        ((predicted_series == true_series) & predicted_series.notna() & true_series.notna()).mean()
+    )

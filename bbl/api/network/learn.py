@@ -1,6 +1,7 @@
 """The public functions that learn structures: nb, tan_cl, tan_hc, tan_hcsp, fssj, bsej, kdb, aode.
 
-A *structure* is the graph of a network classifier: the parents of each feature; the class is a parent of all features.
+A *structure* is the graph of a network classifier: the parents of each feature; the class is a
+parent of all features.
 """
 
 from __future__ import annotations
@@ -46,53 +47,64 @@ def learn_structure(
     seed: int | np.random.Generator | None = 0,
     verbose: int = 0,
 ) -> Structure | AveragedStructure:
-    """Check the options of the learner `name`, and return the structure that it learns from encoded data.
+    """Check the options of the learner `name`, and return the structure that it learns from encoded
+    data.
 
-    `folds` are the argument of the public function; learners that do not cross-validate ignore them.
+    `folds` are the argument of the public function; learners that do not cross-validate ignore
+    them.
     """
     learner = LEARNERS[name]
     design, sample = prepared.design, prepared.sample
     labels, rng = design.labels, generator(seed)
     options = learner.check_options(options, labels.names)
-    validation_weights = None  # (F, n): weight of each of n rows in the validation of each of F folds
+    # (F, n): weight of each of n rows in the validation of each of F folds
+    validation_weights = None
     if learner.uses_folds(options):
         checked_folds = make_folds(folds, prepared, options["k"], rng)
         # weights (F, n) of rows in training and in validation
         if (checked_folds.train + checked_folds.held != prepared.rows.weights).any():
             raise OptionError(
-                "folds leave rows out that they do not validate, and a search trains on all that a fold does not "
-                "validate. Give a splitter such as KFold, or lists of row positions.",
+                "folds leave rows out that they do not validate, and a search trains on all that "
+                "a fold does not validate. Give a splitter such as KFold, or lists of row "
+                "positions.",
                 argument="folds",
             )
         validation_weights = checked_folds.held
     with progress_bar(None, name, verbose) as progress:
         task = Task(sample, design.n_levels, prepared.K, rng, validation_weights, progress)
         learnt = learner.learn(task, options)
-    return make_structure(labels.response, labels.names, learnt.dags, name, options, learnt.score_log)
+    return make_structure(
+        labels.response, labels.names, learnt.dags, name, options, learnt.score_log
+    )
 
 
 @verb
 def nb(
-    formula: str, data: TableLike | Batches, *, weights: Weights | None = None, missing: str = "marginal",
+    formula: str,
+    data: TableLike | Batches,
+    *,
+    weights: Weights | None = None,
+    missing: str = "marginal",
     xlevels: Mapping[Any, Any] | None = None,
-) -> Structure:  # fmt: skip
+) -> Structure:
     """Return the structure of naive Bayes: the class is the only parent of every feature.
 
     Parameters
     ----------
     formula : str
-        ``"class ~ ."``, ``"class ~ a + b"``, ``"class ~ . - d"``, or the name of the class. Interactions are an error,
-        because the structure is learnt.
+        ``"class ~ ."``, ``"class ~ a + b"``, ``"class ~ . - d"``, or the name of the class.
+        Interactions are an error, because the structure is learnt.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`. A categorical column has its declared levels, in
-        their order, also those that do not occur; other columns have their values, sorted. Or data that are read in
-        batches, as in `bbl.bbl`, for learners that need counts only.
+        One row per observation, or per distinct row with `weights`. A categorical column has its
+        declared levels, in their order, also those that do not occur; other columns have their
+        values, sorted. Or data that are read in batches, as in `bbl.bbl`, for learners that need
+        counts only.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        Treatment of missing values. "marginal": each count uses the rows in which its variables are known, and
-        predictions sum over missing features. "raise": an error. "drop": their rows are dropped. "level": they are a
-        level of their feature.
+        Treatment of missing values. "marginal": each count uses the rows in which its variables are
+        known, and predictions sum over missing features. "raise": an error. "drop": their rows are
+        dropped. "level": they are a level of their feature.
     xlevels : dict of column name to list of levels, optional
         All levels of a column, in order, whether they occur or not.
 
@@ -116,7 +128,9 @@ def nb(
       num. arcs:   3
       learning algorithm:    nb
     """
-    return learn_structure("nb", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {})  # type: ignore[return-value]
+    return learn_structure(
+        "nb", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {}
+    )  # type: ignore[return-value]
 
 
 @verb
@@ -130,17 +144,20 @@ def tan_cl(
     missing: str = "marginal",
     xlevels: Mapping[Any, Any] | None = None,
 ) -> Structure:
-    """Learn a tree-augmented naive Bayes by Chow and Liu's algorithm (Friedman, Geiger & Goldszmidt 1997).
+    """Learn a tree-augmented naive Bayes by Chow and Liu's algorithm (Friedman, Geiger & Goldszmidt
+    1997).
 
     Parameters
     ----------
     formula, data, weights, missing, xlevels
         As in `nb`.
     score : {"loglik", "aic", "bic"}, default "loglik"
-        Criterion that the structure maximises. "loglik" always gives a tree; with a penalty the features may form a
-        forest. Features without a row in which both are known are not joined. Ties go to the first pair.
+        Criterion that the structure maximises. "loglik" always gives a tree; with a penalty the
+        features may form a forest. Features without a row in which both are known are not joined.
+        Ties go to the first pair.
     root : name of a feature, optional
-        Root of its tree, from which arcs point away; the root of other trees is their first feature.
+        Root of its tree, from which arcs point away; the root of other trees is their first
+        feature.
 
     Returns
     -------
@@ -149,7 +166,9 @@ def tan_cl(
     Examples
     --------
     >>> from bbl import datasets, networks
-    >>> networks.tan_cl("Survived ~ .", datasets.load_titanic(), "bic", root="Age", weights="Freq").modelstring
+    >>> networks.tan_cl(
+    ...     "Survived ~ .", datasets.load_titanic(), "bic", root="Age", weights="Freq"
+    ... ).modelstring
     '[Survived] [Age|Survived] [Class|Age:Survived] [Sex|Class:Survived]'
     """
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing))
@@ -158,13 +177,17 @@ def tan_cl(
 
 @verb
 def aode(
-    formula: str, data: TableLike | Batches, *, weights: Weights | None = None, missing: str = "marginal",
+    formula: str,
+    data: TableLike | Batches,
+    *,
+    weights: Weights | None = None,
+    missing: str = "marginal",
     xlevels: Mapping[Any, Any] | None = None,
-) -> AveragedStructure:  # fmt: skip
+) -> AveragedStructure:
     """Return the structures of averaged one-dependence estimators (Webb, Boughton & Wang 2005).
 
-    There is a structure for each feature, which is a parent of all other features in it. Predictions average the joint
-    probabilities of the structures.
+    There is a structure for each feature, which is a parent of all other features in it.
+    Predictions average the joint probabilities of the structures.
 
     Parameters
     ----------
@@ -183,7 +206,9 @@ def aode(
     >>> list(graphs.members)
     ['Class', 'Sex', 'Age']
     """
-    return learn_structure("aode", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {})  # type: ignore[return-value]
+    return learn_structure(
+        "aode", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {}
+    )  # type: ignore[return-value]
 
 
 def _search(
@@ -194,7 +219,9 @@ def _search(
     seed: int | np.random.Generator | None,
     verbose: int,
 ) -> Structure:
-    """Return the structure that a greedy search finds; `options` are arguments of the learner by name."""
+    """Return the structure that a greedy search finds; `options` are arguments of the learner by
+    name.
+    """
     prepared = prepare(training, LEARNERS[learner].rows_reason(options), verbose)
     return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 
@@ -214,10 +241,11 @@ def tan_hc(
     xlevels: Mapping[Any, Any] | None = None,
     verbose: int = 1,
 ) -> Structure:
-    """Learn a tree-augmented naive Bayes by hill climbing on cross-validated accuracy (Keogh & Pazzani 2002).
+    """Learn a tree-augmented naive Bayes by hill climbing on cross-validated accuracy (Keogh &
+    Pazzani 2002).
 
-    The search starts from naive Bayes. Each step adds the arc of largest gain among those to a feature that has no
-    feature parent yet.
+    The search starts from naive Bayes. Each step adds the arc of largest gain among those to a
+    feature that has no feature parent yet.
 
     Parameters
     ----------
@@ -230,7 +258,8 @@ def tan_hc(
     smooth : float, default 0
         Prior count of every cell while structures are compared.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
-        The rows that each fold validates, among those of positive weight that are not dropped; overrules `k`.
+        The rows that each fold validates, among those of positive weight that are not dropped;
+        overrules `k`.
     seed : int, numpy.random.Generator or None, default 0
         For the folds, and for the choice among structures of the same accuracy.
     verbose : int, default 1
@@ -249,27 +278,40 @@ def tan_hc(
     Examples
     --------
     >>> from bbl import datasets, networks
-    >>> found = networks.tan_hc("Survived ~ .", datasets.load_titanic(), k=5, epsilon=0, smooth=1, weights="Freq")
+    >>> found = networks.tan_hc(
+    ...     "Survived ~ .", datasets.load_titanic(), k=5, epsilon=0, smooth=1, weights="Freq"
+    ... )
     >>> found.narcs, len(found.score_log)
     (5, 3)
     """
     training = TrainingData(formula, data, weights, xlevels, missing=missing)
-    return _search("tan_hc", training, {"k": k, "epsilon": epsilon, "smooth": smooth}, folds, seed, verbose)
+    return _search(
+        "tan_hc", training, {"k": k, "epsilon": epsilon, "smooth": smooth}, folds, seed, verbose
+    )
 
 
-def _with_arguments(model: Callable[P, Structure]) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
-    """Return a decorator that replaces a stub by a public function, which runs the learner that has the stub's name.
+def _with_arguments(
+    model: Callable[P, Structure],
+) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
+    """Return a decorator that replaces a stub by a public function, which runs the learner that has
+    the stub's name.
 
-    The function has the signature of `model`, and the docstring of the stub with sections on parameters and result.
+    The function has the signature of `model`, and the docstring of the stub with sections on
+    parameters and result.
     """
     return partial(_make_learner, model)
 
 
-def _make_learner(model: Callable[P, Structure], stub: Callable[[], None]) -> Callable[P, Structure]:
-    """Return the public function of the learner that `stub` names and documents, with the signature of `model`."""
+def _make_learner(
+    model: Callable[P, Structure], stub: Callable[[], None]
+) -> Callable[P, Structure]:
+    """Return the public function of the learner that `stub` names and documents, with the signature
+    of `model`.
+    """
 
     @wraps(stub)
-    def learn(*args: P.args, **keywords: P.kwargs) -> Structure:  # its signature and docstring are set below
+    # its signature and docstring are set below
+    def learn(*args: P.args, **keywords: P.kwargs) -> Structure:
         bound_arguments = signature.bind(*args, **keywords)
         bound_arguments.apply_defaults()
         arguments = bound_arguments.arguments
@@ -281,7 +323,14 @@ def _make_learner(model: Callable[P, Structure], stub: Callable[[], None]) -> Ca
             missing=arguments["missing"],
         )
         options = {name: arguments[name] for name in ("k", "epsilon", "smooth")}
-        return _search(stub.__name__, training, options, arguments["folds"], arguments["seed"], arguments["verbose"])
+        return _search(
+            stub.__name__,
+            training,
+            options,
+            arguments["folds"],
+            arguments["seed"],
+            arguments["verbose"],
+        )
 
     signature = inspect.signature(model)
     learn.__signature__ = signature  # type: ignore[attr-defined]
@@ -291,16 +340,19 @@ def _make_learner(model: Callable[P, Structure], stub: Callable[[], None]) -> Ca
 
 @_with_arguments(tan_hc)
 def tan_hcsp() -> None:
-    """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani 2002).
+    """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani
+    2002).
 
-    Each step finds the super-parent, the feature of best accuracy as a parent of all features without a feature
-    parent, and adds the best single arc from it.
+    Each step finds the super-parent, the feature of best accuracy as a parent of all features
+    without a feature parent, and adds the best single arc from it.
 
     Examples
     --------
     >>> from bbl import datasets, networks
     >>> titanic = datasets.load_titanic()
-    >>> networks.tan_hcsp("Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    >>> networks.tan_hcsp(
+    ...     "Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1
+    ... ).modelstring
     '[Survived] [Age|Survived] [Class|Age:Survived] [Sex|Class:Survived]'
     """
 
@@ -309,14 +361,16 @@ def tan_hcsp() -> None:
 def fssj() -> None:
     """Learn a semi-naive Bayes by forward selection and joining (Pazzani 1996).
 
-    The search starts from the class without features. Each step adds a feature, by itself or joined to a group of
-    features of the structure.
+    The search starts from the class without features. Each step adds a feature, by itself or joined
+    to a group of features of the structure.
 
     Examples
     --------
     >>> from bbl import datasets, networks
     >>> titanic = datasets.load_titanic()
-    >>> networks.fssj("Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    >>> networks.fssj(
+    ...     "Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1
+    ... ).modelstring
     '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Sex:Class:Survived]'
     """
 
@@ -325,13 +379,16 @@ def fssj() -> None:
 def bsej() -> None:
     """Learn a semi-naive Bayes by backward elimination and joining (Pazzani 1996).
 
-    The search starts from naive Bayes. Each step removes a feature, or joins two groups of features.
+    The search starts from naive Bayes. Each step removes a feature, or joins two groups of
+    features.
 
     Examples
     --------
     >>> from bbl import datasets, networks
     >>> titanic = datasets.load_titanic()
-    >>> networks.bsej("Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    >>> networks.bsej(
+    ...     "Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1
+    ... ).modelstring
     '[Survived] [Age|Survived] [Sex|Age:Survived] [Class|Sex:Age:Survived]'
     """
 
@@ -362,9 +419,10 @@ def kdb(
     kdbk : int, default 2
         Largest number of feature parents of a feature.
     search : {"accuracy", "information"}, default "accuracy"
-        Hill climbing over all arcs by cross-validated accuracy, as in R's bnclassify; or Sahami's algorithm (1996),
-        which orders the features by their mutual information with the class, and takes as parents of a feature those
-        before it of largest conditional mutual information with it given the class. "information" needs no folds.
+        Hill climbing over all arcs by cross-validated accuracy, as in R's bnclassify; or Sahami's
+        algorithm (1996), which orders the features by their mutual information with the class, and
+        takes as parents of a feature those before it of largest conditional mutual information with
+        it given the class. "information" needs no folds.
 
     Returns
     -------
@@ -374,7 +432,9 @@ def kdb(
     --------
     >>> from bbl import datasets, networks
     >>> titanic = datasets.load_titanic()
-    >>> networks.kdb("Survived ~ .", titanic, k=5, kdbk=1, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    >>> networks.kdb(
+    ...     "Survived ~ .", titanic, k=5, kdbk=1, epsilon=0, smooth=1, weights="Freq", seed=1
+    ... ).modelstring
     '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Class:Survived]'
     """
     options = {"k": k, "epsilon": epsilon, "smooth": smooth, "kdbk": kdbk, "search": search}

@@ -1,19 +1,21 @@
 """All graphical models of few predictors, with their exact likelihoods.
 
-A graph joins predictors by edges; its model has all terms of predictors that are joined pairwise. A predictor whose
-neighbours are all joined to each other (a *simplicial* one) is split off: the likelihood of a graph is that of the
-graph without it, times that of the predictor given its neighbours, which is a quotient of two saturated models
-(Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up completely. The remainder of any other
-graph, as a cycle of four, has no simplicial predictor: this *core* is fitted numerically, once for all graphs that have
+A graph joins predictors by edges; its model has all terms of predictors that are joined pairwise. A
+predictor whose neighbours are all joined to each other (a *simplicial* one) is split off: the
+likelihood of a graph is that of the graph without it, times that of the predictor given its
+neighbours, which is a quotient of two saturated models (Lauritzen 1996, Graphical Models, section
+4.4). Decomposable graphs are split up completely. The remainder of any other graph, as a cycle of
+four, has no simplicial predictor: this *core* is fitted numerically, once for all graphs that have
 it.
 
-A graph is not fitted if the bound on its log-likelihood is too low for its number of parameters: no graph fits better
-than its supergraphs with one edge more.
+A graph is not fitted if the bound on its log-likelihood is too low for its number of parameters: no
+graph fits better than its supergraphs with one edge more.
 
-Sets of predictors and sets of edges are *bit sets*: whole numbers whose bit i stands for predictor i, or for edge i of
-the list of all pairs. A graph of all predictors has the number that is its set of edges. ``margins.n_levels`` are the
-numbers of levels of the m predictors, ``margins.log_likelihood(set)`` is that of the saturated model of a set,
-``margins.counts(set)`` its table, and ``margins.rows`` are the rows, one for each distinct state.
+Sets of predictors and sets of edges are *bit sets*: whole numbers whose bit i stands for predictor
+i, or for edge i of the list of all pairs. A graph of all predictors has the number that is its set
+of edges. ``margins.n_levels`` are the numbers of levels of the m predictors,
+``margins.log_likelihood(set)`` is that of the saturated model of a set, ``margins.counts(set)`` its
+table, and ``margins.rows`` are the rows, one for each distinct state.
 """
 
 from __future__ import annotations
@@ -32,16 +34,19 @@ __all__ = ["all_graphs"]
 
 Graph = tuple[int, int]  # bit set of predictors, and bit set of the edges between them
 
-# Excess of the criterion over the least one, beyond which graphs have no weight: exp(-39) for all of them together.
+# Excess of the criterion over the least one, beyond which graphs have no weight: exp(-39) for all
+# of them together.
 NEGLIGIBLE = 100.0
-# Cores that are fitted before the bounds are compared again with the best graphs: CELLS_AT_ONCE over the cells of the
-# table of all predictors, as fits to small tables take little time, but at least CORES_AT_ONCE.
+# Cores that are fitted before the bounds are compared again with the best graphs: CELLS_AT_ONCE
+# over the cells of the table of all predictors, as fits to small tables take little time, but at
+# least CORES_AT_ONCE.
 CORES_AT_ONCE = 48
 CELLS_AT_ONCE = 2**15
 
 
 class _Splitter:
-    """Splits graphs into cores, and adds up the log-likelihoods of the predictors that are split off.
+    """Splits graphs into cores, and adds up the log-likelihoods of the predictors that are split
+    off.
 
     Parameters
     ----------
@@ -53,14 +58,19 @@ class _Splitter:
     def __init__(self, margins: Margins, pairs: list[tuple[int, int]]):
         self.margins, self.pairs = margins, pairs
         m = len(margins.n_levels)
-        self.edges_among = [  # all possible edges between the predictors of each bit set, as a bit set
-            sum(1 << e for e, (i, j) in enumerate(pairs) if mask >> i & 1 and mask >> j & 1) for mask in range(1 << m)
+        # all possible edges between the predictors of each bit set, as a bit set
+        self.edges_among = [
+            sum(1 << e for e, (i, j) in enumerate(pairs) if mask >> i & 1 and mask >> j & 1)
+            for mask in range(1 << m)
         ]
-        # results of `split`; the empty graph, at which every complete splitting ends, has an empty core
+        # results of `split`; the empty graph, at which every complete splitting ends, has an empty
+        # core
         self._splits: dict[Graph, tuple[Graph, float]] = {(0, 0): ((0, 0), 0.0)}
 
     def split(self, graph: Graph) -> tuple[Graph, float]:
-        """Return the core of a graph, (0, 0) if it is empty, and the log-likelihood of the predictors split off."""
+        """Return the core of a graph, (0, 0) if it is empty, and the log-likelihood of the
+        predictors split off.
+        """
         if graph not in self._splits:
             simplicial = self._split_simplicial(graph)
             if simplicial is None:
@@ -68,42 +78,61 @@ class _Splitter:
             else:
                 remainder, closed_set, neighbour_set = simplicial
                 core, log_split_off = self.split(remainder)
-                log_split_off += self.margins.log_likelihood(closed_set) - self.margins.log_likelihood(neighbour_set)
+                log_split_off += self.margins.log_likelihood(
+                    closed_set
+                ) - self.margins.log_likelihood(neighbour_set)
                 self._splits[graph] = core, log_split_off
         return self._splits[graph]
 
     def _split_simplicial(self, graph: Graph) -> tuple[Graph, int, int] | None:
         """Return the graph without its first simplicial predictor i, and two bit sets.
 
-        The first set holds the neighbours of i and i itself, the second the neighbours alone. Returns None for a graph
-        without simplicial predictors.
+        The first set holds the neighbours of i and i itself, the second the neighbours alone.
+        Returns None for a graph without simplicial predictors.
         """
         vertices, edges = graph
         for i in members(vertices):
             neighbours = self.neighbours(graph, i)
             if edges & self.edges_among[neighbours] == self.edges_among[neighbours]:
                 remainder = vertices ^ (1 << i)
-                return (remainder, edges & self.edges_among[remainder]), neighbours | 1 << i, neighbours
+                return (
+                    (remainder, edges & self.edges_among[remainder]),
+                    neighbours | 1 << i,
+                    neighbours,
+                )
         return None
 
     def neighbours(self, graph: Graph, i: int) -> int:
         """Return the bit set of the neighbours of predictor i."""
         vertices, edges = graph
-        return sum(1 << j for j in members(vertices) if j != i and edges & self.edges_among[1 << i | 1 << j])
+        return sum(
+            1 << j
+            for j in members(vertices)
+            if j != i and edges & self.edges_among[1 << i | 1 << j]
+        )
 
     def cliques(self, graph: Graph) -> list[int]:
-        """Return the cliques of a graph as bit sets: sets of predictors that are all joined, in no larger one."""
+        """Return the cliques of a graph as bit sets: sets of predictors that are all joined, in no
+        larger one.
+        """
         vertices, edges = graph
         joined = [
             mask
             for mask in range(1, vertices + 1)
             if mask & vertices == mask and edges & self.edges_among[mask] == self.edges_among[mask]
         ]
-        return [mask for mask in joined if not any(mask != larger and mask & larger == mask for larger in joined)]
+        return [
+            mask
+            for mask in joined
+            if not any(mask != larger and mask & larger == mask for larger in joined)
+        ]
 
 
-def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress: Callable) -> GraphScores:
-    """Return the scores of all graphs that are among the `n_best` by their criterion, or have a weight.
+def all_graphs(
+    margins: Margins, engine: Engine, k: float, n_best: int, progress: Callable
+) -> GraphScores:
+    """Return the scores of all graphs that are among the `n_best` by their criterion, or have a
+    weight.
 
     Parameters
     ----------
@@ -121,22 +150,29 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     pairs = list(combinations(range(m), 2))
     all_predictors, n_graphs = (1 << m) - 1, 1 << len(pairs)
     splitter = _Splitter(margins, pairs)
-    cores, split_off = zip(*[splitter.split((all_predictors, edges)) for edges in range(n_graphs)], strict=True)
+    cores, split_off = zip(
+        *[splitter.split((all_predictors, edges)) for edges in range(n_graphs)], strict=True
+    )
     distinct_cores = list(dict.fromkeys(cores))
     # `split_off` has for each graph the log-likelihood of the predictors that are split off from it
     core_number = {core: number for number, core in enumerate(distinct_cores)}
     core_of_graph = np.array([core_number[core] for core in cores])
     core_log_likelihoods = np.full(len(distinct_cores), np.nan)
-    core_log_likelihoods[core_number[(0, 0)]] = 0.0  # the empty core, of decomposable graphs, needs no fit
-    # (graphs,), of a graph that of its core plus that of the predictors split off; nan until the core is fitted
+    # the empty core, of decomposable graphs, needs no fit
+    core_log_likelihoods[core_number[(0, 0)]] = 0.0
+    # (graphs,), of a graph that of its core plus that of the predictors split off; nan until the
+    # core is fitted
     log_likelihoods = np.array(split_off) + core_log_likelihoods[core_of_graph]
     graph_numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
-    for mask in range(1, all_predictors + 1):  # a graph has the term of this bit set if it has all edges of the set
+    # a graph has the term of this bit set if it has all edges of the set
+    for mask in range(1, all_predictors + 1):
         clique_edges = splitter.edges_among[mask]
         n_couplings = float(np.prod([margins.n_levels[i] - 1.0 for i in members(mask)]))
         n_parameters += n_couplings * (graph_numbers & clique_edges == clique_edges)
     progress(0.2, "fitting cores")
-    n_at_once = max(CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float))))
+    n_at_once = max(
+        CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float)))
+    )
     remaining_share = 0.8  # of the progress, after 0.2 for splitting
     while len(candidates := _within_reach(log_likelihoods, n_parameters, k, n_best)):
         core_numbers = np.array(list(dict.fromkeys(core_of_graph[candidates].tolist())))
@@ -163,27 +199,36 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
 
 
 def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
-    """Return an upper bound of the log-likelihood of each graph, shape (graphs,), in the order of graph numbers.
+    """Return an upper bound of the log-likelihood of each graph, shape (graphs,), in the order of
+    graph numbers.
 
-    `log_likelihoods` (graphs,) are nan for graphs that are not fitted. The bound of a fitted graph is its
-    log-likelihood; that of any other is the least bound of its supergraphs with one edge more.
+    `log_likelihoods` (graphs,) are nan for graphs that are not fitted. The bound of a fitted graph
+    is its log-likelihood; that of any other is the least bound of its supergraphs with one edge
+    more.
     """
     bounds, graph_numbers = log_likelihoods.copy(), np.arange(len(log_likelihoods))
     n_edges = (graph_numbers[:, None] >> np.arange(n_pairs) & 1).sum(axis=1)
-    # from many edges to few: supergraphs have their bounds already; the complete graph needs no fit, hence no bound
+    # from many edges to few: supergraphs have their bounds already; the complete graph needs no
+    # fit, hence no bound
     for n_edges_below in range(n_pairs - 1, -1, -1):
         graphs = graph_numbers[(n_edges == n_edges_below) & np.isnan(log_likelihoods)]
-        # for each edge e the bounds (len(graphs),) of the graphs with e added; inf if a graph has it already
-        supergraph_bounds = [np.where(graphs >> e & 1, np.inf, bounds[graphs | 1 << e]) for e in range(n_pairs)]
+        # for each edge e the bounds (len(graphs),) of the graphs with e added; inf if a graph has
+        # it already
+        supergraph_bounds = [
+            np.where(graphs >> e & 1, np.inf, bounds[graphs | 1 << e]) for e in range(n_pairs)
+        ]
         bounds[graphs] = np.min(supergraph_bounds, axis=0)
     return bounds
 
 
-def _within_reach(log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int) -> np.ndarray:
-    """Return the numbers of graphs that are not fitted, and may be among the `n_best` or have a weight.
+def _within_reach(
+    log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int
+) -> np.ndarray:
+    """Return the numbers of graphs that are not fitted, and may be among the `n_best` or have a
+    weight.
 
-    `log_likelihoods` (graphs,) are nan for graphs that are not fitted; `n_parameters` has the same shape. Graphs with
-    the least bounds of the criterion come first.
+    `log_likelihoods` (graphs,) are nan for graphs that are not fitted; `n_parameters` has the same
+    shape. Graphs with the least bounds of the criterion come first.
     """
     n_pairs = len(log_likelihoods).bit_length() - 1  # there are 2 ** n_pairs graphs
     # lower bounds of the criterion, exact for fitted graphs
@@ -191,13 +236,16 @@ def _within_reach(log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: floa
     is_scored = ~np.isnan(log_likelihoods)
     criteria = np.sort(criterion_bounds[is_scored])
     # without n_best fitted graphs, any graph may be among the best
-    largest_criterion = max(criteria[0] + NEGLIGIBLE, criteria[n_best - 1]) if n_best <= len(criteria) else np.inf
+    largest_criterion = (
+        max(criteria[0] + NEGLIGIBLE, criteria[n_best - 1]) if n_best <= len(criteria) else np.inf
+    )
     candidates = np.flatnonzero(~is_scored & (criterion_bounds <= largest_criterion))
     return candidates[np.argsort(criterion_bounds[candidates], kind="stable")]
 
 
 def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.ndarray:
-    """Return the log-likelihoods (len(cores),) of cores; those of the same predictors are fitted together.
+    """Return the log-likelihoods (len(cores),) of cores; those of the same predictors are fitted
+    together.
 
     `engine` fits the cores for which proportional fitting does not converge.
     """
@@ -213,16 +261,29 @@ def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.nd
         ]
         log_likelihoods = fit_cliques(splitter.margins.counts(vertices), models)
         for model in np.flatnonzero(np.isnan(log_likelihoods)):
-            log_likelihoods[model] = _fit_by_engine(splitter.margins, predictors, models[model], engine)
+            log_likelihoods[model] = _fit_by_engine(
+                splitter.margins, predictors, models[model], engine
+            )
         out[core_numbers] = log_likelihoods
     return out
 
 
-def _fit_by_engine(margins: Margins, predictors: list[int], cliques: list[tuple[int, ...]], engine: Engine) -> float:
-    """Return the log-likelihood of a core by `engine`; `cliques` hold positions in its `predictors`."""
+def _fit_by_engine(
+    margins: Margins, predictors: list[int], cliques: list[tuple[int, ...]], engine: Engine
+) -> float:
+    """Return the log-likelihood of a core by `engine`; `cliques` hold positions in its
+    `predictors`.
+    """
     rows, n_levels = margins.rows, np.array([margins.n_levels[i] for i in predictors])
     # type(rows) is `Sample`, here of codes and weights; collapsed: equal rows are merged
-    core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(n_levels)
-    terms = {term for clique in cliques for k in range(2, len(clique) + 1) for term in combinations(clique, k)}
+    core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(
+        n_levels
+    )
+    terms = {
+        term
+        for clique in cliques
+        for k in range(2, len(clique) + 1)
+        for term in combinations(clique, k)
+    }
     # [0]: the log-likelihood, before the number of determined parameters
     return engine.maximum_likelihood(core_rows, Layout(n_levels, sorted(terms)))[0]

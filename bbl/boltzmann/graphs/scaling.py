@@ -1,8 +1,9 @@
 """Iterative proportional fitting of many graphical models of one table at once.
 
-An *axis* of the table stands for a predictor, with its levels. A *clique* is one of the largest terms of a model: axes
-of the table whose margin the model fits exactly. B is the number of models that are fitted together. A *sweep* takes
-each clique c in turn, and scales ``p(x) <- p(x) observed(x_c) / p(x_c)`` by the margins of c.
+An *axis* of the table stands for a predictor, with its levels. A *clique* is one of the largest
+terms of a model: axes of the table whose margin the model fits exactly. B is the number of models
+that are fitted together. A *sweep* takes each clique c in turn, and scales ``p(x) <- p(x)
+observed(x_c) / p(x_c)`` by the margins of c.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import numpy as np
 
 __all__ = ["fit_cliques"]
 
-TOLERANCE = 1e-9  # largest difference of fitted and observed shares; the likelihood is off by its square
+# largest difference of fitted and observed shares; the likelihood is off by its square
+TOLERANCE = 1e-9
 MAX_SWEEPS = 400
 SWEEPS_AT_ONCE = 8  # after which models that have converged are set aside
 CELLS_AT_ONCE = 2**21  # cells of the models that are fitted together
 
 
 def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return the largest log-likelihood of log-linear models of a table; nan where they have not converged.
+    """Return the largest log-likelihood of log-linear models of a table; nan where they have not
+    converged.
 
     Parameters
     ----------
@@ -32,7 +35,10 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
         ``sum n ln p`` with the fitted probabilities p.
     """
     chunk_size = max(1, CELLS_AT_ONCE // counts.size)
-    chunks = [_fit_chunk(counts, models[offset : offset + chunk_size]) for offset in range(0, len(models), chunk_size)]
+    chunks = [
+        _fit_chunk(counts, models[offset : offset + chunk_size])
+        for offset in range(0, len(models), chunk_size)
+    ]
     return np.concatenate([*chunks, np.empty(0)])  # the empty array: there may be no models
 
 
@@ -56,7 +62,8 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
         for _ in range(SWEEPS_AT_ONCE):
             error = _sweep(p, observed, by_clique)  # that of the last sweep counts
         converged = error < TOLERANCE
-        # (converged models, cells with rows), contiguous: numpy adds the cells of a model in one order in any chunk
+        # (converged models, cells with rows), contiguous: numpy adds the cells of a model in one
+        # order in any chunk
         log_p = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
         out[unconverged[converged]] = (log_p * counts[is_filled]).sum(axis=1)
         unconverged, p = unconverged[~converged], np.ascontiguousarray(p[..., ~converged])
@@ -65,23 +72,30 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
     return out
 
 
-def _models_by_clique(models: list[list[tuple[int, ...]]]) -> list[tuple[tuple[int, ...], np.ndarray]]:
+def _models_by_clique(
+    models: list[list[tuple[int, ...]]],
+) -> list[tuple[tuple[int, ...], np.ndarray]]:
     """Return each clique of any model, with the positions of the models that have it."""
     models_with: dict[tuple[int, ...], list[int]] = {}
     for model, cliques in enumerate(models):
         for clique in cliques:
             models_with.setdefault(clique, []).append(model)
-    # A lone model stands twice: numpy adds the cells of a single column in another order, with other last bits.
+    # A lone model stands twice: numpy adds the cells of a single column in another order, with
+    # other last bits.
     return [
-        (clique, np.array(numbers * 2 if len(numbers) == 1 else numbers)) for clique, numbers in models_with.items()
+        (clique, np.array(numbers * 2 if len(numbers) == 1 else numbers))
+        for clique, numbers in models_with.items()
     ]
 
 
-def _sweep(p: np.ndarray, observed: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]) -> np.ndarray:
-    """Scale the probabilities `p` (.., B) of models to each of their margins, in place; return the largest errors (B,).
+def _sweep(
+    p: np.ndarray, observed: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]
+) -> np.ndarray:
+    """Scale the probabilities `p` (.., B) of models to each of their margins, in place; return the
+    largest errors (B,).
 
-    `observed` (..) are the shares of rows in the cells of the table; an error is the difference of a fitted margin from
-    the observed one before it is scaled.
+    `observed` (..) are the shares of rows in the cells of the table; an error is the difference of
+    a fitted margin from the observed one before it is scaled.
     """
     error = np.zeros(p.shape[-1])
     for clique, model_numbers in by_clique:

@@ -1,7 +1,9 @@
-"""Saturated likelihoods of sets of predictors, from which those of graphical models follow, and the record of a search.
+"""Saturated likelihoods of sets of predictors, from which those of graphical models follow, and the
+record of a search.
 
-A *graph* joins m predictors by edges; its model has all terms of predictors that are joined pairwise. A set of
-predictors is a *bit set* `mask`: a whole number whose bit i stands for predictor i.
+A *graph* joins m predictors by edges; its model has all terms of predictors that are joined
+pairwise. A set of predictors is a *bit set* `mask`: a whole number whose bit i stands for predictor
+i.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["GraphScores", "Margins", "members"]
 
-MAX_COUNTED_CELLS = 2**22  # cells of a table up to which all are counted; in larger ones only the positive are numbered
+# cells of a table up to which all are counted; in larger ones only the positive are numbered
+MAX_COUNTED_CELLS = 2**22
 
 
 def members(mask: int) -> list[int]:
@@ -76,26 +79,35 @@ class Margins:
         self._log_likelihoods: dict[int, float] = {0: 0.0}  # by bit set; that of no predictor is 0
 
     def log_likelihood(self, mask: int) -> float:
-        """Return the log-likelihood of the saturated model of a set of predictors: ``sum n ln(n / N)`` over cells."""
+        """Return the log-likelihood of the saturated model of a set of predictors: ``sum n ln(n /
+        N)`` over cells.
+        """
         if mask not in self._log_likelihoods:
             counts = self._positive_counts(mask)
             self._log_likelihoods[mask] = float(counts @ np.log(counts / self.rows.total))
         return self._log_likelihoods[mask]
 
     def counts(self, mask: int) -> np.ndarray:
-        """Return the counts of a set of predictors as a table, one axis for each, in rising order."""
+        """Return the counts of a set of predictors as a table, one axis for each, in rising
+        order.
+        """
         axes = members(mask)
         shape = [self.n_levels[i] for i in axes]
-        cells = np.ravel_multi_index(tuple(self.rows.codes[:, i].astype(np.intp) for i in axes), shape)
+        cells = np.ravel_multi_index(
+            tuple(self.rows.codes[:, i].astype(np.intp) for i in axes), shape
+        )
         return np.bincount(cells, self.rows.weights, int(np.prod(shape))).reshape(shape)
 
     def _positive_counts(self, mask: int) -> np.ndarray:
-        """Return the positive counts (number of such cells,) of the table of a set of predictors, in order of cells."""
+        """Return the positive counts (number of such cells,) of the table of a set of predictors,
+        in order of cells.
+        """
         cells, n_cells = np.zeros(self.rows.n, dtype=np.intp), 1
         for i in members(mask):
             cells = cells * self.n_levels[i] + self.rows.codes[:, i]
             n_cells *= self.n_levels[i]
-            if n_cells > MAX_COUNTED_CELLS:  # renumber the cells that occur, so that numbers stay small
+            # renumber the cells that occur, so that numbers stay small
+            if n_cells > MAX_COUNTED_CELLS:
                 cells = np.unique(cells, return_inverse=True)[1].ravel()
                 n_cells = int(cells.max()) + 1
         counts = np.bincount(cells, self.rows.weights)

@@ -1,13 +1,16 @@
-"""Tests of differences between groups, and of each group from the pooled fit, judged by the rows of both sides.
+"""Tests of differences between groups, and of each group from the pooled fit, judged by the rows of
+both sides.
 
-D is the number of fields in the parameter vector: one for each non-reference level of each predictor. A *family* is
-the exact conditional distribution of a parameter, as a function of the parameter's value.
+D is the number of fields in the parameter vector: one for each non-reference level of each
+predictor. A *family* is the exact conditional distribution of a parameter, as a function of the
+parameter's value.
 
-An `Evidence` holds for one sample the unpenalised estimates `theta` (size,), the covariances `terms` of each table of
-parameters, the `kind` of test (size,) of each parameter (larger kinds are more cautious), the `influence` of rows (None
-without a fit), and under a sampling design the `survey`, `deviations` (u, size), whose cross-products are the
-covariance, and `working`, the covariances of each table as if rows were drawn one by one. A `Comparison` has the same
-of a difference, with a `verdict`: its kinds after exact tests were tried.
+An `Evidence` holds for one sample the unpenalised estimates `theta` (size,), the covariances
+`terms` of each table of parameters, the `kind` of test (size,) of each parameter (larger kinds are
+more cautious), the `influence` of rows (None without a fit), and under a sampling design the
+`survey`, `deviations` (u, size), whose cross-products are the covariance, and `working`, the
+covariances of each table as if rows were drawn one by one. A `Comparison` has the same of a
+difference, with a `verdict`: its kinds after exact tests were tried.
 """
 
 from __future__ import annotations
@@ -36,9 +39,10 @@ from bbl.stats.shift import Shift
 
 __all__ = ["compare_groups", "compare_pooled"]
 
-# Information (inverse variance) that both sides need for a normal distribution of a difference from the pooled fit,
-# which is not linear in the parameters of the smaller side. With 5, up to 1 % of p-values of fields are below .001, and
-# up to .4 % of those of couplings (6.7 % below .05), the most in three and more groups with couplings of -1.3 and less.
+# Information (inverse variance) that both sides need for a normal distribution of a difference from
+# the pooled fit, which is not linear in the parameters of the smaller side. With 5, up to 1 % of
+# p-values of fields are below .001, and up to .4 % of those of couplings (6.7 % below .05), the
+# most in three and more groups with couplings of -1.3 and less.
 INFORMATION_OF_FIELDS = 20.0
 INFORMATION_OF_COUPLINGS = 10.0
 LONGEST_SUPPORT = 20_000  # values of an exact distribution from which on it is not computed
@@ -47,37 +51,54 @@ LONGEST_SUPPORT = 20_000  # values of an exact distribution from which on it is 
 def compare_groups(one: Evidence, other: Evidence) -> Comparison:
     """Return the test of the difference of two groups, which share no rows.
 
-    Fields of predictors without interactions are tested by counts of levels, see `_with_odds_ratios`.
+    Fields of predictors without interactions are tested by counts of levels, see
+    `_with_odds_ratios`.
     """
     if one.survey is not None:
         return _compare_under_design(one, other)
     # covariances of independent estimates add
-    covariances = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
+    covariances = (
+        [a + b for a, b in zip(one.terms, other.terms, strict=True)]
+        if one.terms and other.terms
+        else []
+    )
     kind = np.maximum(one.kind, other.kind)  # the more cautious kind of test
-    layout = one.layout if one.layout.support is not None else other.layout  # one with structural zeros, if any has
-    difference = Comparison(layout, one.theta - other.theta, covariances, kind, partial(_difference_family, one, other))
-    return _with_odds_ratios(difference, one.counts, other.counts, _uncoupled_predictors([one, other]))
+    # one with structural zeros, if any has
+    layout = one.layout if one.layout.support is not None else other.layout
+    difference = Comparison(
+        layout, one.theta - other.theta, covariances, kind, partial(_difference_family, one, other)
+    )
+    return _with_odds_ratios(
+        difference, one.counts, other.counts, _uncoupled_predictors([one, other])
+    )
 
 
 def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
     """Return the tests of the difference of each group from the pooled fit.
 
-    The log odds of a level are those of all groups together if and only if they are those of the other groups together.
-    So the field of a predictor without interactions has the test of the group against all others. Parameters of
-    interacting predictors have Wald tests of their own: couplings of two groups can be equal and differ from those of
-    both together (Simpson's paradox). Where rows are too few for a Wald test, they have the exact test of the group
-    against all others. Exact distributions fix the margins of the tables, on which the difference of a coupling from
-    the pooled fit depends, so such couplings have no confidence limits. With structural zeros there are no exact tests.
+    The log odds of a level are those of all groups together if and only if they are those of the
+    other groups together. So the field of a predictor without interactions has the test of the
+    group against all others. Parameters of interacting predictors have Wald tests of their own:
+    couplings of two groups can be equal and differ from those of both together (Simpson's paradox).
+    Where rows are too few for a Wald test, they have the exact test of the group against all
+    others. Exact distributions fix the margins of the tables, on which the difference of a coupling
+    from the pooled fit depends, so such couplings have no confidence limits. With structural zeros
+    there are no exact tests.
     """
     if pooled.survey is not None:
         return [
             _compare_under_design(group, pooled, _evidence_of_others(groups, g, pooled))
             for g, group in enumerate(groups)
         ]
-    layout, influences = pooled.layout, [(side.influence, side.rows) for side in groups if side.influence]
+    layout, influences = (
+        pooled.layout,
+        [(side.influence, side.rows) for side in groups if side.influence],
+    )
     counts = np.array([side.counts for side in groups])
     # one item for each group with a fit, in order
-    shift_covariances = iter(sandwich_of_shift(layout, influences, pooled.influence) if pooled.influence else [])
+    shift_covariances = iter(
+        sandwich_of_shift(layout, influences, pooled.influence) if pooled.influence else []
+    )
     uncoupled = _uncoupled_predictors([*groups, pooled])
     has_zeros = any(side.layout.support is not None for side in (*groups, pooled))
     has_no_exact_test = lacks_exact_test(layout) | has_zeros
@@ -86,11 +107,16 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         terms = next(shift_covariances) if group.influence and pooled.influence else []
         kind, field_limits = np.maximum(group.kind, pooled.kind), None
         family: Family = _no_family
-        if layout.size > layout.D or has_zeros:  # with couplings or structural zeros, counts do not decide all tests
+        # with couplings or structural zeros, counts do not decide all tests
+        if layout.size > layout.D or has_zeros:
             others_evidence = _evidence_of_others(groups, g, pooled)
             kind = np.maximum(kind, others_evidence.kind)
-            lacks_information = _lacks_information((group, others_evidence), pooled) & (kind == Kind.WALD)
-            kind[lacks_information] = np.where(has_no_exact_test, Kind.FEW, Kind.EXACT)[lacks_information]
+            lacks_information = _lacks_information((group, others_evidence), pooled) & (
+                kind == Kind.WALD
+            )
+            kind[lacks_information] = np.where(has_no_exact_test, Kind.FEW, Kind.EXACT)[
+                lacks_information
+            ]
             kind[has_zeros & (kind == Kind.EXACT)] = Kind.FEW
             errors = np.sqrt(variances(terms)) if terms else np.full(layout.size, np.nan)
             family, field_limits = (
@@ -100,29 +126,49 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         shift = Comparison(layout, group.theta - pooled.theta, terms, kind, family)
         shift = _with_odds_ratios(shift, counts[g], counts.sum(axis=0) - counts[g], uncoupled)
         comparisons.append(
-            replace(shift, to_limits=partial(_limits_of_shift, counts, g, field_limits, shift, uncoupled))
+            replace(
+                shift,
+                to_limits=partial(_limits_of_shift, counts, g, field_limits, shift, uncoupled),
+            )
         )
     return comparisons
 
 
-def _compare_under_design(one: Evidence, other: Evidence, rest: Evidence | None = None) -> Comparison:
-    """Return the test of the difference of two fits under a sampling design, by which their estimates are dependent.
+def _compare_under_design(
+    one: Evidence, other: Evidence, rest: Evidence | None = None
+) -> Comparison:
+    """Return the test of the difference of two fits under a sampling design, by which their
+    estimates are dependent.
 
-    If `other` is the pooled fit, `rest` is the evidence of all other groups: a parameter then has no test where one of
-    the three has none.
+    If `other` is the pooled fit, `rest` is the evidence of all other groups: a parameter then has
+    no test where one of the three has none.
     """
     layout, kind = one.layout, np.maximum(one.kind, other.kind)
     if rest is not None:
         kind = np.maximum(kind, rest.kind)
-    if one.deviations is None or other.deviations is None or one.survey is None or other.survey is None:
+    if (
+        one.deviations is None
+        or other.deviations is None
+        or one.survey is None
+        or other.survey is None
+    ):
         return Comparison(layout, one.theta - other.theta, terms=[], kind=kind, family=_no_family)
     deviations = one.deviations - other.deviations
     terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
-    # a group and the pooled fit share rows, but the correction of Rao & Scott is valid for any working covariance
+    # a group and the pooled fit share rows, but the correction of Rao & Scott is valid for any
+    # working covariance
     working = [a + b for a, b in zip(one.working, other.working, strict=True)]
     # the design, restricted to the rows of both samples: `rows` are positions in the design
     both_samples = replace(one.survey, rows=np.union1d(one.survey.rows, other.survey.rows))
-    return Comparison(layout, one.theta - other.theta, terms, kind, _no_family, df=both_samples.df, working=working)
+    return Comparison(
+        layout,
+        one.theta - other.theta,
+        terms,
+        kind,
+        _no_family,
+        df=both_samples.df,
+        working=working,
+    )
 
 
 def _evidence_of_others(groups: list[Evidence], g: int, pooled: Evidence) -> Evidence:
@@ -131,45 +177,63 @@ def _evidence_of_others(groups: list[Evidence], g: int, pooled: Evidence) -> Evi
     if len(other_groups) == 1:
         return other_groups[0]
     rows = _merge_samples([group.rows for group in other_groups])
-    # is_effective: under a design the weights of each group's rows sum to their effective number already
-    return evidence(rows, pooled.layout, pooled.theta, pooled.engine, is_effective=pooled.survey is not None)
+    # is_effective: under a design the weights of each group's rows sum to their effective number
+    # already
+    return evidence(
+        rows, pooled.layout, pooled.theta, pooled.engine, is_effective=pooled.survey is not None
+    )
 
 
 def _merge_samples(samples: list[Sample]) -> Sample:
     """Return the rows of several samples as one."""
-    codes, weights = (np.concatenate(arrays) for arrays in zip(*((s.codes, s.weights) for s in samples), strict=True))
+    codes, weights = (
+        np.concatenate(arrays)
+        for arrays in zip(*((s.codes, s.weights) for s in samples), strict=True)
+    )
     if all(s.complete for s in samples):
         return Sample(codes, weights)
-    missing = [np.zeros(s.codes.shape, dtype=bool) if s.missing is None else s.missing for s in samples]
+    missing = [
+        np.zeros(s.codes.shape, dtype=bool) if s.missing is None else s.missing for s in samples
+    ]
     return Sample(codes, weights, y=None, missing=np.concatenate(missing))
 
 
 def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np.ndarray:
-    """Return which parameters have too little information on one side for a normal shift from the pooled fit.
+    """Return which parameters have too little information on one side for a normal shift from the
+    pooled fit.
 
-    The information of a side is the smaller of two: that of its own estimate, and that of the pooled fit, scaled to the
-    number of the side's rows. The first alone is large where rare levels happen to go together more often than
-    expected: limits given only then would miss the true value. `sides` are a group, and all other groups together.
+    The information of a side is the smaller of two: that of its own estimate, and that of the
+    pooled fit, scaled to the number of the side's rows. The first alone is large where rare levels
+    happen to go together more often than expected: limits given only then would miss the true
+    value. `sides` are a group, and all other groups together.
     """
     layout = pooled.layout
-    least_information = np.where(np.arange(layout.size) < layout.D, INFORMATION_OF_FIELDS, INFORMATION_OF_COUPLINGS)
+    least_information = np.where(
+        np.arange(layout.size) < layout.D, INFORMATION_OF_FIELDS, INFORMATION_OF_COUPLINGS
+    )
     lacks_information = np.zeros(layout.size, dtype=bool)
     for side in sides:
         if side.terms and pooled.terms:
             expected_variances = variances(pooled.terms) * (pooled.rows.total / side.rows.total)
-            lacks_information |= np.maximum(variances(side.terms), expected_variances) > 1.0 / least_information
+            lacks_information |= (
+                np.maximum(variances(side.terms), expected_variances) > 1.0 / least_information
+            )
     return lacks_information
 
 
 def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
-    """Return the exact distribution of the difference of parameter k; None without one. See `Evidence.family`."""
+    """Return the exact distribution of the difference of parameter k; None without one. See
+    `Evidence.family`.
+    """
     one_family, other_family = one.family(k, finite), other.family(k, finite)
     # less: the distribution of the difference
     return None if one_family is None or other_family is None else one_family.less(other_family)
 
 
 def _no_family(k: int, finite: bool) -> PowerSeries | None:
-    """Return None: no parameter has an exact distribution. Its arguments, unused, are those of `Evidence.family`."""
+    """Return None: no parameter has an exact distribution. Its arguments, unused, are those of
+    `Evidence.family`.
+    """
     return None
 
 
@@ -177,8 +241,8 @@ def _no_family(k: int, finite: bool) -> PowerSeries | None:
 class _FieldLimits:
     """Limits of the shifts of fields from the pooled fit, by exact distributions.
 
-    The *shift* is the field of a group less the field of the pooled fit. If the model is right, it is zero if and only
-    if the group and all other groups together have equal fields.
+    The *shift* is the field of a group less the field of the pooled fit. If the model is right, it
+    is zero if and only if the group and all other groups together have equal fields.
 
     Attributes
     ----------
@@ -194,59 +258,83 @@ class _FieldLimits:
 
     @cached_property
     def _shifts(self) -> dict[int, Shift | None]:
-        """Shifts of the fields that were asked for, by number; None without an exact distribution on both sides."""
+        """Shifts of the fields that were asked for, by number; None without an exact distribution
+        on both sides.
+        """
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
-        """Return the limit of the shift of field `k`, given that of its difference between the group and the rest.
+        """Return the limit of the shift of field `k`, given that of its difference between the
+        group and the rest.
 
-        `Shift.at` takes the standard error of the shift to widen limits that hold given the margins of the tables.
+        `Shift.at` takes the standard error of the shift to widen limits that hold given the margins
+        of the tables.
         """
         if k not in self._shifts:
-            group_family, rest_family = (side.family(k, finite=False) for side in (self.group, self.rest))
+            group_family, rest_family = (
+                side.family(k, finite=False) for side in (self.group, self.rest)
+            )
             self._shifts[k] = (
-                None if group_family is None or rest_family is None else Shift.of(group_family, rest_family)
+                None
+                if group_family is None or rest_family is None
+                else Shift.of(group_family, rest_family)
             )
         shift = self._shifts[k]
         return np.nan if shift is None else shift.at(limit, float(self.errors[k]))
 
 
 def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
-    """Return the predictors without interactions, and without structural zeros together with others."""
+    """Return the predictors without interactions, and without structural zeros together with
+    others.
+    """
     # joined (m, m): whether two predictors share a term or a structural zero
     return np.flatnonzero(~np.any([side.layout.joined.any(axis=1) for side in sides], axis=0))
 
 
-def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray, uncoupled: np.ndarray) -> Comparison:
-    """Return a comparison in which the fields of predictors without interactions are tested by counts of levels.
+def _with_odds_ratios(
+    comparison: Comparison, one: np.ndarray, other: np.ndarray, uncoupled: np.ndarray
+) -> Comparison:
+    """Return a comparison in which the fields of predictors without interactions are tested by
+    counts of levels.
 
-    The 2 x 2 tables of two samples by level and reference level decide how: the normal distribution of the log odds
-    ratio where no cell holds fewer than `CELL` rows, nor would if the odds were the same; else Fisher's distribution.
-    The log odds ratio is ``ln(n_11 n_22 / (n_12 n_21))``, with the variance ``sum 1 / n`` over the four cells.
+    The 2 x 2 tables of two samples by level and reference level decide how: the normal distribution
+    of the log odds ratio where no cell holds fewer than `CELL` rows, nor would if the odds were the
+    same; else Fisher's distribution. The log odds ratio is ``ln(n_11 n_22 / (n_12 n_21))``, with
+    the variance ``sum 1 / n`` over the four cells.
 
     Parameters
     ----------
     comparison : Comparison
     one, other : ndarray, shape (3, layout.D)
-        `Evidence.counts` of the two samples: rows at each level, at the reference level, and at any level.
+        `Evidence.counts` of the two samples: rows at each level, at the reference level, and at any
+        level.
     uncoupled : ndarray of int
         The predictors without interactions.
     """
-    layout, field_positions = comparison.layout, comparison.layout.columns(uncoupled)  # positions in theta
+    # positions in theta
+    layout, field_positions = comparison.layout, comparison.layout.columns(uncoupled)
     cells = np.stack([one[:2], other[:2]])  # (sample, level or reference level, D)
     has_enough_rows = least_cells(*cells) >= CELL
     kind, theta = comparison.kind.copy(), comparison.theta.copy()
-    terms = list(comparison.terms) or [np.full((size, size), np.nan) for size in np.diff(layout.cuts)]  # by table
+    # by table
+    terms = list(comparison.terms) or [
+        np.full((size, size), np.nan) for size in np.diff(layout.cuts)
+    ]
     kind[field_positions] = np.where(
-        (cells == 0.0).any(axis=(0, 1)), Kind.ABSENT, np.where(has_enough_rows, Kind.WALD, Kind.EXACT)
+        (cells == 0.0).any(axis=(0, 1)),
+        Kind.ABSENT,
+        np.where(has_enough_rows, Kind.WALD, Kind.EXACT),
     )[field_positions]
     with np.errstate(divide="ignore", invalid="ignore"):
         log_odds, inverse_counts = np.log(cells[:, 0]) - np.log(cells[:, 1]), 1.0 / cells
         theta[field_positions] = (log_odds[0] - log_odds[1])[field_positions]
         for i in uncoupled:
             # sums over both samples, each (L_i - 1,): at each level, and at the reference level
-            level, reference = inverse_counts[..., layout.start[i] : layout.start[i + 1]].sum(axis=0)
-            terms[i] = np.diag(level) + reference  # all log odds of a predictor share the counts of its reference level
+            level, reference = inverse_counts[..., layout.start[i] : layout.start[i + 1]].sum(
+                axis=0
+            )
+            # all log odds of a predictor share the counts of its reference level
+            terms[i] = np.diag(level) + reference
     family = partial(_fisher_family, set(field_positions.tolist()), cells, comparison.family)
     return replace(comparison, kind=kind, theta=theta, terms=terms, family=family)
 
@@ -254,14 +342,17 @@ def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray
 def _fisher_family(
     uncoupled: set[int], cells: np.ndarray, other_family: Family, k: int, finite: bool
 ) -> PowerSeries | None:
-    """Return Fisher's distribution if field `k` is one of the set `uncoupled`, else the result of `other_family`.
+    """Return Fisher's distribution if field `k` is one of the set `uncoupled`, else the result of
+    `other_family`.
 
-    `cells` (2, 2, D) are counts of two samples by level and reference level; `finite` is as in `Evidence.family`.
+    `cells` (2, 2, D) are counts of two samples by level and reference level; `finite` is as in
+    `Evidence.family`.
     """
     if k not in uncoupled:
         return other_family(k, finite)
     table = cells[..., k]
-    margins = table[0].sum(), table[:, 0].sum(), table.sum()  # of the first sample, of the level, of the table
+    # of the first sample, of the level, of the table
+    margins = table[0].sum(), table[:, 0].sum(), table.sum()
     # the largest less the smallest value that the first cell can have
     if not 0 < min(margins[:2]) - max(0.0, margins[0] + margins[1] - margins[2]) < LONGEST_SUPPORT:
         return None
@@ -277,19 +368,22 @@ def _limits_of_shift(
     uncoupled: np.ndarray,
     limits: np.ndarray,
 ) -> np.ndarray:
-    """Return limits of the difference of group `g` from the pooled fit, given `limits` of the tested difference.
+    """Return limits of the difference of group `g` from the pooled fit, given `limits` of the
+    tested difference.
 
-    Both have shape (layout.size,), and are all lower or all upper ones. `counts` (K, 3, D) are `Evidence.counts` of all
-    groups; `field_limits` is None without interactions and structural zeros. Couplings with an exact test have no
-    limits (nan).
+    Both have shape (layout.size,), and are all lower or all upper ones. `counts` (K, 3, D) are
+    `Evidence.counts` of all groups; `field_limits` is None without interactions and structural
+    zeros. Couplings with an exact test have no limits (nan).
     """
-    # from the log odds ratio against the other groups to the log odds less those of all groups together;
-    # row 0 of `counts` is at the level, 1 at the reference level, 2 at any level
+    # from the log odds ratio against the other groups to the log odds less those of all groups
+    # together; row 0 of `counts` is at the level, 1 at the reference level, 2 at any level
     field_positions, limits = shift.layout.columns(uncoupled), limits.copy()
     limits[field_positions] = shifts_from_pooled(
         limits[field_positions], counts[:, :2, field_positions], counts[:, 2, field_positions], g
     )
     if field_limits is not None:
-        for k in np.setdiff1d(np.flatnonzero(shift.verdict == Kind.EXACT), field_positions).tolist():
+        for k in np.setdiff1d(
+            np.flatnonzero(shift.verdict == Kind.EXACT), field_positions
+        ).tolist():
             limits[k] = field_limits.shift_at(k, float(limits[k])) if k < shift.layout.D else np.nan
     return limits

@@ -1,11 +1,13 @@
-"""Standard errors of all methods that have some, as plain arrays per parameter and table, and the bootstrap.
+"""Standard errors of all methods that have some, as plain arrays per parameter and table, and the
+bootstrap.
 
-K is the number of groups, m of predictors. A *table* holds the fields of a predictor, or the couplings of a pair;
-``layout.cuts`` are the positions at which tables start in the parameter vector, and its end. ``layout.of_group(g)`` and
-``layout.of_pooled`` have the structural zeros of a group, or of all rows. ``parameters.theta`` (K, size) and ``pooled``
-(size,), or None, are the fitted parameters. The *influence* of a row on a fit is the derivative of the parameters by
-the row's weight; a `RowInfluence` returns influences of rows, and from them covariances: `terms(rows)` of each table,
-`covariance(rows)` of all parameters.
+K is the number of groups, m of predictors. A *table* holds the fields of a predictor, or the
+couplings of a pair; ``layout.cuts`` are the positions at which tables start in the parameter
+vector, and its end. ``layout.of_group(g)`` and ``layout.of_pooled`` have the structural zeros of a
+group, or of all rows. ``parameters.theta`` (K, size) and ``pooled`` (size,), or None, are the
+fitted parameters. The *influence* of a row on a fit is the derivative of the parameters by the
+row's weight; a `RowInfluence` returns influences of rows, and from them covariances: `terms(rows)`
+of each table, `covariance(rows)` of all parameters.
 """
 
 from __future__ import annotations
@@ -49,15 +51,17 @@ class Covariances:
     ----------
     layout : Layout
     group : list of K lists of ndarray
-        Covariance matrices of a group's tables: one for the fields of each of the m predictors, then one per pair.
+        Covariance matrices of a group's tables: one for the fields of each of the m predictors,
+        then one per pair.
     shift : list of K lists of ndarray, or None
-        The same for the difference of the group from the pooled fit, to which the group's rows contribute too.
+        The same for the difference of the group from the pooled fit, to which the group's rows
+        contribute too.
     composite : list of K (float, float)
-        Log pseudo-likelihood of the complete rows of each group, and its effective number of parameters; empty if the
-        method has another likelihood.
+        Log pseudo-likelihood of the complete rows of each group, and its effective number of
+        parameters; empty if the method has another likelihood.
     deviations : list of K ndarrays, shape (u, layout.size), or None
-        Under a sampling design: matrices E with ``E'E`` the covariance of a group's parameters, and one row for each of
-        u clusters or replicates; see `bbl.boltzmann.inference.survey`.
+        Under a sampling design: matrices E with ``E'E`` the covariance of a group's parameters, and
+        one row for each of u clusters or replicates; see `bbl.boltzmann.inference.survey`.
     """
 
     layout: Layout
@@ -67,38 +71,49 @@ class Covariances:
     deviations: list[np.ndarray] | None = None
 
     def between(self, g: int, other: int) -> list[np.ndarray]:
-        """Return the covariances of the difference of two groups, which share no rows, but may share clusters."""
+        """Return the covariances of the difference of two groups, which share no rows, but may
+        share clusters.
+        """
         if self.deviations is not None:
             return _covariance_by_table(self.layout, self.deviations[g] - self.deviations[other])
         return [a + b for a, b in zip(self.group[g], self.group[other], strict=True)]
 
     def standard_errors(self, terms: list[np.ndarray]) -> np.ndarray:
-        """Return the standard errors (layout.size,) of all parameters, from the covariances `terms` of all tables."""
+        """Return the standard errors (layout.size,) of all parameters, from the covariances `terms`
+        of all tables.
+        """
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
 GroupInfluences = list[tuple[RowInfluence, Sample]]
 
 
-def sandwich_of_shift(layout: Layout, groups: GroupInfluences, pooled: RowInfluence) -> list[list[np.ndarray]]:
+def sandwich_of_shift(
+    layout: Layout, groups: GroupInfluences, pooled: RowInfluence
+) -> list[list[np.ndarray]]:
     """Return the covariances of every table of each group's difference from the pooled fit.
 
-    `groups` holds the influence and the rows of each group with rows, in order; `pooled` is the influence of the pooled
-    fit. With the influences psi of a row of weight w on the group's fit and psi_0 on the pooled fit, the covariance is
-    ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out w psi_0 psi_0'``, over rows in the group and out of it.
+    `groups` holds the influence and the rows of each group with rows, in order; `pooled` is the
+    influence of the pooled fit. With the influences psi of a row of weight w on the group's fit and
+    psi_0 on the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out w
+    psi_0 psi_0'``, over rows in the group and out of it.
     """
     pooled_terms, shift_terms = [], []
     for influence, rows in groups:
         pooled_covariances, shift_covariances = TermCovariances(layout), TermCovariances(layout)
-        # psi (n, size) are the influences of a chunk of rows on the parameters of the group, or of the pooled fit
-        for (psi, weights), (pooled_psi, _) in zip(influence.blocks(rows), pooled.blocks(rows), strict=True):
+        # psi (n, size) are the influences of a chunk of rows on the parameters of the group, or of
+        # the pooled fit
+        for (psi, weights), (pooled_psi, _) in zip(
+            influence.blocks(rows), pooled.blocks(rows), strict=True
+        ):
             pooled_covariances.add(pooled_psi, weights)
             shift_covariances.add(psi - pooled_psi, weights)
         pooled_terms.append(pooled_covariances.by_table())
         shift_terms.append(shift_covariances.by_table())
     pooled_total = [sum(terms) for terms in zip(*pooled_terms, strict=True)]
-    # A row of the group moves both estimates, any other row the pooled one alone. So the covariance is that of the
-    # difference, from the group's rows, plus that of the pooled estimate from the other rows: all less the group's.
+    # A row of the group moves both estimates, any other row the pooled one alone. So the covariance
+    # is that of the difference, from the group's rows, plus that of the pooled estimate from the
+    # other rows: all less the group's.
     return [
         [
             shift_inside + pooled_all - pooled_inside
@@ -110,8 +125,11 @@ def sandwich_of_shift(layout: Layout, groups: GroupInfluences, pooled: RowInflue
     ]
 
 
-def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None) -> Covariances:
-    """Return the covariances of all groups, and of their differences from the pooled fit if there is one.
+def covariances(
+    sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None
+) -> Covariances:
+    """Return the covariances of all groups, and of their differences from the pooled fit if there
+    is one.
 
     They are design covariances if the rows have a sampling design `survey`.
 
@@ -132,7 +150,9 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: Surv
 
     group_samples = [sample.group(g) for g in range(len(parameters.theta))]
     groups = [
-        influence(group_sample, layout.of_group(g)) for g, group_sample in enumerate(group_samples) if group_sample.n
+        influence(group_sample, layout.of_group(g))
+        for g, group_sample in enumerate(group_samples)
+        if group_sample.n
     ]
     group_terms, shift = [row_influence.terms(rows) for row_influence, rows in groups], None
     composite = [  # log pseudo-likelihood and effective number of parameters
@@ -143,19 +163,29 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: Surv
     # `_insert_empty_groups`: groups without rows get tables of nan
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled, layout.of_pooled)[0])
-        shift = _insert_empty_groups(group_samples, shift, [np.full_like(t, np.nan) for t in shift[0]])
-    group_terms = _insert_empty_groups(group_samples, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]])
+        shift = _insert_empty_groups(
+            group_samples, shift, [np.full_like(t, np.nan) for t in shift[0]]
+        )
+    group_terms = _insert_empty_groups(
+        group_samples, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]]
+    )
     if composite:
         composite = _insert_empty_groups(group_samples, composite, (0.0, 0.0))
     return Covariances(layout, group_terms, shift, composite)
 
 
-def _design_covariances(sample: Sample, parameters: Parameters, engine: Engine, survey: SurveySample) -> Covariances:
+def _design_covariances(
+    sample: Sample, parameters: Parameters, engine: Engine, survey: SurveySample
+) -> Covariances:
     """Return `covariances` under the sampling design `survey`."""
     layout, shift = parameters.layout, None
 
-    def deviations(rows: Sample, layout: Layout, theta: np.ndarray, domain: SurveySample) -> np.ndarray:
-        """Return the deviations (u, size) of the parameters `theta` of `rows`, those of `domain` in the design."""
+    def deviations(
+        rows: Sample, layout: Layout, theta: np.ndarray, domain: SurveySample
+    ) -> np.ndarray:
+        """Return the deviations (u, size) of the parameters `theta` of `rows`, those of `domain` in
+        the design.
+        """
         influence, _ = engine.influence(rows.collapsed(layout.n_levels), layout)
         return penalised_deviations(influence, rows, theta, engine, domain)
 
@@ -165,10 +195,16 @@ def _design_covariances(sample: Sample, parameters: Parameters, engine: Engine, 
     ]
     if parameters.pooled is not None:
         pooled = deviations(sample.pooled, layout.of_pooled, parameters.pooled, survey)
-        shift = [_covariance_by_table(layout, group_deviations - pooled) for group_deviations in deviations_by_group]
+        shift = [
+            _covariance_by_table(layout, group_deviations - pooled)
+            for group_deviations in deviations_by_group
+        ]
     return Covariances(
         layout,
-        [_covariance_by_table(layout, group_deviations) for group_deviations in deviations_by_group],
+        [
+            _covariance_by_table(layout, group_deviations)
+            for group_deviations in deviations_by_group
+        ],
         shift,
         composite=[],
         deviations=deviations_by_group,
@@ -181,8 +217,14 @@ def _covariance_by_table(layout: Layout, deviations: np.ndarray) -> list[np.ndar
 
 
 def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
-    """Return the covariance (layout.size, layout.size) of all parameters of one group, from its rows."""
-    check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "See bse, or tests().")
+    """Return the covariance (layout.size, layout.size) of all parameters of one group, from its
+    rows.
+    """
+    check_memory(
+        8.0 * float(layout.size) ** 2,
+        f"A covariance of {layout.size} parameters",
+        "See bse, or tests().",
+    )
     influence, rows = engine.influence(sample.collapsed(layout.n_levels), layout)
     return influence.covariance(rows)
 
@@ -190,15 +232,17 @@ def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarra
 def difference_terms(
     sample: Sample, estimate: Estimate, engine: Engine, pair: tuple[int, int]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariances of the difference of two jointly fitted groups by table, and which parameters have one.
+    """Return the covariances of the difference of two jointly fitted groups by table, and which
+    parameters have one.
 
     Returns
     -------
     terms : list of ndarray
         Covariance matrices of the m tables of fields, then of one of couplings per pair.
     is_estimable : ndarray of bool, shape (layout.size,)
-        Parameters that the rows of both groups determine. The penalty alone determines those of levels, or pairs of
-        levels, that never occur in a group, and those of predictors that are copies of others.
+        Parameters that the rows of both groups determine. The penalty alone determines those of
+        levels, or pairs of levels, that never occur in a group, and those of predictors that are
+        copies of others.
 
     Raises
     ------
@@ -212,8 +256,8 @@ def difference_terms(
     weights = np.bincount(distinct_row.ravel(), sample.weights, len(codes))
     # fitted probabilities (rows, K)
     p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
-    # the difference of parameters is tables' w: w (r,), weights of r basis functions, has the covariance (r, r);
-    # row k of tables (r, size) holds the parameters of function k
+    # the difference of parameters is tables' w: w (r,), weights of r basis functions, has the
+    # covariance (r, r); row k of tables (r, size) holds the parameters of function k
     covariance, tables, is_estimable = traits.difference(engine, codes, weights, p, layout, pair)
     terms = [
         tables[:, begin:end].T @ covariance @ tables[:, begin:end]
@@ -225,12 +269,13 @@ def difference_terms(
 
 
 def occurring(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return for each parameter (layout.size,) whether all levels, or pairs of levels, that it compares occur.
+    """Return for each parameter (layout.size,) whether all levels, or pairs of levels, that it
+    compares occur.
 
-    `layout` has no terms of three predictors or more: fits to P(group | row), which are judged by this, have none.
-    The field of a level compares it with the reference level, and where a predictor interacts with another, among rows
-    in which the other is at its reference level. A coupling compares the four combinations of two levels with the
-    reference levels.
+    `layout` has no terms of three predictors or more: fits to P(group | row), which are judged by
+    this, have none. The field of a level compares it with the reference level, and where a
+    predictor interacts with another, among rows in which the other is at its reference level. A
+    coupling compares the four combinations of two levels with the reference levels.
     """
     L = layout.n_levels.astype(int)
     occurs = []
@@ -242,12 +287,15 @@ def occurring(rows: Sample, layout: Layout) -> np.ndarray:
         has_rows = np.bincount(cells, rows.weights, L[i] * L[j]).reshape(L[i], L[j]) > 0.0
         occurs[i] &= has_rows[1:, 0] & has_rows[0, 0]
         occurs[j] &= has_rows[0, 1:] & has_rows[0, 0]
-        occurs.append((has_rows[1:, 1:] & has_rows[1:, :1] & has_rows[:1, 1:] & has_rows[:1, :1]).ravel())
+        occurs.append(
+            (has_rows[1:, 1:] & has_rows[1:, :1] & has_rows[:1, 1:] & has_rows[:1, :1]).ravel()
+        )
     return np.concatenate(occurs)
 
 
 def _insert_empty_groups(group_samples: list[Sample], results: list, placeholder: object) -> list:
-    """Return one entry per group: the next of `results` for a group with rows, `placeholder` for one without.
+    """Return one entry per group: the next of `results` for a group with rows, `placeholder` for
+    one without.
 
     `results` has one entry for each group with rows, in order.
     """
@@ -256,38 +304,60 @@ def _insert_empty_groups(group_samples: list[Sample], results: list, placeholder
 
 
 def bootstrap(
-    sample: Sample, estimate: Estimate, engine: Engine, nboot: int, rng: np.random.Generator, workers: int
+    sample: Sample,
+    estimate: Estimate,
+    engine: Engine,
+    nboot: int,
+    rng: np.random.Generator,
+    workers: int,
 ) -> np.ndarray:
-    """Return refits (nboot, K, layout.size) to samples drawn from the fitted models, as large as the groups.
+    """Return refits (nboot, K, layout.size) to samples drawn from the fitted models, as large as
+    the groups.
 
-    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own. What is
-    missing in the data is missing in the replicates too. The weights of `sample` are whole numbers.
+    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator
+    of its own. What is missing in the data is missing in the replicates too. The weights of
+    `sample` are whole numbers.
     """
     layout = estimate.parameters.layout
     check_memory(  # 8 bytes for each value that is drawn
-        8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
+        8.0 * sample.total * layout.m,
+        f"A bootstrap of {sample.total:.0f} observations",
+        "Use inference() instead.",
     )
     groups = [sample.group(g) for g in range(len(estimate.parameters.theta))]
     # layout, fields, couplings, higher terms of each group
-    models = [(layout.of_group(g), *split(layout, theta)) for g, theta in enumerate(estimate.parameters.theta)]
+    models = [
+        (layout.of_group(g), *split(layout, theta))
+        for g, theta in enumerate(estimate.parameters.theta)
+    ]
     # of each group: the number of observations, and which values (observations, m) are missing
-    shapes = [(round(s.total), None if s.missing is None else np.repeat(s.missing, s.weights.astype(np.intp), axis=0))
-              for s in groups]  # fmt: skip
-    tasks = [(models, shapes, engine, stream) for stream in rng.spawn(nboot)]  # stream: the generator of a replicate
+    shapes = [
+        (
+            round(s.total),
+            None if s.missing is None else np.repeat(s.missing, s.weights.astype(np.intp), axis=0),
+        )
+        for s in groups
+    ]
+    # stream: the generator of a replicate
+    tasks = [(models, shapes, engine, stream) for stream in rng.spawn(nboot)]
     return np.array(run_tasks(_replicate, tasks, workers))
 
 
 def _replicate(models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     """Return the parameters (layout.size,) of each group, refitted to rows drawn from its model.
 
-    `models` holds the layout, fields, couplings and higher terms of each group; `shapes` its number of rows and which
-    values (rows, m) of these are missing, or None.
+    `models` holds the layout, fields, couplings and higher terms of each group; `shapes` its number
+    of rows and which values (rows, m) of these are missing, or None.
     """
     refits = []
     for (layout, h, J, higher_terms), (total, missing) in zip(models, shapes, strict=True):
-        codes = sample_states(h, J, layout.n_levels, total, rng, more=higher_terms, support=layout.support)
+        codes = sample_states(
+            h, J, layout.n_levels, total, rng, more=higher_terms, support=layout.support
+        )
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
-        rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)
+        rows = engine.prepare(
+            Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout
+        )
         refits.append(engine.fit(rows, layout, rng=rng).theta)
     return refits

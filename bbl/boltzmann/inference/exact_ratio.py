@@ -1,8 +1,10 @@
-"""The exact likelihood ratio of nested log-linear models, and the rule by which its chi-square distribution is trusted.
+"""The exact likelihood ratio of nested log-linear models, and the rule by which its chi-square
+distribution is trusted.
 
-A *term* is a set of interacting predictors. The *margin* of a term is the table of counts of its predictors, summed
-over all other predictors. ``layout.scopes`` lists the predictors of each table of parameters: the m single predictors,
-then the terms; ``layout.support`` is None without structural zeros.
+A *term* is a set of interacting predictors. The *margin* of a term is the table of counts of its
+predictors, summed over all other predictors. ``layout.scopes`` lists the predictors of each table
+of parameters: the m single predictors, then the terms; ``layout.support`` is None without
+structural zeros.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from bbl.stats.goodness import is_sparse
 
 __all__ = ["ExactRatio", "SparseMargin", "exact_ratio_test"]
 
-# Rows that a predictor of a dropped term needs for each parameter of the log odds of a level, given the other
-# predictors (benchmarks.studies.likelihood).
+# Rows that a predictor of a dropped term needs for each parameter of the log odds of a level, given
+# the other predictors (benchmarks.studies.likelihood).
 ROWS_PER_PARAMETER = 15.0
 NO_SHARE = 1e-12  # share of the rows: a cell that is expected to hold less is empty under the model
 
@@ -50,7 +52,9 @@ class ExactRatio:
 
 @dataclass(frozen=True)
 class SparseMargin:
-    """Why a likelihood ratio is not trusted: too few rows in the margin of these predictors, in this group."""
+    """Why a likelihood ratio is not trusted: too few rows in the margin of these predictors, in
+    this group.
+    """
 
     group: int
     scope: Term
@@ -59,7 +63,8 @@ class SparseMargin:
 def exact_ratio_test(
     groups: Sequence[Sample], layout: Layout, kept: np.ndarray, engine: Engine
 ) -> ExactRatio | SparseMargin:
-    """Test by the exact likelihood whether the terms that are not `kept` have couplings of zero in all groups.
+    """Test by the exact likelihood whether the terms that are not `kept` have couplings of zero in
+    all groups.
 
     Parameters
     ----------
@@ -74,14 +79,15 @@ def exact_ratio_test(
 
     Notes
     -----
-    The chi-square distribution is trusted if three things hold in each group that has rows. Cochran's rule
-    (`bbl.stats.goodness.is_sparse`) holds in the margins of the largest terms of the larger model that share a
-    predictor with a dropped term; counts are expected by the terms of the smaller model within the margin. No cell of
-    the margin of a dropped term is empty where rows are expected. Each predictor of a dropped term has 15 rows for each
-    parameter of the log odds of a level. A test at 5 % then rejects up to 6.2 % of tables from the smaller model
-    (`benchmarks.studies.likelihood`). The margins of the dropped terms alone do not suffice: with two rows in each of
-    many strata the ratio of a pair is twice too large, however many rows its own margin has (Neyman & Scott 1948,
-    Econometrica 16).
+    The chi-square distribution is trusted if three things hold in each group that has rows.
+    Cochran's rule (`bbl.stats.goodness.is_sparse`) holds in the margins of the largest terms of the
+    larger model that share a predictor with a dropped term; counts are expected by the terms of the
+    smaller model within the margin. No cell of the margin of a dropped term is empty where rows are
+    expected. Each predictor of a dropped term has 15 rows for each parameter of the log odds of a
+    level. A test at 5 % then rejects up to 6.2 % of tables from the smaller model
+    (`benchmarks.studies.likelihood`). The margins of the dropped terms alone do not suffice: with
+    two rows in each of many strata the ratio of a pair is twice too large, however many rows its
+    own margin has (Neyman & Scott 1948, Econometrica 16).
     """
     from scipy.stats import chi2
 
@@ -107,15 +113,20 @@ def exact_ratio_test(
     return ExactRatio(statistic, df, float(chi2.sf(max(statistic, 0.0), df)) if df else np.nan)
 
 
-def _find_sparse_margin(rows: Sample, layout: Layout, dropped: list[Term], engine: Engine) -> Term | None:
-    """Return the predictors of the first margin with too few rows to test the `dropped` terms; None without one.
+def _find_sparse_margin(
+    rows: Sample, layout: Layout, dropped: list[Term], engine: Engine
+) -> Term | None:
+    """Return the predictors of the first margin with too few rows to test the `dropped` terms; None
+    without one.
 
-    The rules are those in the notes of `exact_ratio_test`. A single predictor is returned if it has too few rows for
-    the parameters of its distribution given the others.
+    The rules are those in the notes of `exact_ratio_test`. A single predictor is returned if it has
+    too few rows for the parameters of its distribution given the others.
     """
     tested_predictors = {i for term in dropped for i in term}
-    all_regressors = regressors(layout)  # mask: which regressors each predictor has; n_levels: levels of regressors
-    # of the log odds of one level of each predictor: an intercept, and one for each non-reference level of a regressor
+    # mask: which regressors each predictor has; n_levels: levels of regressors
+    all_regressors = regressors(layout)
+    # of the log odds of one level of each predictor: an intercept, and one for each non-reference
+    # level of a regressor
     n_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
     for i in sorted(tested_predictors):
         if rows.total < ROWS_PER_PARAMETER * n_parameters[i]:
@@ -141,20 +152,28 @@ def _find_sparse_margin(rows: Sample, layout: Layout, dropped: list[Term], engin
 def _maximal_terms(terms: list[Term]) -> list[Term]:
     """Return the terms that no other term contains."""
     scopes = [frozenset(term) for term in terms]
-    return [term for term, scope in zip(terms, scopes, strict=True) if not any(scope < larger for larger in scopes)]
+    return [
+        term
+        for term, scope in zip(terms, scopes, strict=True)
+        if not any(scope < larger for larger in scopes)
+    ]
 
 
 def _fit_margin(
     rows: Sample, layout: Layout, scope: Term, terms: list[Term], engine: Engine
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the observed margin of the predictors `scope`, one axis each, and that expected by `terms` within it.
+    """Return the observed margin of the predictors `scope`, one axis each, and that expected by
+    `terms` within it.
 
-    `terms` hold predictors of `scope`, also single ones. Cells that cannot occur are expected to be empty.
+    `terms` hold predictors of `scope`, also single ones. Cells that cannot occur are expected to be
+    empty.
     """
     n_levels = layout.n_levels[list(scope)]
     axis_of = {i: axis for axis, i in enumerate(scope)}
     support = None if layout.support is None else layout.support.margin(scope)
-    model = Layout(n_levels, [tuple(axis_of[i] for i in term) for term in terms if len(term) > 1], support)
+    model = Layout(
+        n_levels, [tuple(axis_of[i] for i in term) for term in terms if len(term) > 1], support
+    )
     codes = np.ascontiguousarray(rows.codes[:, scope])
     margin, table = Sample(codes, rows.weights).collapsed(n_levels), StateTable(model)
     observed = table.counts(margin)
@@ -162,6 +181,7 @@ def _fit_margin(
     if scope not in terms:
         # `unpenalised` starts from zeros, fits all predictors, and returns the parameters first
         theta = engine.unpenalised(margin, model, np.zeros(model.size), np.arange(model.m))[0]
-        expected = margin.total * table.log_partition(theta)[1]  # times the probabilities of all cells
+        # times the probabilities of all cells
+        expected = margin.total * table.log_partition(theta)[1]
         expected[expected < NO_SHARE * margin.total] = 0.0
     return observed.reshape(table.shape), expected.reshape(table.shape)

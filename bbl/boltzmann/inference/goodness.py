@@ -1,9 +1,10 @@
-"""Tables of counts under models of the largest likelihood: fitted counts, leverages, degrees of freedom, bootstrap.
+"""Tables of counts under models of the largest likelihood: fitted counts, leverages, degrees of
+freedom, bootstrap.
 
-A *cell* is a state of all predictors; cells are listed with the last predictor running fastest. A `StateTable` lists
-the n cells of a layout and computes sums over them; ``log_partition(theta)`` returns ln Z and their probabilities (n,).
-``estimate.fits`` holds the `EngineFit` of each group, whose `rank` is the number of parameters that its rows determine,
-None for all.
+A *cell* is a state of all predictors; cells are listed with the last predictor running fastest. A
+`StateTable` lists the n cells of a layout and computes sums over them; ``log_partition(theta)``
+returns ln Z and their probabilities (n,). ``estimate.fits`` holds the `EngineFit` of each group,
+whose `rank` is the number of parameters that its rows determine, None for all.
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.stats.goodness import goodness_statistics
 
-__all__ = ["MAX_CELLS", "GroupCells", "check_cells", "group_cells", "leverages", "simulated_statistics"]
+__all__ = [
+    "MAX_CELLS",
+    "GroupCells",
+    "check_cells",
+    "group_cells",
+    "leverages",
+    "simulated_statistics",
+]
 
 MAX_CELLS = 2**20  # cells of all groups that are listed
-NO_PROBABILITY = 1e-16  # less than this is none: fits at the boundary leave a little in cells that they should empty
+# less than this is none: fits at the boundary leave a little in cells that they should empty
+NO_PROBABILITY = 1e-16
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,9 @@ class GroupCells:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom of observed against fitted counts: cells with a positive fitted count, less 1 and rank."""
+        """Degrees of freedom of observed against fitted counts: cells with a positive fitted count,
+        less 1 and rank.
+        """
         return int((self.fitted > 0.0).sum()) - 1 - self.rank if self.fitted.any() else 0
 
 
@@ -60,8 +71,8 @@ def check_cells(layout: Layout, K: int) -> None:
     n_cells = K * float(np.prod(layout.n_levels.astype(float)))
     if n_cells > MAX_CELLS:
         raise OptionError(
-            f"The table of {layout.m} predictors has {n_cells:.3g} cells, and up to {MAX_CELLS:,} are listed. Fit "
-            "fewer predictors; aic and bic compare models of any size.",
+            f"The table of {layout.m} predictors has {n_cells:.3g} cells, and up to {MAX_CELLS:,} "
+            "are listed. Fit fewer predictors; aic and bic compare models of any size.",
             argument="formula",
         )
 
@@ -71,7 +82,10 @@ def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
     layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
     check_cells(layout, K)
     tables = [StateTable(layout.of_group(g)) for g in range(K)]
-    return [_make_cells(table, table.counts(rows.group(g)), estimate.fits[g]) for g, table in enumerate(tables)]
+    return [
+        _make_cells(table, table.counts(rows.group(g)), estimate.fits[g])
+        for g, table in enumerate(tables)
+    ]
 
 
 def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
@@ -82,17 +96,24 @@ def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> Grou
     _, probabilities = table.log_partition(fit.theta)
     if fit.rank is not None:  # some parameters are not determined: the fit may be at the boundary
         probabilities[probabilities < NO_PROBABILITY] = 0.0
-    return GroupCells(observed, observed.sum() * probabilities, table.layout.size if fit.rank is None else fit.rank)
+    return GroupCells(
+        observed,
+        observed.sum() * probabilities,
+        table.layout.size if fit.rank is None else fit.rank,
+    )
 
 
 def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
-    """Return the leverage (n,) of each cell: the derivative of its fitted by its observed count, without a penalty.
+    """Return the leverage (n,) of each cell: the derivative of its fitted by its observed count,
+    without a penalty.
 
-    `fitted` (n,) are the expected counts. With the probability p(x) of a cell x, its indicators T(x) (size,) of the
-    parameters that hold in it, and their mean mu and covariance V over cells, the leverage is
-    ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``; the inverse is on the parameters that the cells determine.
+    `fitted` (n,) are the expected counts. With the probability p(x) of a cell x, its indicators
+    T(x) (size,) of the parameters that hold in it, and their mean mu and covariance V over cells,
+    the leverage is ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``; the inverse is on the parameters
+    that the cells determine.
     """
-    check_memory(  # room for four matrices (size, size), 8 bytes an entry: V, its inverse, scales and correlations
+    # room for four matrices (size, size), 8 bytes an entry: V, its inverse, scales and correlations
+    check_memory(
         32.0 * float(layout.size) ** 2,
         f"The information of {layout.size} parameters",
         "Fit fewer predictors or fewer interactions.",
@@ -104,7 +125,8 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     mu = table.moments(p)
     with serial_blas():
         information = table.covariances(p, mu)  # V
-        # (size,): a largest set of parameters that the cells determine together; then those that they determine alone
+        # (size,): a largest set of parameters that the cells determine together; then those that
+        # they determine alone
         is_in_basis, _ = rank(information)
         basis_positions = np.flatnonzero(is_in_basis)
         scale = np.sqrt(information.diagonal()[basis_positions])
@@ -115,7 +137,8 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
             np.linalg.inv(information[np.ix_(basis_positions, basis_positions)] / scales) / scales
         )
         inverse_mu = inverse @ mu
-    # (T - mu)' V^-1 (T - mu) = T'V^-1 T - 2 T'V^-1 mu + mu'V^-1 mu of each cell; energies(v) returns T'v
+    # (T - mu)' V^-1 (T - mu) = T'V^-1 T - 2 T'V^-1 mu + mu'V^-1 mu of each cell; energies(v)
+    # returns T'v
     distance = table.quadratic_forms(inverse) - 2.0 * table.energies(inverse_mu) + mu @ inverse_mu
     return p * (1.0 + distance)
 
@@ -123,20 +146,30 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
 def simulated_statistics(
     cells: list[GroupCells], layout: Layout, engine: Engine, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits and refitted.
+    """Return `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits
+    and refitted.
 
     Columns are the likelihood ratio G2, Pearson's X2, and the statistic of Freeman and Tukey.
-    `cells` are those of all groups, in order; groups without fitted counts contribute nothing. This is the parametric
-    bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
+    `cells` are those of all groups, in order; groups without fitted counts contribute nothing. This
+    is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a
+    generator of its own.
     """
-    groups = [(StateTable(layout.of_group(g)), group) for g, group in enumerate(cells) if group.fitted.any()]
+    groups = [
+        (StateTable(layout.of_group(g)), group)
+        for g, group in enumerate(cells)
+        if group.fitted.any()
+    ]
     codes = state_codes(np.arange(len(cells[0].observed)), layout.n_levels)
     statistics = np.zeros((n, 3))
     for replicate, stream in enumerate(rng.spawn(n)):  # stream: the generator of the replicate
         for table, group in groups:
-            counts = stream.multinomial(round(group.observed.sum()), group.fitted / group.fitted.sum())
+            counts = stream.multinomial(
+                round(group.observed.sum()), group.fitted / group.fitted.sum()
+            )
             filled_cells = np.flatnonzero(counts)
-            rows = engine.prepare(Sample(codes[filled_cells], counts[filled_cells].astype(float)), table.layout)
+            rows = engine.prepare(
+                Sample(codes[filled_cells], counts[filled_cells].astype(float)), table.layout
+            )
             refit = _make_cells(table, counts.astype(float), engine.fit(rows, table.layout))
             statistics[replicate] += goodness_statistics(refit.observed, refit.fitted)
     return statistics

@@ -1,10 +1,11 @@
 """Tests of the parameters of groups that are fitted together, to P(group | row), without a penalty.
 
-P(group | row) depends on differences of groups alone: parameters are those of each group less those of the reference
-group, as in multinomial logistic regression. K is the number of groups; a group has one intercept and ``layout.size``
-parameters, so intercepts are column 0 of arrays of ``1 + size`` coefficients. ``engine.joint`` holds the functions
-(`JointTraits`) of an engine that fits all groups together. A `JointInfluence` has the number `reference` of the
-reference group, `coefficients` (K, 1 + size), a `covariance()` (K, 1 + size, K, 1 + size), and says in
+P(group | row) depends on differences of groups alone: parameters are those of each group less those
+of the reference group, as in multinomial logistic regression. K is the number of groups; a group
+has one intercept and ``layout.size`` parameters, so intercepts are column 0 of arrays of ``1 +
+size`` coefficients. ``engine.joint`` holds the functions (`JointTraits`) of an engine that fits all
+groups together. A `JointInfluence` has the number `reference` of the reference group,
+`coefficients` (K, 1 + size), a `covariance()` (K, 1 + size, K, 1 + size), and says in
 ``determined(a, b)`` (1 + size,) which differences of two groups the rows determine.
 """
 
@@ -41,18 +42,23 @@ class JointTests:
     engine : Engine
         It fits all groups together.
     survey : SurveySample, optional
-        The sampling design of the rows. Tests then take the design covariance; the Fisher information, of the effective
-        number of rows, gives the working covariance that design effects compare it with.
+        The sampling design of the rows. Tests then take the design covariance; the Fisher
+        information, of the effective number of rows, gives the working covariance that design
+        effects compare it with.
 
     Attributes
     ----------
     influence : JointInfluence
-        Influence of rows on the coefficients of a fit without a penalty, and their Fisher information.
+        Influence of rows on the coefficients of a fit without a penalty, and their Fisher
+        information.
     """
 
-    def __init__(self, sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None):
+    def __init__(
+        self, sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None
+    ):
         layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
-        # the effective number of rows over their total weight, 1 without a sampling design, scales likelihood ratios
+        # the effective number of rows over their total weight, 1 without a sampling design, scales
+        # likelihood ratios
         self._survey, self._effective_share = survey, 1.0
         if survey is not None:
             effective = effective_rows(sample)
@@ -60,17 +66,23 @@ class JointTests:
         traits, start = cast(JointTraits, engine.joint), estimate.coefficients
         fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=start)
         self.influence = fit_unpenalised(sample)
-        # (u, K, 1 + size), whose cross-products are the design covariance: see `bbl.boltzmann.inference.survey`
-        self._deviations = None if survey is None else joint_deviations(self.influence, fit_unpenalised, sample, survey)
+        # (u, K, 1 + size), whose cross-products are the design covariance: see
+        # `bbl.boltzmann.inference.survey`
+        self._deviations = (
+            None
+            if survey is None
+            else joint_deviations(self.influence, fit_unpenalised, sample, survey)
+        )
         # of each group (size,): whether all levels that a parameter compares occur
         self._occurs = [occurring(sample.group(g), layout) for g in range(K)]
         self._comparisons: dict[tuple[int, int], Comparison] = {}  # results of `between`, by (a, b)
 
     def corrected_ratio(self, ratio: float, dropped: np.ndarray) -> CorrectedTest:
-        """Return the test of the likelihood ratio `ratio` of the fit against one without some parameters.
+        """Return the test of the likelihood ratio `ratio` of the fit against one without some
+        parameters.
 
-        `dropped` (size,) says which parameters the smaller model lacks in every group. The ratio is that of all rows,
-        and is scaled to their effective number, as the working covariance is.
+        `dropped` (size,) says which parameters the smaller model lacks in every group. The ratio is
+        that of all rows, and is scaled to their effective number, as the working covariance is.
         """
         assert self._survey is not None and self._deviations is not None  # noqa: S101  # checked by its caller
         influence, covariance = self.influence, self.influence.covariance()
@@ -80,11 +92,14 @@ class JointTests:
             for k in np.flatnonzero(dropped & influence.determined(g, influence.reference)[1:])
             if g != influence.reference
         ]
-        # q tested coefficients: deviations (u, q), and the covariance (q, q) without the sampling design
+        # q tested coefficients: deviations (u, q), and the covariance (q, q) without the sampling
+        # design
         groups, columns = np.array(dropped_positions, dtype=np.intp).reshape(-1, 2).T
         E = self._deviations[:, groups, columns]
         working = covariance[groups[:, None], columns[:, None], groups, columns]
-        return rao_scott(ratio * self._effective_share, design_effects(E.T @ E, working), self._survey.df)
+        return rao_scott(
+            ratio * self._effective_share, design_effects(E.T @ E, working), self._survey.df
+        )
 
     def of_group(self, g: int) -> Comparison:
         """Return the test of the parameters of group `g` less those of the reference group."""
@@ -93,23 +108,37 @@ class JointTests:
     def between(self, a: int, b: int) -> Comparison:
         """Return the test of the parameters of group `a` less those of group `b`."""
         if (a, b) not in self._comparisons:
-            difference = self.influence.between(a, b)  # theta (size,), determined (size,), covariances by table
+            # theta (size,), determined (size,), covariances by table
+            difference = self.influence.between(a, b)
             kind = np.where(difference.determined, Kind.WALD, Kind.UNBOUNDED).astype(np.int8)
             kind[~difference.determined & ~(self._occurs[a] & self._occurs[b])] = Kind.ABSENT
             if a == b:
                 kind[:] = Kind.REFERENCE
             # the last argument says that no parameter has an exact distribution
-            test = Comparison(difference.layout, difference.theta, difference.terms(), kind, lambda k, finite: None)
+            test = Comparison(
+                difference.layout,
+                difference.theta,
+                difference.terms(),
+                kind,
+                lambda k, finite: None,
+            )
             if self._survey is not None and self._deviations is not None:
                 deviations = self._deviations[:, a, 1:] - self._deviations[:, b, 1:]
-                kind[(kind == Kind.WALD) & (~np.isfinite(deviations).all(axis=0) | (self._survey.df < 1))] = Kind.FEW
-                terms = term_covariances(difference.layout, [(deviations, np.ones(len(deviations)))])
+                kind[
+                    (kind == Kind.WALD)
+                    & (~np.isfinite(deviations).all(axis=0) | (self._survey.df < 1))
+                ] = Kind.FEW
+                terms = term_covariances(
+                    difference.layout, [(deviations, np.ones(len(deviations)))]
+                )
                 test = replace(test, terms=terms, df=self._survey.df, working=test.terms)
             self._comparisons[a, b] = test
         return self._comparisons[a, b]
 
     def covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the q parameters of `groups`, without intercepts, group by group."""
+        """Return the covariance (q, q) of the q parameters of `groups`, without intercepts, group
+        by group.
+        """
         n_parameters = len(groups) * self.influence.layout.size
         if self._deviations is not None:
             deviations = self._deviations[:, groups, 1:].reshape(-1, n_parameters)

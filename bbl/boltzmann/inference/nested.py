@@ -1,12 +1,14 @@
 """Nested models: tests of the terms that the larger model has and the smaller model lacks.
 
-A *term* is a set of interacting predictors, whose *couplings* are its parameters. K is the number of groups, D the
-number of non-reference levels of all predictors. A *site* is a predictor as the response of a regression on all
-others; a *site solution* (D, 1 + D) holds the intercept and the couplings of each non-reference level, as fitted at the
-site, so that each coupling stands in it twice. q is the number of tested couplings. ``layout.scopes`` lists the
-predictors of each table of parameters: m tables of fields, then one for each term; ``layout.cuts`` are the positions at
-which tables start in the parameter vector, and its end. An `Evidence` has for one group the `kind` of test (size,) of
-each parameter (larger kinds are more cautious), the fitted `rows`, and the `influence` of rows (None without a fit).
+A *term* is a set of interacting predictors, whose *couplings* are its parameters. K is the number
+of groups, D the number of non-reference levels of all predictors. A *site* is a predictor as the
+response of a regression on all others; a *site solution* (D, 1 + D) holds the intercept and the
+couplings of each non-reference level, as fitted at the site, so that each coupling stands in it
+twice. q is the number of tested couplings. ``layout.scopes`` lists the predictors of each table of
+parameters: m tables of fields, then one for each term; ``layout.cuts`` are the positions at which
+tables start in the parameter vector, and its end. An `Evidence` has for one group the `kind` of
+test (size,) of each parameter (larger kinds are more cautious), the fitted `rows`, and the
+`influence` of rows (None without a fit).
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["RatioTest", "TermTests", "nested_test", "ratio_test"]
 
-Groups = Sequence[tuple[Sample, SurveySample | None]]  # rows of each group, and their sampling design
+# rows of each group, and their sampling design
+Groups = Sequence[tuple[Sample, SurveySample | None]]
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,16 @@ class RatioTest:
     Attributes
     ----------
     statistic : float
-        Twice the gain of the log-likelihood or log pseudo-likelihood, summed over groups; nan without a test.
+        Twice the gain of the log-likelihood or log pseudo-likelihood, summed over groups; nan
+        without a test.
     df : int
-        Couplings that the smaller model lacks, in all groups; of the exact likelihood the difference of ranks.
+        Couplings that the smaller model lacks, in all groups; of the exact likelihood the
+        difference of ranks.
     p : float
         nan without a test.
     refused : list of (int, int, int, Kind)
-        Why there is no test: group, both predictors and reason of each table of couplings that cannot be tested.
+        Why there is no test: group, both predictors and reason of each table of couplings that
+        cannot be tested.
     """
 
     statistic: float
@@ -89,10 +95,11 @@ def nested_test(
 ) -> RatioTest | TermTests:
     """Test whether the terms that are not `kept` have couplings of zero in all groups.
 
-    The test is a likelihood ratio if there are enough rows: of the exact likelihood (`exact_ratio_test`) if the engine
-    has it, else of the pseudo-likelihood for models of pairs (`ratio_test`). Otherwise each term is tested by itself in
-    the larger model, by its joint Wald test or the exact conditional tests of its couplings, with Bonferroni's
-    correction. Arguments are those of `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
+    The test is a likelihood ratio if there are enough rows: of the exact likelihood
+    (`exact_ratio_test`) if the engine has it, else of the pseudo-likelihood for models of pairs
+    (`ratio_test`). Otherwise each term is tested by itself in the larger model, by its joint Wald
+    test or the exact conditional tests of its couplings, with Bonferroni's correction. Arguments
+    are those of `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
     """
     sparse = None
     if engine.has_likelihood:
@@ -115,10 +122,15 @@ def nested_test(
     p, refused = [], []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_tests = of_group(evidence(sample, layout.of_group(g), group_theta, engine, survey))
-        p_by_term = group_tests.tables()[2][layout.m :]  # `tables` returns statistic, df, p, words of each table
+        # `tables` returns statistic, df, p, words of each table
+        p_by_term = group_tests.tables()[2][layout.m :]
         p += [p_by_term[k] for k in dropped if not np.isnan(p_by_term[k])]
-        kinds = [group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
-        # a term is refused for the least cautious kind of its parameters: only if all are absent, it is absent
+        kinds = [
+            group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]]
+            for k in dropped
+        ]
+        # a term is refused for the least cautious kind of its parameters: only if all are absent,
+        # it is absent
         refused += [  # `initial`: a term with predictors of one level has no parameters
             (g, scopes[k], Kind(int(kind.min(initial=Kind.ABSENT))))
             for k, kind in zip(dropped, kinds, strict=True)
@@ -129,10 +141,19 @@ def nested_test(
 
 
 def _test_ratio_under_design(
-    groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarray, engine: Engine, ratio: ExactRatio
+    groups: Groups,
+    layout: Layout,
+    theta: np.ndarray,
+    kept: np.ndarray,
+    engine: Engine,
+    ratio: ExactRatio,
 ) -> RatioTest:
-    """Return the exact ratio of effective rows with the correction of Rao & Scott; arguments as in `nested_test`."""
-    is_dropped = np.repeat(np.concatenate([np.zeros(layout.m, dtype=bool), ~kept]), np.diff(layout.cuts))
+    """Return the exact ratio of effective rows with the correction of Rao & Scott; arguments as in
+    `nested_test`.
+    """
+    is_dropped = np.repeat(
+        np.concatenate([np.zeros(layout.m, dtype=bool), ~kept]), np.diff(layout.cuts)
+    )
     working, deviations = [], []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group = evidence(sample, layout.of_group(g), group_theta, engine, survey)
@@ -140,28 +161,35 @@ def _test_ratio_under_design(
             continue
         # parameters of kinds above FEW (unbounded, absent) have no finite maximum
         dropped_positions = np.flatnonzero(is_dropped & (group.kind <= Kind.FEW))
-        working.append(group.influence.covariance(group.rows)[np.ix_(dropped_positions, dropped_positions)])
+        working.append(
+            group.influence.covariance(group.rows)[np.ix_(dropped_positions, dropped_positions)]
+        )
         deviations.append(group.deviations[:, dropped_positions])
     surveys = [survey for _, survey in groups]
     return RatioTest(*_correct_ratio(ratio.statistic, ratio.df, working, deviations, surveys), [])
 
 
 def _correct_ratio(
-    statistic: float, df: int, working: list[np.ndarray], deviations: list[np.ndarray], surveys: list
+    statistic: float,
+    df: int,
+    working: list[np.ndarray],
+    deviations: list[np.ndarray],
+    surveys: list,
 ) -> tuple[float, int, float]:
-    """Return a working ratio over its mean design effect, its degrees of freedom, and the p-value of `rao_scott`.
+    """Return a working ratio over its mean design effect, its degrees of freedom, and the p-value
+    of `rao_scott`.
 
-    Design effects are the eigenvalues of ``working^-1 E'E``, all groups together: by how much the sampling design
-    multiplies variances.
+    Design effects are the eigenvalues of ``working^-1 E'E``, all groups together: by how much the
+    sampling design multiplies variances.
 
     Parameters
     ----------
     working : list of ndarray, shape (q, q)
-        For each group the covariance of its q dropped parameters without the sampling design, under which the ratio
-        would be a chi-square variable.
+        For each group the covariance of its q dropped parameters without the sampling design, under
+        which the ratio would be a chi-square variable.
     deviations : list of ndarray, shape (u, q)
-        For each group the matrix E whose ``E'E`` is the covariance of these under the design; its rows are the same
-        clusters or replicates in all groups, which are dependent.
+        For each group the matrix E whose ``E'E`` is the covariance of these under the design; its
+        rows are the same clusters or replicates in all groups, which are dependent.
     surveys : list of SurveySample
         Designs of all groups.
     """
@@ -169,7 +197,8 @@ def _correct_ratio(
 
     E = np.hstack(deviations)
     effects = design_effects(E.T @ E, block_diag(*working))
-    rows = np.unique(np.concatenate([survey.rows for survey in surveys]))  # positions of all groups' rows in the design
+    # positions of all groups' rows in the design
+    rows = np.unique(np.concatenate([survey.rows for survey in surveys]))
     test = rao_scott(statistic, effects, replace(surveys[0], rows=rows).df)
     return test.statistic, df, test.p
 
@@ -182,7 +211,8 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     groups : sequence of K pairs of a Sample and a SurveySample or None
         Their training rows, without missing values, and the sampling design of these.
     layout : Layout
-        Of the larger model, of pairs. All predictors have two levels or more: formulas give a constant one a second.
+        Of the larger model, of pairs. All predictors have two levels or more: formulas give a
+        constant one a second.
     theta : ndarray, shape (K, layout.size)
         Its fitted parameters, with whatever penalty.
     kept : ndarray of bool, shape (P,)
@@ -194,21 +224,29 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
 
     Notes
     -----
-    Both models are fitted without a penalty. The pseudo-likelihood is no likelihood: each pair counts in the
-    conditional distributions of both its predictors. So the statistic is distributed as ``sum lambda_k chi2_1`` with
-    the eigenvalues of ``(H^-1)_dd^-1 V_dd``, H its Hessian, V the Godambe covariance and d the couplings that are
-    dropped (Kent 1982; Varin, Reid & Firth 2011, section 2.3), whose tail is computed exactly. The test is refused
-    where one of these couplings has no normal distribution by the rules of `bbl.boltzmann.inference.significance`.
-    Under a sampling design V is the design covariance, of all groups together, and the tail that of `rao_scott`.
+    Both models are fitted without a penalty. The pseudo-likelihood is no likelihood: each pair
+    counts in the conditional distributions of both its predictors. So the statistic is distributed
+    as ``sum lambda_k chi2_1`` with the eigenvalues of ``(H^-1)_dd^-1 V_dd``, H its Hessian, V the
+    Godambe covariance and d the couplings that are dropped (Kent 1982; Varin, Reid & Firth 2011,
+    section 2.3), whose tail is computed exactly. The test is refused where one of these couplings
+    has no normal distribution by the rules of `bbl.boltzmann.inference.significance`. Under a
+    sampling design V is the design covariance, of all groups together, and the tail that of
+    `rao_scott`.
     """
     small_layout = Layout(layout.n_levels, layout.pairs[kept])
-    table_slices = [slice(begin, end) for begin, end in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)]
+    table_slices = [
+        slice(begin, end)
+        for begin, end in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)
+    ]
     statistic, eigenvalues, refused = 0.0, [], []
     working, deviations = [], []
-    df = len(groups) * sum(table_slices[pair].stop - table_slices[pair].start for pair in np.flatnonzero(~kept))
+    df = len(groups) * sum(
+        table_slices[pair].stop - table_slices[pair].start for pair in np.flatnonzero(~kept)
+    )
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_evidence = evidence(sample, layout, group_theta, survey=survey)
-        worst_kinds = [  # (most cautious kind, number of the pair); WALD for a table without parameters
+        # (most cautious kind, number of the pair); WALD for a table without parameters
+        worst_kinds = [
             (int(group_evidence.kind[table_slices[pair]].max(initial=Kind.WALD)), pair)
             for pair in np.flatnonzero(~kept)
         ]
@@ -218,49 +256,70 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
             if kind != Kind.WALD
         ]
         influence = group_evidence.influence
-        if refused or not isinstance(influence, Influence):  # one refusal, in any group, refuses the whole test
+        # one refusal, in any group, refuses the whole test
+        if refused or not isinstance(influence, Influence):
             continue
         rows = group_evidence.rows
         sites = np.unique(layout.pairs[~kept])
         is_dropped = _dropped_entries(layout, kept)
         site_start = influence.site_theta.copy()
         site_start[:, 1:][is_dropped] = 0.0
-        # the fit of the smaller model starts from that of the larger one, dropped couplings set to 0
+        # the fit of the smaller model starts from that of the larger one, dropped couplings set to
+        # 0
         small_site_theta, _ = unpenalised(rows, small_layout, site_start, sites)
         statistic += 2.0 * (
             _pseudo_likelihood(rows, layout, influence.site_theta, sites)
             - _pseudo_likelihood(rows, small_layout, small_site_theta, sites)
         )
-        # for each site which columns (D,) are tested: the row of its first level, equal to those of its other levels
+        # for each site which columns (D,) are tested: the row of its first level, equal to those of
+        # its other levels
         couplings_of_site = {int(i): is_dropped[layout.start[i]] for i in sites}
         # (q, q) each: V_dd and (H^-1)_dd of the notes
-        godambe_covariance, working_covariance = influence.site_coupling_covariance(rows, couplings_of_site)
-        eigenvalues.append(design_effects(godambe_covariance, working_covariance))  # lambda_k of the notes
+        godambe_covariance, working_covariance = influence.site_coupling_covariance(
+            rows, couplings_of_site
+        )
+        # lambda_k of the notes
+        eigenvalues.append(design_effects(godambe_covariance, working_covariance))
         if survey is not None:
             working.append(working_covariance)
-            deviations.append(_site_deviations(effective_rows(sample), influence, couplings_of_site, survey))
+            deviations.append(
+                _site_deviations(effective_rows(sample), influence, couplings_of_site, survey)
+            )
     if refused or not eigenvalues:
         return RatioTest(statistic=np.nan, df=df, p=np.nan, refused=refused)
     if deviations:
-        return RatioTest(*_correct_ratio(statistic, df, working, deviations, [survey for _, survey in groups]), [])
+        return RatioTest(
+            *_correct_ratio(statistic, df, working, deviations, [survey for _, survey in groups]),
+            [],
+        )
     weights = np.concatenate(eigenvalues)  # w chi2_1 is a gamma variable of scale 2 w and shape 1/2
-    return RatioTest(statistic, df, tail(2.0 * weights, np.full(len(weights), 0.5), max(statistic, 0.0)), [])
+    return RatioTest(
+        statistic, df, tail(2.0 * weights, np.full(len(weights), 0.5), max(statistic, 0.0)), []
+    )
 
 
 def _site_deviations(
-    sample: Sample, influence: Influence, couplings_of_site: dict[int, np.ndarray], survey: SurveySample
+    sample: Sample,
+    influence: Influence,
+    couplings_of_site: dict[int, np.ndarray],
+    survey: SurveySample,
 ) -> np.ndarray:
-    """Return the deviations (u, q) of tested couplings of the site solution of a group under its sampling design.
+    """Return the deviations (u, q) of tested couplings of the site solution of a group under its
+    sampling design.
 
     `couplings_of_site` says for each site which columns (D,) of its solution are tested, as in
-    `Influence.site_coupling_covariance`. `sample` holds the effective rows; `influence` is that of the fit, whose site
-    solution is ``influence.site_theta``. u is the number of clusters or replicates.
+    `Influence.site_coupling_covariance`. `sample` holds the effective rows; `influence` is that of
+    the fit, whose site solution is ``influence.site_theta``. u is the number of clusters or
+    replicates.
     """
     layout, positions = influence.layout, influence.site_coupling_positions(couplings_of_site)
-    # positions: for each site those of its tested couplings among all its parameters, level after level
+    # positions: for each site those of its tested couplings among all its parameters, level after
+    # level
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
-        """Return the entries (q,) of a site solution that are the couplings in question, site after site."""
+        """Return the entries (q,) of a site solution that are the couplings in question, site after
+        site.
+        """
         columns = regressors(layout).columns  # of a site solution, those of each site's parameters
         by_site = [
             site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[tested]
@@ -272,17 +331,26 @@ def _site_deviations(
         """Return these couplings, estimated from a replicate's rows without a penalty."""
         sites = np.array(list(positions), dtype=np.intp)
         # `unpenalised` returns the site solution, and which of its entries are determined
-        return couplings(unpenalised(reweighted.collapsed(layout.n_levels), layout, influence.site_theta, sites)[0])
+        return couplings(
+            unpenalised(reweighted.collapsed(layout.n_levels), layout, influence.site_theta, sites)[
+                0
+            ]
+        )
 
     if survey.replicates is None:
         return linearised(
-            lambda chunk: influence.site_influences(chunk, positions), sum(map(len, positions.values())), sample, survey
+            lambda chunk: influence.site_influences(chunk, positions),
+            sum(map(len, positions.values())),
+            sample,
+            survey,
         )
     return replicated(estimate, couplings(influence.site_theta), sample, survey)
 
 
 def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
-    """Return which entries of the matrix (D, D) of couplings belong to the pairs that are not `kept` (P,)."""
+    """Return which entries of the matrix (D, D) of couplings belong to the pairs that are not
+    `kept` (P,).
+    """
     is_dropped_pair = np.zeros((layout.m, layout.m), dtype=bool)
     i, j = layout.pairs[~kept].T
     is_dropped_pair[i, j] = is_dropped_pair[j, i] = True
@@ -290,21 +358,27 @@ def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
     return is_dropped_pair[np.ix_(predictor_of_level, predictor_of_level)]
 
 
-def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, sites: np.ndarray) -> float:
-    """Return the weighted sum over rows of the log conditional probabilities of the predictors `sites`.
+def _pseudo_likelihood(
+    rows: Sample, layout: Layout, site_theta: np.ndarray, sites: np.ndarray
+) -> float:
+    """Return the weighted sum over rows of the log conditional probabilities of the predictors
+    `sites`.
 
-    That of predictor i, at the level a that a row has, is ``h_i(a) + sum_j J_ij(a, x_j) - ln Z_i(x)``, with the
-    intercepts h and couplings J of the site solution `site_theta` (D, 1 + D). Both are 0 at the reference level, and J
-    within a predictor. Only predictors with two levels or more have a normaliser Z_i, and `sites` are such.
+    That of predictor i, at the level a that a row has, is ``h_i(a) + sum_j J_ij(a, x_j) - ln
+    Z_i(x)``, with the intercepts h and couplings J of the site solution `site_theta` (D, 1 + D).
+    Both are 0 at the reference level, and J within a predictor. Only predictors with two levels or
+    more have a normaliser Z_i, and `sites` are such.
     """
     varying = np.flatnonzero(layout.n_levels > 1)
     total = 0.0
     for chunk in rows.blocks(ROWS):
         indicators = one_hot(chunk.codes, layout)
-        # log_normalisers (n, varying predictors); log_weights (n, D): exponents at the observed levels, else 0
-        # np.searchsorted: positions of the sites among the varying predictors
+        # log_normalisers (n, varying predictors); log_weights (n, D): exponents at the observed
+        # levels, else 0 np.searchsorted: positions of the sites among the varying predictors
         log_normalisers, _ = conditionals(indicators, layout, site_theta[:, 0], site_theta[:, 1:])
         log_weights = indicators * (indicators @ site_theta[:, 1:].T + site_theta[:, 0])
         total += float(chunk.weights @ log_weights[:, layout.columns(sites)].sum(axis=1))
-        total -= float(chunk.weights @ log_normalisers[:, np.searchsorted(varying, sites)].sum(axis=1))
+        total -= float(
+            chunk.weights @ log_normalisers[:, np.searchsorted(varying, sites)].sum(axis=1)
+        )
     return total

@@ -1,7 +1,8 @@
-"""Conditional log odds ratios of two predictors with their variances, from the couplings that hold both.
+"""Conditional log odds ratios of two predictors with their variances, from the couplings that hold
+both.
 
-A *scope* is the tuple of predictors of a table of parameters; ``layout.table(vector, *scope)`` is the table's view of a
-parameter vector, with one axis of L_i - 1 levels for each predictor.
+A *scope* is the tuple of predictors of a table of parameters; ``layout.table(vector, *scope)`` is
+the table's view of a parameter vector, with one axis of L_i - 1 levels for each predictor.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class LogOddsRatios(NamedTuple):
     levels : ndarray of int, shape (n, 2 + number of modifiers)
         Levels of both predictors, 1 or more, and of the modifiers.
     estimate, se : ndarray, shape (n,)
-        Log odds ratios and their standard errors; nan where the rows do not determine one of the couplings.
+        Log odds ratios and their standard errors; nan where the rows do not determine one of the
+        couplings.
     """
 
     modifiers: tuple[int, ...]
@@ -38,11 +40,14 @@ class LogOddsRatios(NamedTuple):
     se: np.ndarray
 
 
-def log_odds_ratios(layout: Layout, theta: np.ndarray, covariance: np.ndarray, i: int, j: int) -> LogOddsRatios:
+def log_odds_ratios(
+    layout: Layout, theta: np.ndarray, covariance: np.ndarray, i: int, j: int
+) -> LogOddsRatios:
     """Return the log odds ratios of predictors i and j given all others.
 
-    The log odds ratio of two levels against the reference levels is the sum of the couplings of all terms that hold
-    both, at the levels that the other predictors of these terms have; a coupling of a reference level is 0.
+    The log odds ratio of two levels against the reference levels is the sum of the couplings of all
+    terms that hold both, at the levels that the other predictors of these terms have; a coupling of
+    a reference level is 0.
 
     Parameters
     ----------
@@ -66,29 +71,39 @@ def log_odds_ratios(layout: Layout, theta: np.ndarray, covariance: np.ndarray, i
     ]
     parameter_numbers = np.arange(layout.size)
     parameters_by_scope = {  # tables of positions in theta, axes: i, j, modifiers of the scope
-        scope: layout.table(parameter_numbers, i, j, *(k for k in scope if k not in (i, j))) for scope in scopes
+        scope: layout.table(parameter_numbers, i, j, *(k for k in scope if k not in (i, j)))
+        for scope in scopes
     }
-    used_parameters = np.sort(np.concatenate([parameters.ravel() for parameters in parameters_by_scope.values()]))
+    used_parameters = np.sort(
+        np.concatenate([parameters.ravel() for parameters in parameters_by_scope.values()])
+    )
     n_ratios = float(np.prod([float(len(levels)) for levels in level_ranges]))
     if n_ratios * len(used_parameters) > MAX_CONTRASTS:
         raise OptionError(
-            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to list: the pair "
-            f"interacts with {len(modifiers)} other predictors. Give pairs= without it, or fit fewer terms of three "
-            "predictors.",
+            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to "
+            f"list: the pair interacts with {len(modifiers)} other predictors. Give pairs= "
+            "without it, or fit fewer terms of three predictors.",
             argument="pairs",
         )
     levels = np.array(list(product(*level_ranges)), dtype=np.intp).reshape(-1, len(level_ranges))
-    # a row for each ratio, with 1 at the parameters whose sum it is; codes less 1 are positions in tables of couplings
+    # a row for each ratio, with 1 at the parameters whose sum it is; codes less 1 are positions in
+    # tables of couplings
     contrasts = np.zeros((len(levels), len(used_parameters)))
     for scope, parameters in parameters_by_scope.items():
-        columns = [modifiers.index(k) + 2 for k in scope if k not in (i, j)]  # of `levels`, after those of i and j
+        # of `levels`, after those of i and j
+        columns = [modifiers.index(k) + 2 for k in scope if k not in (i, j)]
         table_positions = levels[:, [0, 1, *columns]] - 1
-        rows = np.flatnonzero((table_positions >= 0).all(axis=1))  # couplings of a reference level are 0
+        # couplings of a reference level are 0
+        rows = np.flatnonzero((table_positions >= 0).all(axis=1))
         # for each of these ratios the number of its parameter, then that parameter's column
-        contrasts[rows, np.searchsorted(used_parameters, parameters[tuple(table_positions[rows].T)])] = 1.0
+        contrasts[
+            rows, np.searchsorted(used_parameters, parameters[tuple(table_positions[rows].T)])
+        ] = 1.0
     used_covariance = covariance[np.ix_(used_parameters, used_parameters)]
     is_undetermined = np.isnan(used_covariance.diagonal())
-    used_covariance = np.where(np.logical_or.outer(is_undetermined, is_undetermined), 0.0, used_covariance)
+    used_covariance = np.where(
+        np.logical_or.outer(is_undetermined, is_undetermined), 0.0, used_covariance
+    )
     is_known = ~(contrasts[:, is_undetermined] != 0.0).any(axis=1)
     variance = np.einsum("ij,ij->i", contrasts @ used_covariance, contrasts)  # c' V c of each row c
     return LogOddsRatios(

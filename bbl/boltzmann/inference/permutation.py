@@ -1,7 +1,8 @@
-"""Permutation tests of pairs: one predictor is permuted among rows that agree in the neighbours of the pair.
+"""Permutation tests of pairs: one predictor is permuted among rows that agree in the neighbours of
+the pair.
 
-A *stratum* is a set of rows that agree in the predictors that are conditioned on. Predictor i has L_i levels, and P
-pairs are tested.
+A *stratum* is a set of rows that agree in the predictors that are conditioned on. Predictor i has
+L_i levels, and P pairs are tested.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ def permutation_tests(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Test the couplings of each pair of a group by permutations.
 
-    Where ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`). So among rows that
-    agree in these, every order of the values of i is as likely as the one observed, and the p-value is exact whatever
-    the counts are (Phipson & Smyth 2010). The statistic is that of Cochran, Mantel & Haenszel for tables of any size:
-    observed less expected counts, summed over strata, in the metric of their covariance.
+    Where ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`).
+    So among rows that agree in these, every order of the values of i is as likely as the one
+    observed, and the p-value is exact whatever the counts are (Phipson & Smyth 2010). The statistic
+    is that of Cochran, Mantel & Haenszel for tables of any size: observed less expected counts,
+    summed over strata, in the metric of their covariance.
 
     Parameters
     ----------
@@ -46,7 +48,8 @@ def permutation_tests(
     Returns
     -------
     statistic, df, p : ndarray, shape (P,)
-        nan, 0 and nan if no two rows agree, or if one of the two predictors does not vary among rows that agree.
+        nan, 0 and nan if no two rows agree, or if one of the two predictors does not vary among
+        rows that agree.
 
     Raises
     ------
@@ -55,24 +58,29 @@ def permutation_tests(
     """
     if sample.total > MAX_OBSERVATIONS:
         raise DataError(
-            f"Permutation tests draw tables of up to {MAX_OBSERVATIONS:.0e} observations, and a group has "
-            f"{sample.total:.4g}. Take pvalues='auto', whose tests need no draws."
+            f"Permutation tests draw tables of up to {MAX_OBSERVATIONS:.0e} observations, and a "
+            f"group has {sample.total:.4g}. Take pvalues='auto', whose tests need no draws."
         )
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))
-    tasks = [(rows, layout, int(i), int(j), n, stream) for (i, j), stream in zip(layout.pairs, streams, strict=True)]
+    tasks = [
+        (rows, layout, int(i), int(j), n, stream)
+        for (i, j), stream in zip(layout.pairs, streams, strict=True)
+    ]
     test_results = run_tasks(_test_pair, tasks, workers)
     # one array for each item of the results
     statistic, df, p = (np.array([result[item] for result in test_results]) for item in range(3))
     return statistic, df.astype(np.intp), p
 
 
-def _test_pair(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator) -> Result:
+def _test_pair(
+    sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator
+) -> Result:
     """Test the coupling of predictors i and j; see `permutation_tests`.
 
-    Permuting the values of i within strata draws tables with the margins of the observed tables. The statistic is
-    ``d' V^- d``: d are observed less expected counts of non-reference levels, V^- is the pseudo-inverse of their
-    covariance.
+    Permuting the values of i within strata draws tables with the margins of the observed tables.
+    The statistic is ``d' V^- d``: d are observed less expected counts of non-reference levels, V^-
+    is the pseudo-inverse of their covariance.
     """
     no_test = (np.nan, 0, np.nan)
     conditioned = conditioning(layout, i, j)
@@ -85,12 +93,15 @@ def _test_pair(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.r
         return no_test
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     covariance = _cell_covariance(rows, columns, total)
-    eigenvalues, eigenvectors = eigen.eigenvectors(covariance)  # rising; the last one is the largest
+    # rising; the last one is the largest
+    eigenvalues, eigenvectors = eigen.eigenvectors(covariance)
     if eigenvalues[-1] <= 0.0:
         return no_test
-    # relative rounding errors of eigenvalues are far below 1e-9: directions below it have no variance
+    # relative rounding errors of eigenvalues are far below 1e-9: directions below it have no
+    # variance
     is_positive = eigenvalues > 1e-9 * eigenvalues[-1]
-    inverse_root = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])  # times its transpose it is V^-
+    # times its transpose it is V^-
+    inverse_root = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])
     expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
     drawn = sum(
         _draw_tables(row_margins, column_margins, n, rng)
@@ -104,55 +115,73 @@ def _test_pair(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.r
     return float(statistic[0]), int(is_positive.sum()), (1.0 + n_as_large) / (n + 1.0)
 
 
-def _count_tables(sample: Sample, conditioned: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
-    """Return the counts of i by j in each stratum in which both predictors vary, shape (strata, L_i, L_j)."""
+def _count_tables(
+    sample: Sample, conditioned: np.ndarray, i: int, j: int, layout: Layout
+) -> np.ndarray:
+    """Return the counts of i by j in each stratum in which both predictors vary, shape (strata,
+    L_i, L_j).
+    """
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
     stratum_of_row = strata(sample.codes, conditioned)
     cell_of_row = (stratum_of_row * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
     n_strata = int(stratum_of_row.max(initial=-1)) + 1
-    tables = np.bincount(cell_of_row, sample.weights, n_strata * shape[0] * shape[1]).reshape(n_strata, *shape)
-    varies = [(tables.sum(axis=k) > 0).sum(axis=1) > 1 for k in (1, 2)]  # of j, of i: two levels occur in a stratum
+    tables = np.bincount(cell_of_row, sample.weights, n_strata * shape[0] * shape[1]).reshape(
+        n_strata, *shape
+    )
+    # of j, of i: two levels occur in a stratum
+    varies = [(tables.sum(axis=k) > 0).sum(axis=1) > 1 for k in (1, 2)]
     return tables[varies[0] & varies[1]]
 
 
 def _cell_covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return the covariance of the non-reference cells, summed over strata, given all margins.
 
-    `rows` (strata, L_i) and `columns` (strata, L_j) are the margins, `total` (strata,) their sums. The covariance has
-    shape (C, C) with C = (L_i - 1)(L_j - 1).
+    `rows` (strata, L_i) and `columns` (strata, L_j) are the margins, `total` (strata,) their sums.
+    The covariance has shape (C, C) with C = (L_i - 1)(L_j - 1).
     """
 
     def spread(counts: np.ndarray) -> np.ndarray:
-        """Return the covariance (strata, L - 1, L - 1) of the level indicators of one random row of each stratum.
+        """Return the covariance (strata, L - 1, L - 1) of the level indicators of one random row of
+        each stratum.
 
         `counts` (strata, L) are the margin of one predictor; its reference level has no indicator.
         """
         shares = counts[:, 1:] / total[:, None]
-        return shares[:, :, None] * np.eye(shares.shape[1]) - shares[:, :, None] * shares[:, None, :]
+        return (
+            shares[:, :, None] * np.eye(shares.shape[1]) - shares[:, :, None] * shares[:, None, :]
+        )
 
-    # given its margins, a table has n^2 / (n - 1) times the product of both multinomial covariances of one draw
+    # given its margins, a table has n^2 / (n - 1) times the product of both multinomial covariances
+    # of one draw
     scale = total**2 / np.maximum(total - 1.0, 1.0)
     size = (rows.shape[1] - 1) * (columns.shape[1] - 1)
     return np.einsum("s,sab,scd->acbd", scale, spread(rows), spread(columns)).reshape(size, size)
 
 
 def _integer_margins(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return margins of strata, as integers, in items for `_draw_tables`: all 2 x 2 tables, or one larger table each.
+    """Return margins of strata, as integers, in items for `_draw_tables`: all 2 x 2 tables, or one
+    larger table each.
 
-    `rows` has shape (strata, L_i), `columns` (strata, L_j). 2 x 2 tables with too many observations for numpy's
-    hypergeometric draws come one by one, as larger tables do.
+    `rows` has shape (strata, L_i), `columns` (strata, L_j). 2 x 2 tables with too many observations
+    for numpy's hypergeometric draws come one by one, as larger tables do.
     """
     row_margins, column_margins = np.rint(rows).astype(np.int64), np.rint(columns).astype(np.int64)
-    if row_margins.shape[1] == column_margins.shape[1] == 2 and row_margins.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
+    if (
+        row_margins.shape[1] == column_margins.shape[1] == 2
+        and row_margins.sum(axis=1).max() < MAX_HYPERGEOMETRIC
+    ):
         return [(row_margins, column_margins)]
     return [(row_margins[k : k + 1], column_margins[k : k + 1]) for k in range(len(row_margins))]
 
 
-def _draw_tables(rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random tables with these margins, summed over strata.
+def _draw_tables(
+    rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random tables with these margins,
+    summed over strata.
 
-    `rows` (strata, L_i) and `columns` (strata, L_j) are an item of `_integer_margins`: tables of more than 2 x 2 cells
-    have a single stratum.
+    `rows` (strata, L_i) and `columns` (strata, L_j) are an item of `_integer_margins`: tables of
+    more than 2 x 2 cells have a single stratum.
     """
     from scipy.stats import random_table
 

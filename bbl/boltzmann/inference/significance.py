@@ -1,10 +1,12 @@
-"""Tests and intervals that hold their level: the evidence of rows on each parameter, or why there is no test.
+"""Tests and intervals that hold their level: the evidence of rows on each parameter, or why there
+is no test.
 
-A *table* holds the fields of a predictor or the couplings of a term. Parameter k has position k in the flat vector of
-all tables, whose first D entries are the fields. A `Layout` has the starts of tables in this vector: ``cuts`` those of
-all tables and the vector's end, ``start`` of fields, ``pair_start`` of pairs; ``pairs`` (P, 2) are the interacting
-pairs, ``support`` is None without structural zeros. A *site* is a predictor as the response of a regression on all
-others, by which pseudo-likelihood is fitted. A *family* is the exact conditional distribution of a parameter, as a
+A *table* holds the fields of a predictor or the couplings of a term. Parameter k has position k in
+the flat vector of all tables, whose first D entries are the fields. A `Layout` has the starts of
+tables in this vector: ``cuts`` those of all tables and the vector's end, ``start`` of fields,
+``pair_start`` of pairs; ``pairs`` (P, 2) are the interacting pairs, ``support`` is None without
+structural zeros. A *site* is a predictor as the response of a regression on all others, by which
+pseudo-likelihood is fitted. A *family* is the exact conditional distribution of a parameter, as a
 function of the parameter's value.
 """
 
@@ -32,20 +34,35 @@ from bbl.stats.survey.rao_scott import rao_scott_wald
 from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import wald
 
-__all__ = ["CELL", "Comparison", "Evidence", "Kind", "evidence", "lacks_exact_test", "of_group", "variances"]
+__all__ = [
+    "CELL",
+    "Comparison",
+    "Evidence",
+    "Kind",
+    "evidence",
+    "lacks_exact_test",
+    "of_group",
+    "variances",
+]
 
-# with a CELL of 10, the normal tails are still too thin for Holm's adjustment: 7.5 % in place of 5 over six pairs
-CELL = 20.0  # rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
-INFORMATION = 5.0  # inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
-ROWS_PER_PARAMETER = 10.0  # rows that a site needs for each parameter of the log odds of a level, to be fitted
-# The same under a sampling design, where there is no exact test to fall back on: rows count by their effective number
-# and tails are those of t (benchmarks.coverage).
+# with a CELL of 10, the normal tails are still too thin for Holm's adjustment: 7.5 % in place of 5
+# over six pairs
+# rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
+CELL = 20.0
+# inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
+INFORMATION = 5.0
+# rows that a site needs for each parameter of the log odds of a level, to be fitted
+ROWS_PER_PARAMETER = 10.0
+# The same under a sampling design, where there is no exact test to fall back on: rows count by
+# their effective number and tails are those of t (benchmarks.coverage).
 SURVEY_CELL = 10.0
 SURVEY_INFORMATION = 2.0
 
 
 class Kind(IntEnum):
-    """The test of a parameter, or the reason why it has none; larger values are the more cautious ones."""
+    """The test of a parameter, or the reason why it has none; larger values are the more cautious
+    ones.
+    """
 
     WALD = 0
     EXACT = 1
@@ -107,15 +124,24 @@ class Evidence:
 
     @cached_property
     def working(self) -> list[np.ndarray]:
-        """Covariance of every table as if the effective rows were drawn one by one; empty without a design."""
-        return [] if self.deviations is None or not self.influence else self.influence.terms(self.rows)
+        """Covariance of every table as if the effective rows were drawn one by one; empty without a
+        design.
+        """
+        return (
+            [] if self.deviations is None or not self.influence else self.influence.terms(self.rows)
+        )
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Rows (3, D) at each non-reference level, at the reference level, and at any level of its predictor."""
+        """Rows (3, D) at each non-reference level, at the reference level, and at any level of its
+        predictor.
+        """
         counts = level_counts(self.rows, self.layout.n_levels)
         # n (L_i,) are the rows at each level of a predictor
-        columns = [np.array([n[1:], np.full(len(n) - 1, n[0]), np.full(len(n) - 1, n.sum())]) for n in counts]
+        columns = [
+            np.array([n[1:], np.full(len(n) - 1, n[0]), np.full(len(n) - 1, n.sum())])
+            for n in counts
+        ]
         return np.concatenate(columns, axis=1)
 
     @cached_property
@@ -125,14 +151,17 @@ class Evidence:
 
     @cached_property
     def _strata(self) -> dict[int, np.ndarray | None]:
-        """Cache of `pair_strata`, by the number of the pair: only the pair that was asked for last."""
+        """Cache of `pair_strata`, by the number of the pair: only the pair that was asked for
+        last.
+        """
         return {}
 
     def family(self, k: int, finite: bool) -> PowerSeries | None:
-        """Return the exact conditional distribution of parameter `k`; None if it has none or the rows tell nothing.
+        """Return the exact conditional distribution of parameter `k`; None if it has none or the
+        rows tell nothing.
 
-        With structural zeros or a sampling design there is none. With `finite`, the distribution is also conditional
-        on a finite estimate.
+        With structural zeros or a sampling design there is none. With `finite`, the distribution is
+        also conditional on a finite estimate.
         """
         if self.layout.support is not None or self.survey is not None:
             return None
@@ -140,22 +169,32 @@ class Evidence:
             layout = self.layout
             if k < layout.D:
                 i = int(np.searchsorted(layout.start, k, side="right")) - 1
-                self._families[k] = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)  # levels from 1
+                # levels from 1
+                self._families[k] = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)
             else:
                 pair_number = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
-                self._families[k] = self._coupling_family(pair_number, k - int(layout.pair_start[pair_number]))
+                self._families[k] = self._coupling_family(
+                    pair_number, k - int(layout.pair_start[pair_number])
+                )
         family = self._families[k]
         return family.inside() if finite and family is not None else family
 
     def _coupling_family(self, pair_number: int, table_position: int) -> PowerSeries | None:
-        """Return the family of a coupling, given its pair and its position in the pair's table, in C order."""
+        """Return the family of a coupling, given its pair and its position in the pair's table, in
+        C order.
+        """
         i, j = (int(v) for v in self.layout.pairs[pair_number])
         if pair_number not in self._strata:
-            self._strata.clear()  # parameters are asked for pair by pair: one pair's strata are enough
+            # parameters are asked for pair by pair: one pair's strata are enough
+            self._strata.clear()
             self._strata[pair_number] = pair_strata(self.rows, self.layout, i, j)
         stratum_of_row = self._strata[pair_number]
         a, b = divmod(table_position, int(self.layout.n_levels[j]) - 1)
-        return None if stratum_of_row is None else coupling_family(self.rows, stratum_of_row, i, a + 1, j, b + 1)
+        return (
+            None
+            if stratum_of_row is None
+            else coupling_family(self.rows, stratum_of_row, i, a + 1, j, b + 1)
+        )
 
 
 def variances(terms: list[np.ndarray]) -> np.ndarray:
@@ -171,7 +210,8 @@ def evidence(
     survey: SurveySample | None = None,
     is_effective: bool = False,
 ) -> Evidence:
-    """Return unpenalised estimates of the parameters of a group, with the test that each of them may have.
+    """Return unpenalised estimates of the parameters of a group, with the test that each of them
+    may have.
 
     Parameters
     ----------
@@ -181,13 +221,13 @@ def evidence(
     start : ndarray, shape (layout.size,)
         The group's fitted parameters, with whatever penalty: the fit without one begins there.
     engine : Engine
-        The method that fits the rows without a penalty (see `Engine.unpenalised`); by default one that does so by
-        pseudo-likelihood.
+        The method that fits the rows without a penalty (see `Engine.unpenalised`); by default one
+        that does so by pseudo-likelihood.
     survey : SurveySample, optional
         The sampling design of the rows.
     is_effective : bool, default False
-        Whether the weights of rows already sum to the effective number of a sampling design (see `effective_rows`), so
-        that the limits `SURVEY_CELL` and `SURVEY_INFORMATION` hold.
+        Whether the weights of rows already sum to the effective number of a sampling design (see
+        `effective_rows`), so that the limits `SURVEY_CELL` and `SURVEY_INFORMATION` hold.
     """
     if survey is not None:
         sample = effective_rows(sample)
@@ -195,10 +235,18 @@ def evidence(
     kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)
     if not rows.n:
         return Evidence(
-            layout, rows, theta=np.zeros(layout.size), influence=None, terms=[], kind=kind, engine=engine, survey=survey
+            layout,
+            rows,
+            theta=np.zeros(layout.size),
+            influence=None,
+            terms=[],
+            kind=kind,
+            engine=engine,
+            survey=survey,
         )
     all_regressors = regressors(layout)
-    # of the log odds of a level of each site (m,): an intercept, and one for each non-reference level of a regressor
+    # of the log odds of a level of each site (m,): an intercept, and one for each non-reference
+    # level of a regressor
     n_site_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
     has_enough_rows = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * n_site_parameters
     sites = np.flatnonzero(has_enough_rows & (layout.n_levels > 1))
@@ -213,12 +261,18 @@ def evidence(
         deviations = unpenalised_deviations(influence, sample, theta, sites, engine, survey)
         terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
     is_site_fitted = np.repeat(has_enough_rows, layout.n_levels - 1).astype(float)
-    # `from_sites` averages each coupling over the sites of its term: the mean is 1 if all of them are fitted
+    # `from_sites` averages each coupling over the sites of its term: the mean is 1 if all of them
+    # are fitted
     has_all_sites = (
-        from_sites(layout, np.broadcast_to(is_site_fitted[:, None], (layout.D, 1 + all_regressors.D))) == 1.0
+        from_sites(
+            layout, np.broadcast_to(is_site_fitted[:, None], (layout.D, 1 + all_regressors.D))
+        )
+        == 1.0
     )
-    least_expected, is_absent = cell_sizes(rows, layout)  # (couplings,): least expected count; any cell empty
-    expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])  # fields have no rule of cells
+    # (couplings,): least expected count; any cell empty
+    least_expected, is_absent = cell_sizes(rows, layout)
+    # fields have no rule of cells
+    expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])
     kind[:] = Kind.WALD  # each of the lines below overrules those before it
     kind[~has_all_sites | (expected_counts < least_cell)] = Kind.EXACT
     if influence:
@@ -229,7 +283,8 @@ def evidence(
         kind[~np.isfinite(deviations).all(axis=0)] = Kind.FEW  # too few replicates have an estimate
     kind[lacks_exact_test(layout) & (kind == Kind.EXACT)] = Kind.FEW
     kind[has_all_sites & ~is_determined] = Kind.UNBOUNDED
-    counts = level_counts(rows, layout.n_levels)  # n (L_i,) of each predictor; code 0 is the reference level
+    # n (L_i,) of each predictor; code 0 is the reference level
+    counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), is_absent])] = Kind.ABSENT
     return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations)
 
@@ -237,23 +292,27 @@ def evidence(
 def lacks_exact_test(layout: Layout) -> np.ndarray:
     """Return which parameters (layout.size,) have no exact test.
 
-    These are couplings of three predictors and more, couplings of pairs whose test would condition on more than
-    `MAX_HELD` predictors, and all parameters of a model with structural zeros.
+    These are couplings of three predictors and more, couplings of pairs whose test would condition
+    on more than `MAX_HELD` predictors, and all parameters of a model with structural zeros.
     """
     if layout.support is not None:
         return np.ones(layout.size, dtype=bool)
     n_neighbours = layout.mask.sum(axis=1)  # mask (m, m): whether two predictors share a term
-    # a test conditions on the smaller neighbourhood of the two predictors of a pair, without the other one
+    # a test conditions on the smaller neighbourhood of the two predictors of a pair, without the
+    # other one
     n_conditioned = n_neighbours[layout.pairs].min(axis=1) - 1
     out = np.zeros(layout.size, dtype=bool)
-    out[layout.D : layout.pair_start[-1]] = np.repeat(n_conditioned > MAX_HELD, np.diff(layout.pair_start))
+    out[layout.D : layout.pair_start[-1]] = np.repeat(
+        n_conditioned > MAX_HELD, np.diff(layout.pair_start)
+    )
     out[layout.pair_start[-1] :] = True
     return out
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The null hypothesis that the parameters of a group, or the differences of two sets of them, are zero.
+    """The null hypothesis that the parameters of a group, or the differences of two sets of them,
+    are zero.
 
     Attributes
     ----------
@@ -264,10 +323,11 @@ class Comparison:
         Covariance of every table; empty where nothing has a normal distribution.
     kind : ndarray of int8, shape (layout.size,), as in `Evidence`
     family : callable
-        ``family(k, finite)`` returns the exact conditional distribution of parameter `k`; see `Evidence.family`.
+        ``family(k, finite)`` returns the exact conditional distribution of parameter `k`; see
+        `Evidence.family`.
     to_limits : callable, optional
-        ``to_limits(limits)`` turns limits (layout.size,) of what `theta` estimates into limits of the difference that
-        is asked for, which has the same sign; by default the two are the same.
+        ``to_limits(limits)`` turns limits (layout.size,) of what `theta` estimates into limits of
+        the difference that is asked for, which has the same sign; by default the two are the same.
     df : float
         Degrees of freedom of the covariances; infinity unless they are those of a sampling design.
     working : list of ndarray
@@ -285,7 +345,9 @@ class Comparison:
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
-        """Exact distributions of the parameters of kind EXACT, by position, except those of a single value."""
+        """Exact distributions of the parameters of kind EXACT, by position, except those of a
+        single value.
+        """
         families = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
             family = self.family(int(k), True)  # conditional on a finite estimate
@@ -320,8 +382,14 @@ class Comparison:
 
     @property
     def unpenalised(self) -> np.ndarray:
-        """Unpenalised estimates; nan without a Wald or exact test, or if `to_limits` has to transform `theta`."""
-        tested = self.verdict <= Kind.EXACT if self.to_limits is None else np.zeros(self.layout.size, dtype=bool)
+        """Unpenalised estimates; nan without a Wald or exact test, or if `to_limits` has to
+        transform `theta`.
+        """
+        tested = (
+            self.verdict <= Kind.EXACT
+            if self.to_limits is None
+            else np.zeros(self.layout.size, dtype=bool)
+        )
         return np.where(tested, self.theta, np.nan)
 
     def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -329,8 +397,13 @@ class Comparison:
         lower, upper = np.full((2, self.layout.size), np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():
-            half_width = t_quantile(0.5 + level / 2, self.df) * np.sqrt(variances(self.terms)[is_wald])
-            lower[is_wald], upper[is_wald] = (self.theta[is_wald] - half_width, self.theta[is_wald] + half_width)
+            half_width = t_quantile(0.5 + level / 2, self.df) * np.sqrt(
+                variances(self.terms)[is_wald]
+            )
+            lower[is_wald], upper[is_wald] = (
+                self.theta[is_wald] - half_width,
+                self.theta[is_wald] + half_width,
+            )
         for k, family in self.exact.items():
             lower[k], upper[k] = family.limits(level)
         if self.to_limits is not None:
@@ -343,28 +416,38 @@ class Comparison:
         Returns
         -------
         statistic, df, p : ndarray
-            Joint Wald test of those parameters of a table that have a Wald test; `df` is their number. If none has one,
-            `p` is the smallest exact p-value times the number `df` of exact tests, and `statistic` is nan. Exact tests
-            need no finite estimates: if two levels never go together, though rows with both are expected, this is
-            evidence of an interaction, whatever its strength. Under a sampling design the Wald test takes the `working`
-            covariance, and is corrected by Rao & Scott.
+            Joint Wald test of those parameters of a table that have a Wald test; `df` is their
+            number. If none has one, `p` is the smallest exact p-value times the number `df` of
+            exact tests, and `statistic` is nan. Exact tests need no finite estimates: if two levels
+            never go together, though rows with both are expected, this is evidence of an
+            interaction, whatever its strength. Under a sampling design the Wald test takes the
+            `working` covariance, and is corrected by Rao & Scott.
         words : ndarray of str
             How each table was tested, or why it was not.
         """
         layout, verdict = self.layout, self.verdict
         cuts = layout.cuts
         is_wald = verdict == Kind.WALD
-        # by table; of an empty table reduceat returns the entry at its start: of the next table, or the appended one
+        # by table; of an empty table reduceat returns the entry at its start: of the next table, or
+        # the appended one
         n_wald = np.add.reduceat(np.append(is_wald, False), cuts[:-1]) * (np.diff(cuts) > 0)
         statistic, p = np.full((2, len(n_wald)), np.nan)
         df = np.zeros(len(n_wald), dtype=np.intp)
         tested = np.flatnonzero(n_wald)
         masks = [is_wald[cuts[t] : cuts[t + 1]] for t in tested]  # t: a table, k below: a parameter
-        estimates = [self.theta[cuts[t] : cuts[t + 1]][mask] for t, mask in zip(tested, masks, strict=True)]
-        covariances = [self.terms[t][np.ix_(mask, mask)] for t, mask in zip(tested, masks, strict=True)]
+        estimates = [
+            self.theta[cuts[t] : cuts[t + 1]][mask] for t, mask in zip(tested, masks, strict=True)
+        ]
+        covariances = [
+            self.terms[t][np.ix_(mask, mask)] for t, mask in zip(tested, masks, strict=True)
+        ]
         if self.working:
-            working = [self.working[t][np.ix_(mask, mask)] for t, mask in zip(tested, masks, strict=True)]
-            statistic[tested], df[tested], p[tested] = rao_scott_wald(estimates, covariances, working, self.df)
+            working = [
+                self.working[t][np.ix_(mask, mask)] for t, mask in zip(tested, masks, strict=True)
+            ]
+            statistic[tested], df[tested], p[tested] = rao_scott_wald(
+                estimates, covariances, working, self.df
+            )
         else:
             statistic[tested], df[tested], p[tested] = wald(estimates, covariances)
         table_of = np.repeat(np.arange(len(n_wald)), np.diff(cuts))  # of each parameter
@@ -380,10 +463,12 @@ class Comparison:
     def _describe_tests(self, cuts: np.ndarray, n_wald: np.ndarray, df: np.ndarray) -> np.ndarray:
         """Return the `words` of `tables`.
 
-        `cuts` are those of the layout, `n_wald` counts each table's parameters with a Wald test, and `df` those tested.
+        `cuts` are those of the layout, `n_wald` counts each table's parameters with a Wald test,
+        and `df` those tested.
         """
         sizes = np.diff(cuts)
-        # a table is said to be not estimable only if none of its parameters is: the least cautious kind stands for it
+        # a table is said to be not estimable only if none of its parameters is: the least cautious
+        # kind stands for it
         least_kind = np.minimum.reduceat(np.append(self.verdict, max(Kind)), cuts[:-1])
         kinds = np.where(sizes > 0, least_kind, Kind.ABSENT)
         kinds[(df > 0) & (n_wald == 0)] = Kind.EXACT
@@ -397,4 +482,12 @@ class Comparison:
 def of_group(group: Evidence) -> Comparison:
     """Return the test of each parameter of one group against zero."""
     df = np.inf if group.survey is None else group.survey.df
-    return Comparison(group.layout, group.theta, group.terms, group.kind, group.family, df=df, working=group.working)
+    return Comparison(
+        group.layout,
+        group.theta,
+        group.terms,
+        group.kind,
+        group.family,
+        df=df,
+        working=group.working,
+    )

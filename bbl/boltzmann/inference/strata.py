@@ -1,8 +1,9 @@
 """Exact conditional distribution of one coupling or field, given the values of other predictors.
 
-A *stratum* is a set of rows that agree in the predictors that are conditioned on. The *neighbours* of a predictor are
-those that share a term with it; ``layout.mask`` (m, m) says which predictors do. A `PowerSeries` is the distribution of
-a count, as a function of the parameter. ``sample.missing`` (n, m) marks missing values; None without.
+A *stratum* is a set of rows that agree in the predictors that are conditioned on. The *neighbours*
+of a predictor are those that share a term with it; ``layout.mask`` (m, m) says which predictors do.
+A `PowerSeries` is the distribution of a count, as a function of the parameter. ``sample.missing``
+(n, m) marks missing values; None without.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ MAX_SUPPORT = 20_000  # most values that a conditional distribution may have
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
     """Return the neighbours of i other than j, or those of j other than i, whichever are fewer.
 
-    Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6 of Woo & Wang 2022).
+    Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6
+    of Woo & Wang 2022).
     """
     is_neighbour = layout.mask[[i, j]]  # (2, m), a copy
     is_neighbour[:, [i, j]] = False
@@ -31,13 +33,17 @@ def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
 
 
 def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
-    """Return the number (n,) of each row's stratum: its rows have equal codes of the predictors `conditioned`."""
+    """Return the number (n,) of each row's stratum: its rows have equal codes of the predictors
+    `conditioned`.
+    """
     if not len(conditioned):
         return np.zeros(len(codes), dtype=np.intp)
     columns = np.ascontiguousarray(codes[:, conditioned])
     n_levels = columns.max(axis=0, initial=0).astype(np.int64) + 1
-    if np.log2(n_levels).sum() < 62.0:  # a state has a number of 64 bits, and numbers are sorted faster than bytes
-        # places of a number with mixed radix: products of the numbers of levels of all later predictors
+    # a state has a number of 64 bits, and numbers are sorted faster than bytes
+    if np.log2(n_levels).sum() < 62.0:
+        # places of a number with mixed radix: products of the numbers of levels of all later
+        # predictors
         row_keys = columns @ np.append(np.cumprod(n_levels[:0:-1])[::-1], 1)
     else:  # the bytes of a row as one item
         row_keys = columns.view(np.dtype((np.void, columns.itemsize * columns.shape[1])))[:, 0]
@@ -45,35 +51,47 @@ def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
-    """Return the stratum (n,) of each row, within which i and j are independent if they have no coupling; -1 if none.
+    """Return the stratum (n,) of each row, within which i and j are independent if they have no
+    coupling; -1 if none.
 
-    A row has no stratum if a value that defines it is missing, or if a predictor that shares a term of order three or
-    more with i and j is away from its reference level, where the coupling differs. Returns None for more than
-    `MAX_HELD` predictors that are conditioned on.
+    A row has no stratum if a value that defines it is missing, or if a predictor that shares a term
+    of order three or more with i and j is away from its reference level, where the coupling
+    differs. Returns None for more than `MAX_HELD` predictors that are conditioned on.
     """
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:
         return None
     stratum_of_row = strata(sample.codes, conditioned)
-    if layout.order > 2:  # beside(i, j): the other predictors of terms of three or more that hold i and j
+    # beside(i, j): the other predictors of terms of three or more that hold i and j
+    if layout.order > 2:
         stratum_of_row[(sample.codes[:, layout.beside(i, j)] != 0).any(axis=1)] = -1
     if sample.missing is not None:
         stratum_of_row[sample.missing[:, [i, j, *conditioned]].any(axis=1)] = -1
     return stratum_of_row
 
 
-def coupling_family(sample: Sample, stratum_of_row: np.ndarray, i: int, a: int, j: int, b: int) -> PowerSeries | None:
+def coupling_family(
+    sample: Sample, stratum_of_row: np.ndarray, i: int, a: int, j: int, b: int
+) -> PowerSeries | None:
     """Return the conditional distribution of how often level a of i goes with level b of j.
 
-    It uses the rows in which i is at its reference level or at a, and j at its reference level or at b. In each stratum
-    these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all strata. `stratum_of_row` (n,) comes
-    from `pair_strata`. None where no stratum tells anything, or the computation would not end.
+    It uses the rows in which i is at its reference level or at a, and j at its reference level or
+    at b. In each stratum these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same
+    in all strata. `stratum_of_row` (n,) comes from `pair_strata`. None where no stratum tells
+    anything, or the computation would not end.
     """
     codes_i, codes_j = sample.codes[:, i], sample.codes[:, j]
-    is_used = ((codes_i == 0) | (codes_i == a)) & ((codes_j == 0) | (codes_j == b)) & (stratum_of_row >= 0)
+    is_used = (
+        ((codes_i == 0) | (codes_i == a))
+        & ((codes_j == 0) | (codes_j == b))
+        & (stratum_of_row >= 0)
+    )
     at_a, at_b, weights, strata_used = (
-        codes_i[is_used] == a, codes_j[is_used] == b, sample.weights[is_used], stratum_of_row[is_used]
-    )  # fmt: skip
+        codes_i[is_used] == a,
+        codes_j[is_used] == b,
+        sample.weights[is_used],
+        stratum_of_row[is_used],
+    )
     if not len(weights):
         return None
     n_strata = int(strata_used.max()) + 1
@@ -90,7 +108,9 @@ def coupling_family(sample: Sample, stratum_of_row: np.ndarray, i: int, a: int, 
 
 
 def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries | None:
-    """Return the binomial distribution of how often i is at level a, among rows with all neighbours at reference."""
+    """Return the binomial distribution of how often i is at level a, among rows with all neighbours
+    at reference.
+    """
     from scipy.special import gammaln
 
     neighbours = np.flatnonzero(layout.mask[i])
@@ -98,10 +118,16 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     is_used = ((codes == 0) | (codes == a)) & (sample.codes[:, neighbours] == 0).all(axis=1)
     if sample.missing is not None:
         is_used &= ~sample.missing[:, [i, *neighbours]].any(axis=1)
-    n_rows, n_at_level = float(sample.weights[is_used].sum()), float(sample.weights[is_used & (codes == a)].sum())
+    n_rows, n_at_level = (
+        float(sample.weights[is_used].sum()),
+        float(sample.weights[is_used & (codes == a)].sum()),
+    )
     if not 0 < n_rows < MAX_SUPPORT:
         return None
     counts = np.arange(n_rows + 1.0)
-    # logarithms of binomial coefficients, up to a constant; share=1: tails include all of P(T = t), not half of it
-    # (mid-p) as where margins vary from sample to sample, which those of a binomial count do not
-    return PowerSeries(-gammaln(counts + 1) - gammaln(n_rows - counts + 1), round(n_at_level), share=1.0)
+    # logarithms of binomial coefficients, up to a constant; share=1: tails include all of P(T = t),
+    # not half of it (mid-p) as where margins vary from sample to sample, which those of a binomial
+    # count do not
+    return PowerSeries(
+        -gammaln(counts + 1) - gammaln(n_rows - counts + 1), round(n_at_level), share=1.0
+    )

@@ -1,12 +1,15 @@
-"""Covariances under a sampling design: of the estimates of a group, linearised or from refits to replicate weights.
+"""Covariances under a sampling design: of the estimates of a group, linearised or from refits to
+replicate weights.
 
-*Deviations* are a matrix E (u, size) such that ``E'E`` is the design covariance of `size` estimates. Its u rows are
-clusters or replicates, the same for all groups of a fit, so that ``E_a'E_b`` is the covariance of the estimates of two
-groups a and b. K is the number of groups. The *influence* of a row on an estimate is the derivative of the estimate by
-the weight of the row. A *survey* is a sampling design: its `rows` (n,) are the positions of the n rows of the sample in
-the design, in the order of the sample; its `plan` sums over ``plan.n_units`` clusters; its `replicates` have weights
-(rows of the design, u) of u replicates, or are None if covariances are linearised. A `RowInfluence` or `JointInfluence`
-returns influences times its `total`, the total weight of the fitted rows.
+*Deviations* are a matrix E (u, size) such that ``E'E`` is the design covariance of `size`
+estimates. Its u rows are clusters or replicates, the same for all groups of a fit, so that
+``E_a'E_b`` is the covariance of the estimates of two groups a and b. K is the number of groups. The
+*influence* of a row on an estimate is the derivative of the estimate by the weight of the row. A
+*survey* is a sampling design: its `rows` (n,) are the positions of the n rows of the sample in the
+design, in the order of the sample; its `plan` sums over ``plan.n_units`` clusters; its `replicates`
+have weights (rows of the design, u) of u replicates, or are None if covariances are linearised. A
+`RowInfluence` or `JointInfluence` returns influences times its `total`, the total weight of the
+fitted rows.
 """
 
 from __future__ import annotations
@@ -35,19 +38,26 @@ __all__ = [
     "unpenalised_deviations",
 ]
 
-MAX_INFLUENCES = 2**22  # entries of the (rows, parameters) matrix of influences that is in memory at a time
+# entries of the (rows, parameters) matrix of influences that is in memory at a time
+MAX_INFLUENCES = 2**22
 
 
 def effective_rows(sample: Sample) -> Sample:
-    """Return the rows with weights that sum to their effective number ``(sum w)^2 / sum w^2`` (Kish 1965)."""
+    """Return the rows with weights that sum to their effective number ``(sum w)^2 / sum w^2`` (Kish
+    1965).
+    """
     total, squares = sample.total, float(sample.weights @ sample.weights)
     return replace(sample, weights=sample.weights * (total / squares)) if sample.n else sample
 
 
-def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Sample, survey: SurveySample) -> np.ndarray:
-    """Return the deviations (u, size) of an estimate, from the influences of rows on it summed over clusters.
+def linearised(
+    influences: Callable[[Sample], np.ndarray], size: int, rows: Sample, survey: SurveySample
+) -> np.ndarray:
+    """Return the deviations (u, size) of an estimate, from the influences of rows on it summed over
+    clusters.
 
-    ``influences(chunk)`` returns the influences (n, size) of a chunk of n rows, per unit of their weights.
+    ``influences(chunk)`` returns the influences (n, size) of a chunk of n rows, per unit of their
+    weights.
     """
     plan = survey.plan
     check_memory(  # room for four matrices (clusters, size), 8 bytes an entry
@@ -58,19 +68,29 @@ def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Samp
     totals, offset = np.zeros((plan.n_units, size)), 0
     for chunk in rows.blocks(max(1, MAX_INFLUENCES // max(size, 1))):
         # adds to `totals` in place
-        plan.totals(influences(chunk) * chunk.weights[:, None], survey.rows[offset : offset + chunk.n], totals)
+        plan.totals(
+            influences(chunk) * chunk.weights[:, None],
+            survey.rows[offset : offset + chunk.n],
+            totals,
+        )
         offset += chunk.n
-    return plan.deviations(totals, survey.rows)  # centred within strata and scaled: E'E is the covariance
+    # centred within strata and scaled: E'E is the covariance
+    return plan.deviations(totals, survey.rows)
 
 
 def replicated(
-    estimate: Callable[[Sample], np.ndarray], full_estimate: np.ndarray, rows: Sample, survey: SurveySample
+    estimate: Callable[[Sample], np.ndarray],
+    full_estimate: np.ndarray,
+    rows: Sample,
+    survey: SurveySample,
 ) -> np.ndarray:
-    """Return the deviations (u, size) of estimates from the rows reweighted by each of u replicates.
+    """Return the deviations (u, size) of estimates from the rows reweighted by each of u
+    replicates.
 
-    ``estimate(rows)`` returns an estimate (size,), nan if there is none, and `full_estimate` (size,) is that from the
-    survey weights. Deviations are estimates less the full one, or less their mean (option `mse`), times the roots of
-    the replicates' scales. Those of replicates without rows, or without an estimate, are 0, with a DataWarning.
+    ``estimate(rows)`` returns an estimate (size,), nan if there is none, and `full_estimate`
+    (size,) is that from the survey weights. Deviations are estimates less the full one, or less
+    their mean (option `mse`), times the roots of the replicates' scales. Those of replicates
+    without rows, or without an estimate, are 0, with a DataWarning.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)
@@ -82,8 +102,9 @@ def replicated(
     n_lost = int((~np.isfinite(estimates).all(axis=1)).sum())
     if n_lost:
         warnings.warn(
-            f"{n_lost} of {len(estimates)} replicates have no rows of a group, and count nothing, so that standard "
-            "errors may be too small. Merge rare groups, or make the design without replicates (type).",
+            f"{n_lost} of {len(estimates)} replicates have no rows of a group, and count nothing, "
+            "so that standard errors may be too small. Merge rare groups, or make the design "
+            "without replicates (type).",
             DataWarning,
             stacklevel=2,
         )
@@ -93,15 +114,19 @@ def replicated(
 def penalised_deviations(
     influence: RowInfluence, rows: Sample, theta: np.ndarray, engine: Engine, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of the parameters `theta` (size,) of a group, fitted by `Engine.fit`.
+    """Return the deviations (u, size) of the parameters `theta` (size,) of a group, fitted by
+    `Engine.fit`.
 
-    `influence` is that of the group's `rows`, by which estimates are linearised if the design has no replicates.
+    `influence` is that of the group's `rows`, by which estimates are linearised if the design has
+    no replicates.
     """
     layout = influence.layout
 
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return the parameters (size,) fitted to a replicate's rows."""
-        return engine.fit(engine.prepare(reweighted.collapsed(layout.n_levels), layout), layout, start=theta).theta
+        return engine.fit(
+            engine.prepare(reweighted.collapsed(layout.n_levels), layout), layout, start=theta
+        ).theta
 
     if survey.replicates is not None:
         return replicated(estimate, theta, rows, survey)
@@ -109,18 +134,25 @@ def penalised_deviations(
 
 
 def unpenalised_deviations(
-    influence: RowInfluence, rows: Sample, theta: np.ndarray, sites: np.ndarray, engine: Engine, survey: SurveySample
+    influence: RowInfluence,
+    rows: Sample,
+    theta: np.ndarray,
+    sites: np.ndarray,
+    engine: Engine,
+    survey: SurveySample,
 ) -> np.ndarray:
     """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`.
 
-    `sites` are the predictors whose conditional distributions were fitted; the other arguments are those of
-    `penalised_deviations`.
+    `sites` are the predictors whose conditional distributions were fitted; the other arguments are
+    those of `penalised_deviations`.
     """
     layout = influence.layout
 
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return the parameters (size,) fitted to a replicate's rows without a penalty."""
-        reweighted_theta, _, _ = engine.unpenalised(reweighted.collapsed(layout.n_levels), layout, theta, sites)
+        reweighted_theta, _, _ = engine.unpenalised(
+            reweighted.collapsed(layout.n_levels), layout, theta, sites
+        )
         return reweighted_theta
 
     if survey.replicates is not None:
@@ -129,17 +161,23 @@ def unpenalised_deviations(
 
 
 def joint_deviations(
-    influence: JointInfluence, fit_unpenalised: Callable[[Sample], JointInfluence], rows: Sample, survey: SurveySample
+    influence: JointInfluence,
+    fit_unpenalised: Callable[[Sample], JointInfluence],
+    rows: Sample,
+    survey: SurveySample,
 ) -> np.ndarray:
-    """Return the deviations (u, K, 1 + size) of the coefficients of groups that are fitted together.
+    """Return the deviations (u, K, 1 + size) of the coefficients of groups that are fitted
+    together.
 
-    ``fit_unpenalised(rows)`` fits them; `influence` is what it returned for the rows with their survey weights.
+    ``fit_unpenalised(rows)`` fits them; `influence` is what it returned for the rows with their
+    survey weights.
     """
     K, n_coefficients = influence.coefficients.shape
 
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return the coefficients (K (1 + size),) fitted to a replicate's rows."""
-        if not reweighted.group_totals(K).all():  # the coefficients of a group without rows have no estimate
+        # the coefficients of a group without rows have no estimate
+        if not reweighted.group_totals(K).all():
             return np.full(K * n_coefficients, np.nan)
         return fit_unpenalised(reweighted).coefficients.ravel()
 
@@ -148,12 +186,18 @@ def joint_deviations(
         return influence(chunk).reshape(chunk.n, K * n_coefficients) / influence.total
 
     if survey.replicates is None:
-        return linearised(influences, K * n_coefficients, rows, survey).reshape(-1, K, n_coefficients)
-    return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(-1, K, n_coefficients)
+        return linearised(influences, K * n_coefficients, rows, survey).reshape(
+            -1, K, n_coefficients
+        )
+    return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(
+        -1, K, n_coefficients
+    )
 
 
 def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:
-    """Return the deviations (u, 1) of the logarithm of the total weight of `rows`, those of one group."""
+    """Return the deviations (u, 1) of the logarithm of the total weight of `rows`, those of one
+    group.
+    """
     total = rows.total  # the derivative of its logarithm by the weight of a row is 1 / total
     if survey.replicates is None:
         return linearised(lambda chunk: np.full((chunk.n, 1), 1.0 / total), 1, rows, survey)

@@ -1,10 +1,12 @@
-"""Turn data that are read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask, callables.
+"""Turn data that are read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask,
+callables.
 
-``Source(columns, read, text, parts, distributed)`` has the names of the columns, a function `read` that yields batches
-with the columns `wanted`, and the name of the data in messages; `parts`, see `Source.parts`, lets the workers of a
-cluster read, and `distributed` says that the data are there already. ``Batch(frame, place)`` is a table and its place
-in messages; ``arrow_batch(batch, place, declared)`` makes one of an Arrow batch, whose columns of categories `declared`
-names. DuckDB's lazy tables are *relations*; its categorical type is *enum*.
+``Source(columns, read, text, parts, distributed)`` has the names of the columns, a function `read`
+that yields batches with the columns `wanted`, and the name of the data in messages; `parts`, see
+`Source.parts`, lets the workers of a cluster read, and `distributed` says that the data are there
+already. ``Batch(frame, place)`` is a table and its place in messages; ``arrow_batch(batch, place,
+declared)`` makes one of an Arrow batch, whose columns of categories `declared` names. DuckDB's lazy
+tables are *relations*; its categorical type is *enum*.
 """
 
 from __future__ import annotations
@@ -35,14 +37,15 @@ __all__ = ["lazy_source"]
 
 
 def lazy_source(data: Any, argument: str = "data") -> Source | None:
-    """Return `data` as a `Source` if it is read in batches; None for tables in memory, and for unknown objects.
+    """Return `data` as a `Source` if it is read in batches; None for tables in memory, and for
+    unknown objects.
 
     Parameters
     ----------
     data : object
-        A Parquet path, list or glob of paths, a folder of them; a pyarrow Dataset or RecordBatchReader; anything with
-        ``__arrow_c_stream__`` but a table in memory; a polars LazyFrame; a Dask DataFrame; a callable that returns an
-        iterator of tables of any kind.
+        A Parquet path, list or glob of paths, a folder of them; a pyarrow Dataset or
+        RecordBatchReader; anything with ``__arrow_c_stream__`` but a table in memory; a polars
+        LazyFrame; a Dask DataFrame; a callable that returns an iterator of tables of any kind.
     argument : str, default "data"
         Name of the argument, for messages.
     """
@@ -50,7 +53,11 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
         return data
     if isinstance(data, str | os.PathLike):
         return parquet_source([os.fspath(data)], argument)
-    if isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data):
+    if (
+        isinstance(data, list | tuple)
+        and data
+        and all(isinstance(path, str | os.PathLike) for path in data)
+    ):
         return parquet_source([os.fspath(path) for path in data], argument)
     kind, module = type(data).__name__, type(data).__module__.partition(".")[0]
     if kind == "LazyFrame" and module == "polars":
@@ -62,18 +69,23 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
     if module == "pyarrow" and kind == "RecordBatchReader":
         spool = _Spool(data)
         return Source(tuple(data.schema.names), spool.read, spool.text)
-    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):  # tables in memory have a length
+    # tables in memory have a length
+    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):
         return _stream_source(data)
-    if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):  # relations have a length, too
+    # relations have a length, too
+    if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):
         return _stream_source(data)
-    # no reader: a class, or a table in memory that may be called (``__dataframe__``: the interchange protocol)
+    # no reader: a class, or a table in memory that may be called (``__dataframe__``: the
+    # interchange protocol)
     if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
         return _callable_source(data)
     return None
 
 
 def _stream_source(data: ArrowStream) -> Source:
-    """Return the source of an object with ``__arrow_c_stream__`` that gives a new Arrow stream at each call."""
+    """Return the source of an object with ``__arrow_c_stream__`` that gives a new Arrow stream at
+    each call.
+    """
     pa = pyarrow_for(f"A {type(data).__name__}")
     columns = getattr(data, "columns", None)
     names = tuple(columns) if isinstance(columns, list | tuple) else None
@@ -81,7 +93,11 @@ def _stream_source(data: ArrowStream) -> Source:
         names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
     types = getattr(data, "types", ())  # only a relation has types
     # empty for other objects, as they have no types
-    enum_columns = [name for name, type_ in zip(names, types, strict=False) if getattr(type_, "id", "") == "enum"]
+    enum_columns = [
+        name
+        for name, type_ in zip(names, types, strict=False)
+        if getattr(type_, "id", "") == "enum"
+    ]
     text = f"the {type(data).__name__}"
 
     def read(wanted: list) -> Iterator[Batch]:
@@ -89,7 +105,9 @@ def _stream_source(data: ArrowStream) -> Source:
         projected = data
         if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation
             # in SQL, a name is quoted, and a quote in it is doubled
-            projected = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
+            projected = data.project(
+                ", ".join('"' + name.replace('"', '""') + '"' for name in wanted)
+            )
         stream = pa.RecordBatchReader.from_stream(projected)
         ordered_columns = [name for name in stream.schema.names if name in enum_columns]
         declared = declared_order(stream.schema)
@@ -111,10 +129,11 @@ def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 
 
 class _Spool:
-    """A RecordBatchReader, which can be read once, and a temporary Arrow file with a copy of its wanted columns.
+    """A RecordBatchReader, which can be read once, and a temporary Arrow file with a copy of its
+    wanted columns.
 
-    Attribute `pa` is the module pyarrow, `reader` the RecordBatchReader, `file` the temporary file, which the first
-    `read` makes.
+    Attribute `pa` is the module pyarrow, `reader` the RecordBatchReader, `file` the temporary file,
+    which the first `read` makes.
     """
 
     text = "the RecordBatchReader"
@@ -129,8 +148,8 @@ class _Spool:
             self._spool(wanted)
         if not set(wanted) <= set(self.names or ()):  # the copy lacks a column
             raise DataError(
-                f"{self.text} has been read, and cannot be read again. Give what it was made from, or a callable that "
-                "returns a new one.",
+                f"{self.text} has been read, and cannot be read again. Give what it was made "
+                "from, or a callable that returns a new one.",
                 argument="data",
             )
         self.file.seek(0)
@@ -140,11 +159,15 @@ class _Spool:
     def _spool(self, wanted: list) -> None:
         """Copy the wanted columns to the temporary file."""
         self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
-        weakref.finalize(self, self.file.close)  # at the latest with the last reference to this object
+        # at the latest with the last reference to this object
+        weakref.finalize(self, self.file.close)
         self.names = wanted
         schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
-        writer = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
-        for batch in self.reader:  # outside of the ``with``: an OSError of the reader is not one of writing
+        writer = self.pa.ipc.new_stream(
+            self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4")
+        )
+        # outside of the ``with``: an OSError of the reader is not one of writing
+        for batch in self.reader:
             with _explain_write_errors():
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     writer.write_batch(batch.select(wanted).slice(start, BATCH_ROWS))
@@ -154,13 +177,16 @@ class _Spool:
 
 @contextmanager
 def _explain_write_errors() -> Iterator[None]:
-    """Turn an OSError in the ``with`` block into a DataError that names the folder of the temporary file."""
+    """Turn an OSError in the ``with`` block into a DataError that names the folder of the temporary
+    file.
+    """
     try:
         yield
     except OSError as error:
         raise DataError(
             f"what a reader gave cannot be kept in a temporary file in {tempfile.gettempdir()!r} "
-            f"({error.strerror or error}). Free some room, or set TMPDIR to a folder of a larger disk.",
+            f"({error.strerror or error}). Free some room, or set TMPDIR to a folder of a larger "
+            "disk.",
             argument="data",
         ) from error
 
@@ -170,15 +196,17 @@ def _polars_source(data: pl.LazyFrame) -> Source:
     pyarrow_for("A LazyFrame")
     if not hasattr(data, "collect_batches"):
         raise BBLTypeError(
-            "a LazyFrame is read in batches from polars 1.34 on. Update polars, or write the frame with sink_parquet() "
-            "and give the file.",
+            "a LazyFrame is read in batches from polars 1.34 on. Update polars, or write the "
+            "frame with sink_parquet() and give the file.",
             argument="data",
         )
     names = tuple(data.collect_schema().names())
 
     def read(wanted: list) -> Iterator[Batch]:
         """Yield what polars collects, batch by batch."""
-        for frame in data.select(wanted).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+        for frame in data.select(wanted).collect_batches(
+            chunk_size=BATCH_ROWS, maintain_order=True
+        ):
             table = frame.to_arrow()
             for batch in table.to_batches():
                 yield arrow_batch(batch, "", declared_order(table.schema))
@@ -187,10 +215,14 @@ def _polars_source(data: pl.LazyFrame) -> Source:
 
 
 def _dask_source(data: dd.DataFrame) -> Source:
-    """Return the source of a Dask DataFrame; a batch is a partition, computed wherever Dask does."""
+    """Return the source of a Dask DataFrame; a batch is a partition, computed wherever Dask
+    does.
+    """
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield each partition; an error gets its name as attribute `bbl_place`, for `Source.batches`."""
+        """Yield each partition; an error gets its name as attribute `bbl_place`, for
+        `Source.batches`.
+        """
         projected = data[wanted]
         for k in range(data.npartitions):
             place = f"partition {k} of the Dask DataFrame"
@@ -203,16 +235,22 @@ def _dask_source(data: dd.DataFrame) -> Source:
 
     def parts(names: list, client: Client) -> list[tuple]:
         """Return (function, *arguments) for the source of each partition; see `Source.parts`."""
-        partitions = client.compute(data[names].to_delayed())  # futures of pandas DataFrames, one for each partition
+        # futures of pandas DataFrames, one for each partition
+        partitions = client.compute(data[names].to_delayed())
         places = (f"partition {k} of the Dask DataFrame" for k in range(len(partitions)))
-        return [(_partition_source, partition, place) for partition, place in zip(partitions, places, strict=True)]
+        return [
+            (_partition_source, partition, place)
+            for partition, place in zip(partitions, places, strict=True)
+        ]
 
     return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
 
 
 def _partition_source(frame: pd.DataFrame, place: str) -> Source:
     """Return the source of one computed partition, on its worker."""
-    return Source(tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place)
+    return Source(
+        tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place
+    )
 
 
 def _callable_source(data: Callable) -> Source:
@@ -222,10 +260,13 @@ def _callable_source(data: Callable) -> Source:
     def make_tables() -> Iterator[TableLike]:
         """Return a new iterator of tables; refuse a callable that returns anything else."""
         iterator = data()
-        if not isinstance(iterator, Iterable) or isinstance(iterator, str | bytes | dict | pd.DataFrame):
+        if not isinstance(iterator, Iterable) or isinstance(
+            iterator, str | bytes | dict | pd.DataFrame
+        ):
             raise BBLTypeError(
-                f"data is a callable that returns {type(iterator).__name__}, not an iterator of tables. Let it yield "
-                "data frames, pyarrow tables or dicts of lists, and start anew each time it is called.",
+                f"data is a callable that returns {type(iterator).__name__}, not an iterator of "
+                "tables. Let it yield data frames, pyarrow tables or dicts of lists, and start "
+                "anew each time it is called.",
                 argument="data",
             )
         return iter(iterator)
@@ -238,5 +279,8 @@ def _callable_source(data: Callable) -> Source:
 
     first_table = next(make_tables(), None)  # its columns are those of the source
     if first_table is None:
-        raise DataError(f"{text} has no batches. Give at least one row for each response group.", argument="data")
+        raise DataError(
+            f"{text} has no batches. Give at least one row for each response group.",
+            argument="data",
+        )
     return Source(to_frame(first_table).columns, read, text)

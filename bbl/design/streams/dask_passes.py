@@ -1,15 +1,18 @@
-"""The two passes over a `Source` on the workers of a Dask cluster: each reads *parts* of it and keeps their rows.
+"""The two passes over a `Source` on the workers of a Dask cluster: each reads *parts* of it and
+keeps their rows.
 
-A *future* is Dask's handle of a value on a worker. ``calls(client, f, *lists)`` submits f to the workers for each
-position of the lists, and returns the futures; ``remote_value(client, value)`` is the future of a value that is sent
-once. A *sink* stores encoded rows; a *dealer* assigns rows to folds. A `TableSink` has the `counts` of all states,
-combinations of codes, by group and fold; few states fit. K is the number of groups, m that of predictors.
+A *future* is Dask's handle of a value on a worker. ``calls(client, f, *lists)`` submits f to the
+workers for each position of the lists, and returns the futures; ``remote_value(client, value)`` is
+the future of a value that is sent once. A *sink* stores encoded rows; a *dealer* assigns rows to
+folds. A `TableSink` has the `counts` of all states, combinations of codes, by group and fold; few
+states fit. K is the number of groups, m that of predictors.
 
-A `Reader` has the `source`, the `terms` of the formula with the names `columns`, the name of the column `weights` or
-None, the `cached_batches` of an earlier pass, and ``step(1.0, text)`` or None, which reports progress. A
-`SourceSummary` has the number `n` of used rows, the sum `total` of their weights, and for each name in `columns` the
-values and counts of a column; ``by_level(factor, ...)`` returns the rows (L,) and the weight (L,) of each level.
-`Design.classes` says whether there is a response.
+A `Reader` has the `source`, the `terms` of the formula with the names `columns`, the name of the
+column `weights` or None, the `cached_batches` of an earlier pass, and ``step(1.0, text)`` or None,
+which reports progress. A `SourceSummary` has the number `n` of used rows, the sum `total` of their
+weights, and for each name in `columns` the values and counts of a column; ``by_level(factor, ...)``
+returns the rows (L,) and the weight (L,) of each level. `Design.classes` says whether there is a
+response.
 """
 
 from __future__ import annotations
@@ -38,17 +41,20 @@ __all__ = ["OnCluster", "choose_cluster"]
 
 
 def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
-    """Return the cluster whose workers make the passes over a source, or None if this process makes them.
+    """Return the cluster whose workers make the passes over a source, or None if this process makes
+    them.
 
-    A Dask DataFrame is read by `client` or the active client, other data with parts only by `client`: its workers must
-    have access to the files. For data without parts, `client` is refused.
+    A Dask DataFrame is read by `client` or the active client, other data with parts only by
+    `client`: its workers must have access to the files. For data without parts, `client` is
+    refused.
     """
     dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):
         problem = "tables in memory are not" if source is None else f"{source.text} cannot be"
         raise OptionError(
-            f"client= is for data that workers read in parts, and {problem} read so. Give a Dask DataFrame, Parquet "
-            "files or a pyarrow Dataset; folds of tables in memory go to a cluster by joblib.parallel_config('dask').",
+            f"client= is for data that workers read in parts, and {problem} read so. Give a Dask "
+            "DataFrame, Parquet files or a pyarrow Dataset; folds of tables in memory go to a "
+            "cluster by joblib.parallel_config('dask').",
             argument="client",
         )
     if dask_client is None or source is None or source.parts is None:
@@ -58,28 +64,42 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
 
 @dataclass
 class OnCluster:
-    """Makes the passes of `encode_source` on workers, which keep the batches of the first pass for the second."""
+    """Makes the passes of `encode_source` on workers, which keep the batches of the first pass for
+    the second.
+    """
 
     client: Client
     summaries: list[SourceSummary] = field(default_factory=list)  # of each part
-    first_passes: list[Future] = field(default_factory=list)  # of (summary, list of batches) of each part
+    # of (summary, list of batches) of each part
+    first_passes: list[Future] = field(default_factory=list)
 
     def summarise(self, reader: Reader) -> SourceSummary:
-        """Make the first pass over each part; return the summaries merged in the order of the parts."""
-        names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]  # may repeat a name
+        """Make the first pass over each part; return the summaries merged in the order of the
+        parts.
+        """
+        # may repeat a name
+        names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
         assert reader.source.parts is not None  # noqa: S101  # checked by choose_cluster()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
         remote_reader = remote_value(self.client, _without_source(reader))
-        argument_columns = map(list, zip(*parts, strict=True))  # functions, first arguments, second arguments, ...
-        self.first_passes = calls(self.client, _summarise_part, [remote_reader] * len(parts), *argument_columns)
+        # functions, first arguments, second arguments, ...
+        argument_columns = map(list, zip(*parts, strict=True))
+        self.first_passes = calls(
+            self.client, _summarise_part, [remote_reader] * len(parts), *argument_columns
+        )
         self.summaries = self.client.gather(calls(self.client, _get_summary, self.first_passes))
-        merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))  # a copy, as `_join` changes it
+        # a copy, as `_join` changes it
+        merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))
         if reader.step is not None:
             reader.step(1.0, f"pass 1, {merged_summary.n:,} rows")
         return merged_summary
 
-    def make_sink(self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> Sink:
-        """Return a `TableSink` for few states, else a `ClusterSink`; arguments as in `bbl.rows.dealing.make_sink`."""
+    def make_sink(
+        self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool
+    ) -> Sink:
+        """Return a `TableSink` for few states, else a `ClusterSink`; arguments as in
+        `bbl.rows.dealing.make_sink`.
+        """
 
         def make_cluster_sink(*_: object) -> ClusterSink:
             """Return an empty sink on the cluster; arguments of other sinks are not needed."""
@@ -87,14 +107,29 @@ class OnCluster:
 
         return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
 
-    def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: TableSink | ClusterSink) -> int:
-        """Make the second pass over each part; store the rows in the sink, and return their number."""
+    def encode_rows(
+        self, reader: Reader, design: Design, dealer: Dealer | None, sink: TableSink | ClusterSink
+    ) -> int:
+        """Make the second pass over each part; store the rows in the sink, and return their
+        number.
+        """
         # a dealer for each part; together they deal the rows as `dealer` would
-        dealers = [None] * len(self.summaries) if dealer is None else dealer.split_by_part(*self._group_sizes(design))
-        table_sink = sink if isinstance(sink, TableSink) else None  # each part then fills a table of its own
+        dealers = (
+            [None] * len(self.summaries)
+            if dealer is None
+            else dealer.split_by_part(*self._group_sizes(design))
+        )
+        # each part then fills a table of its own
+        table_sink = sink if isinstance(sink, TableSink) else None
         arguments = remote_value(self.client, (_without_source(reader), design, table_sink))
         # futures of a `Part`, or with a `TableSink` of (number of rows, counts of states)
-        results = calls(self.client, _encode_part, [arguments] * len(self.first_passes), dealers, self.first_passes)
+        results = calls(
+            self.client,
+            _encode_part,
+            [arguments] * len(self.first_passes),
+            dealers,
+            self.first_passes,
+        )
         self.first_passes = []  # the workers may forget the batches
         if isinstance(sink, TableSink):
             part_tables = self.client.gather(results)
@@ -103,7 +138,8 @@ class OnCluster:
             return sum(n for n, _ in part_tables)
         sink.parts = results
         sink.sizes = self.client.gather(calls(self.client, _bucket_sizes, results))
-        return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())  # see `_bucket_sizes`
+        # see `_bucket_sizes`
+        return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
 
     def _group_sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return, for each part, the number of rows (K,) of each group, and their weights (K,)."""
@@ -111,7 +147,10 @@ class OnCluster:
             totals = [np.array([summary.total]) for summary in self.summaries]
             return [np.array([float(summary.n)]) for summary in self.summaries], totals
         name, response = design.response.name, design.response
-        part_sizes = [summary.columns[name].by_level(response, "data", skip_missing=True) for summary in self.summaries]
+        part_sizes = [
+            summary.columns[name].by_level(response, "data", skip_missing=True)
+            for summary in self.summaries
+        ]
         return [rows for rows, _ in part_sizes], [totals for _, totals in part_sizes]
 
 
@@ -129,7 +168,9 @@ class ClusterSink:
     def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
         dtype = code_dtype(self.n_levels)
-        code_parts = CodeParts(self.client, self.parts, self.sizes, self.n_levels, dtype, self.weighted, self.masked)
+        code_parts = CodeParts(
+            self.client, self.parts, self.sizes, self.n_levels, dtype, self.weighted, self.masked
+        )
         return code_parts.finish(), StoredFolds(nfold) if nfold else None
 
     def close(self) -> None:
@@ -163,8 +204,12 @@ def _without_source(reader: Reader) -> Reader:
 # The functions from here on run on workers.
 
 
-def _summarise_part(reader: Reader, make_source: Callable, *arguments: Any) -> tuple[SourceSummary, list[UsedRows]]:
-    """Make the first pass over a part, whose source is ``make_source(*arguments)``; return summary and batches."""
+def _summarise_part(
+    reader: Reader, make_source: Callable, *arguments: Any
+) -> tuple[SourceSummary, list[UsedRows]]:
+    """Make the first pass over a part, whose source is ``make_source(*arguments)``; return summary
+    and batches.
+    """
     batches: list[UsedRows] = []
     return summarise(replace(reader, source=make_source(*arguments)), batches), batches
 
@@ -177,25 +222,32 @@ def _get_summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSumm
 def _encode_part(
     arguments: tuple, dealer: Dealer | None, first_pass: tuple[SourceSummary, list[UsedRows]]
 ) -> Part | tuple[int, np.ndarray]:
-    """Make the second pass over a part; return its rows, or with a `TableSink` (number of rows, counts of states).
+    """Make the second pass over a part; return its rows, or with a `TableSink` (number of rows,
+    counts of states).
 
     `arguments` are (reader, design, the `TableSink` or None).
     """
     reader, design, table_sink = arguments
-    sink = _PartSink() if table_sink is None else replace(table_sink)  # with its `counts` anew, all 0
+    # with its `counts` anew, all 0
+    sink = _PartSink() if table_sink is None else replace(table_sink)
     n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
 
 def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
-    """Return the number of rows, the sum of weights, and whether all weights are whole, of each bucket."""
+    """Return the number of rows, the sum of weights, and whether all weights are whole, of each
+    bucket.
+    """
     return {bucket: (rows.n, rows.total, rows.whole) for bucket, rows in part.items()}
 
 
 def _copy(summary: SourceSummary) -> SourceSummary:
     """Return a copy of a summary to which others can be joined."""
     # joined to an empty summary: ``type(column)(name)`` is a `Merged` of no values
-    return _join(SourceSummary({name: type(column)(name) for name, column in summary.columns.items()}), summary)
+    return _join(
+        SourceSummary({name: type(column)(name) for name, column in summary.columns.items()}),
+        summary,
+    )
 
 
 def _join(summary: SourceSummary, other: SourceSummary) -> SourceSummary:

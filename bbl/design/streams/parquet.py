@@ -1,10 +1,11 @@
 """Sources of Parquet files and pyarrow Datasets, read fragment by fragment, without reading ahead.
 
-A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. *Partition keys* are columns whose
-values are in the names of folders. ``Source(columns, read, text, parts)`` has the names of the columns, a function that
-yields batches, the name of the data in messages, and `parts`, see `Source.parts`. A `DeclaredOrder` (`declared`) has
-the names of columns of categories: `categories` are stored as dictionaries, the order of `lost` ones is unknown, and
-`ordered` ones were declared to be in order.
+A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. *Partition keys* are
+columns whose values are in the names of folders. ``Source(columns, read, text, parts)`` has the
+names of the columns, a function that yields batches, the name of the data in messages, and `parts`,
+see `Source.parts`. A `DeclaredOrder` (`declared`) has the names of columns of categories:
+`categories` are stored as dictionaries, the order of `lost` ones is unknown, and `ordered` ones
+were declared to be in order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bbl.design.frames import declared_order, is_dictionary
-from bbl.design.streams.source import BATCH_ROWS, BUFFER_BYTES, Batch, Source, arrow_batch, pyarrow_for
+from bbl.design.streams.source import (
+    BATCH_ROWS,
+    BUFFER_BYTES,
+    Batch,
+    Source,
+    arrow_batch,
+    pyarrow_for,
+)
 from bbl.errors import BBLError, BBLTypeError, DataError
 
 if TYPE_CHECKING:
@@ -33,11 +41,17 @@ SUFFIXES = (".parquet", ".parq", ".pq")
 
 
 def _find_files(path: str, argument: str) -> list[str]:
-    """Return the sorted Parquet files of a path, folder or glob; raise an error if there are none."""
+    """Return the sorted Parquet files of a path, folder or glob; raise an error if there are
+    none.
+    """
     if os.path.isdir(path):
         paths_in_folder = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
         # without hidden files, and those in hidden folders
-        paths = [p for p in paths_in_folder if not any(name[0] in "._" for name in Path(p).relative_to(path).parts)]
+        paths = [
+            p
+            for p in paths_in_folder
+            if not any(name[0] in "._" for name in Path(p).relative_to(path).parts)
+        ]
     elif os.path.exists(path):
         paths = [path]
     else:
@@ -47,14 +61,14 @@ def _find_files(path: str, argument: str) -> list[str]:
     if not paths and (is_formula or not is_path):  # a text that was hardly meant to be a path
         hint = " The formula comes first, then the data." if is_formula else ""
         raise BBLTypeError(
-            f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict of lists) or the path "
-            f"of Parquet data; got the text {path!r}.{hint}",
+            f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict "
+            f"of lists) or the path of Parquet data; got the text {path!r}.{hint}",
             argument=argument,
         )
     if not paths:
         raise DataError(
-            f"{argument}={path!r} is no Parquet file, and no folder or glob of any ({', '.join(SUFFIXES)}). Check the "
-            "path; of other formats give a table.",
+            f"{argument}={path!r} is no Parquet file, and no folder or glob of any "
+            f"({', '.join(SUFFIXES)}). Check the path; of other formats give a table.",
             argument=argument,
         )
     return paths
@@ -66,12 +80,19 @@ def parquet_source(paths: list[str], argument: str) -> Source:
     files = [file for path in paths for file in _find_files(path, argument)]
     root = paths[0] if len(paths) == 1 and os.path.isdir(paths[0]) else None
     # in a folder, names of subfolders such as year=2024 hold partition keys
-    partitioning = pa.dataset.partitioning(flavor="hive") if any("=" in file for file in files) and root else None
+    partitioning = (
+        pa.dataset.partitioning(flavor="hive")
+        if any("=" in file for file in files) and root
+        else None
+    )
     try:
-        data = pa.dataset.dataset(files, format="parquet", partitioning=partitioning, partition_base_dir=root)
+        data = pa.dataset.dataset(
+            files, format="parquet", partitioning=partitioning, partition_base_dir=root
+        )
     except Exception as error:
         raise DataError(
-            f"{argument}: {files[0]!r} cannot be read as Parquet ({error}). Check the file.", argument=argument
+            f"{argument}: {files[0]!r} cannot be read as Parquet ({error}). Check the file.",
+            argument=argument,
         ) from error
     if len(files) == 1:
         return dataset_source(data, repr(files[0]))
@@ -89,14 +110,18 @@ def _schema_of_all(data: Dataset) -> Schema:
         except (pa.ArrowException, OSError):  # reading the file raises an error that names it
             continue
         for field in file_schema:
-            fields.setdefault(field.name, field.with_nullable(True))  # it is missing in the first file
+            # it is missing in the first file
+            fields.setdefault(field.name, field.with_nullable(True))
     return pa.schema(fields.values(), metadata=data.schema.metadata)
 
 
-def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:
+def dataset_source(
+    data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None
+) -> Source:
     """Return a pyarrow Dataset as a source; `text` is its name in messages.
 
-    With ``only=(k, row_groups)``, the source has only these row groups (None for all) of fragment k.
+    With ``only=(k, row_groups)``, the source has only these row groups (None for all) of fragment
+    k.
     """
     pa = pyarrow_for("A Dataset")
     ds = pa.dataset
@@ -119,36 +144,62 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
                 raise
 
     def read_fragment(fragment: Fragment, place: str, names: list) -> Iterator[Batch]:
-        """Yield the batches of one fragment; text is read as dictionaries, partition keys are added as columns."""
+        """Yield the batches of one fragment; text is read as dictionaries, partition keys are added
+        as columns.
+        """
         file_schema = fragment.physical_schema
         partition_keys = ds.get_partition_keys(fragment.partition_expression)
         _check_schema(place, file_schema, partition_keys, schema, names)
         file_columns = [name for name in names if name not in partition_keys]
         types = {name: file_schema.field(name).type for name in file_columns}
-        texts = [name for name, type_ in types.items() if _kind(type_) == "text" and not is_dictionary(type_)]
+        texts = [
+            name
+            for name, type_ in types.items()
+            if _kind(type_) == "text" and not is_dictionary(type_)
+        ]
         declared = declared_order(file_schema, partition_keys)
         if isinstance(fragment, ds.ParquetFileFragment):
-            # a file that has no dictionary of a column does not tell the order of its categories; where the order
-            # matters, columns that are `lost` are refused
+            # a file that has no dictionary of a column does not tell the order of its categories;
+            # where the order matters, columns that are `lost` are refused
             lost = _stored_without_dictionary(fragment, declared.categories | declared.ordered)
-            declared = declared._replace(categories=declared.categories - lost, lost=declared.lost | lost)
-            # the same fragment with options: texts become dictionaries, and the file is read piece by piece
+            declared = declared._replace(
+                categories=declared.categories - lost, lost=declared.lost | lost
+            )
+            # the same fragment with options: texts become dictionaries, and the file is read piece
+            # by piece
             options = ds.ParquetReadOptions(dictionary_columns=texts)
-            scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False)
-            file_format = ds.ParquetFileFormat(read_options=options, default_fragment_scan_options=scan)
-            row_groups = [row_group.id for row_group in fragment.row_groups]  # the fragment may have a part of them
-            fragment = file_format.make_fragment(fragment.path, fragment.filesystem, row_groups=row_groups)
-        # None, or that of Dataset.filter(), which its fragments do not know; there is no public attribute
+            scan = ds.ParquetFragmentScanOptions(
+                use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
+            )
+            file_format = ds.ParquetFileFormat(
+                read_options=options, default_fragment_scan_options=scan
+            )
+            # the fragment may have a part of them
+            row_groups = [row_group.id for row_group in fragment.row_groups]
+            fragment = file_format.make_fragment(
+                fragment.path, fragment.filesystem, row_groups=row_groups
+            )
+        # None, or that of Dataset.filter(), which its fragments do not know; there is no public
+        # attribute
         row_filter = getattr(data, "_scan_options", {}).get("filter")
-        one_at_a_time = {"batch_size": BATCH_ROWS, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+        one_at_a_time = {
+            "batch_size": BATCH_ROWS,
+            "batch_readahead": 0,
+            "fragment_readahead": 0,
+            "use_threads": False,
+        }
         for batch in fragment.to_batches(columns=file_columns, filter=row_filter, **one_at_a_time):
             for name in names:
                 if name in partition_keys:
-                    batch = batch.append_column(name, pa.array([partition_keys[name]] * batch.num_rows))
+                    batch = batch.append_column(
+                        name, pa.array([partition_keys[name]] * batch.num_rows)
+                    )
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) of each part's source, see `Source.parts`; other sources use the arguments."""
+        """Return (function, *arguments) of each part's source, see `Source.parts`; other sources
+        use the arguments.
+        """
         return [
             (dataset_source, data, text, (k, row_groups))
             for k, fragment in enumerate(data.get_fragments())
@@ -159,17 +210,23 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
 
 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
-    """Return the columns among `names` that a Parquet file stores without dictionaries, so without declared order."""
+    """Return the columns among `names` that a Parquet file stores without dictionaries, so without
+    declared order.
+    """
     column_paths = set()
-    for row_group in fragment.row_groups if names else ():  # without names the metadata need not be read
+    # without names the metadata need not be read
+    for row_group in fragment.row_groups if names else ():
         metadata = fragment.metadata.row_group(row_group.id)
         columns = (metadata.column(j) for j in range(metadata.num_columns))
-        column_paths |= {column.path_in_schema for column in columns if not column.has_dictionary_page}
+        column_paths |= {
+            column.path_in_schema for column in columns if not column.has_dictionary_page
+        }
     return names & column_paths
 
 
 def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
-    """Return lists of consecutive row groups of a Parquet file, each of `PART_ROWS` rows or more, but the last one.
+    """Return lists of consecutive row groups of a Parquet file, each of `PART_ROWS` rows or more,
+    but the last one.
 
     For a file of another format return [None].
     """
@@ -185,7 +242,9 @@ def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
 
 
 def _kind(type_: pa.DataType) -> str:
-    """Return "bool", "number" or "text" for an Arrow type, "none" for a column of nulls, else the type's name."""
+    """Return "bool", "number" or "text" for an Arrow type, "none" for a column of nulls, else the
+    type's name.
+    """
     import pyarrow.types as pat
 
     if pat.is_dictionary(type_):
@@ -199,26 +258,35 @@ def _kind(type_: pa.DataType) -> str:
     return "none" if pat.is_null(type_) else str(type_)
 
 
-def _check_schema(place: str, file_schema: Schema, partition_keys: dict, schema: Schema, names: list) -> None:
-    """Refuse a file that lacks one of the columns `names`, or has one of another kind than the source's `schema`.
+def _check_schema(
+    place: str, file_schema: Schema, partition_keys: dict, schema: Schema, names: list
+) -> None:
+    """Refuse a file that lacks one of the columns `names`, or has one of another kind than the
+    source's `schema`.
 
-    `place` is the file's name in messages; `partition_keys` are the columns that its path holds, with their values.
+    `place` is the file's name in messages; `partition_keys` are the columns that its path holds,
+    with their values.
     """
     for name in names:
         if name in partition_keys:
             continue
         if name not in file_schema.names:
             raise DataError(
-                f"{place} has no column {name!r}, which others have. Leave the file out, or write it again.",
+                f"{place} has no column {name!r}, which others have. Leave the file out, or write "
+                "it again.",
                 column=name,
                 argument="data",
             )
         file_type, source_type = file_schema.field(name).type, schema.field(name).type
         # a column of nulls ("none") goes with any other
-        if _kind(file_type) != _kind(source_type) and "none" not in (_kind(file_type), _kind(source_type)):
+        if _kind(file_type) != _kind(source_type) and "none" not in (
+            _kind(file_type),
+            _kind(source_type),
+        ):
             raise DataError(
-                f"column {name!r} is of type {file_type} in {place}, and of type {source_type} elsewhere: values could "
-                "not be told to be the same. Write the file again with one type.",
+                f"column {name!r} is of type {file_type} in {place}, and of type {source_type} "
+                "elsewhere: values could not be told to be the same. Write the file again with "
+                "one type.",
                 column=name,
                 argument="data",
             )

@@ -1,18 +1,21 @@
-"""Two passes over a `Source`: the first collects levels and counts, the second encodes rows by group and fold.
+"""Two passes over a `Source`: the first collects levels and counts, the second encodes rows by
+group and fold.
 
-A *dealer* assigns rows to folds: ``put(y, rows)`` yields pairs of a fold and its rows, and may keep rows back, which
-`deal_remaining` yields. A *sink* stores encoded rows: ``put(y, f, rows)`` adds rows of group y that fold f validates,
-``finish(nfold)`` returns all rows and their folds, `close` removes them. A `Factor` has the name and levels of a
-column; ``encode(column)`` returns the codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels. A
-`Merged` has the values and counts of a column over all batches; ``by_level(factor, ...)`` returns the rows (L,) and the
-weight (L,) of each level. K: number of groups.
+A *dealer* assigns rows to folds: ``put(y, rows)`` yields pairs of a fold and its rows, and may keep
+rows back, which `deal_remaining` yields. A *sink* stores encoded rows: ``put(y, f, rows)`` adds
+rows of group y that fold f validates, ``finish(nfold)`` returns all rows and their folds, `close`
+removes them. A `Factor` has the name and levels of a column; ``encode(column)`` returns the codes
+(n,) of a `Column`, numbers of levels, and a mask of unknown levels. A `Merged` has the values and
+counts of a column over all batches; ``by_level(factor, ...)`` returns the rows (L,) and the weight
+(L,) of each level. K: number of groups.
 
-``Reader.batches(title)`` yields `UsedRows`: of a batch, the number `n` of used rows and `rows` of all, the `columns` by
-name and the `weights` (n,) (None for ones) of the used ones, the weight `dropped`, and the file or partition `place`.
+``Reader.batches(title)`` yields `UsedRows`: of a batch, the number `n` of used rows and `rows` of
+all, the `columns` by name and the `weights` (n,) (None for ones) of the used ones, the weight
+`dropped`, and the file or partition `place`.
 
-`Design.classes` says whether there is a response. `EncodingRules` are what the engine accepts: ``check_pairs(n, K,
-n_levels)`` refuses all pairs of too many predictors, `sums_out` lets the error of missing values advise
-``missing="marginal"``. `Sample.rows` selects rows by a mask.
+`Design.classes` says whether there is a response. `EncodingRules` are what the engine accepts:
+``check_pairs(n, K, n_levels)`` refuses all pairs of too many predictors, `sums_out` lets the error
+of missing values advise ``missing="marginal"``. `Sample.rows` selects rows by a mask.
 """
 
 from __future__ import annotations
@@ -56,7 +59,10 @@ if TYPE_CHECKING:
 __all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
 # {}: the place of the change or nothing, and what changed
-CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
+CHANGED = (
+    "the data changed between the two passes over them{}: {}. Read them again when nothing else "
+    "writes to them."
+)
 
 
 @dataclass(frozen=True)
@@ -64,18 +70,22 @@ class Encoded:
     """Result of the two passes over a source."""
 
     design: Design
-    sample: Rows  # distinct rows with their counts if there are few states, else rows in a file or on a cluster
+    # distinct rows with their counts if there are few states, else rows in a file or on a cluster
+    sample: Rows
     folds: Folds | StoredFolds | None  # None without `deal`
 
 
 @dataclass
 class SourceSummary:
-    """Values and counts of the used rows of a source; `rows` and `dropped` count other rows, too."""
+    """Values and counts of the used rows of a source; `rows` and `dropped` count other rows,
+    too.
+    """
 
     columns: dict[Hashable, Merged]  # of the formula, by name
     n: int = 0  # used rows
     total: float = 0.0  # sum of weights
-    # weight of used rows with a missing predictor; with missing="drop", in the end that of the dropped rows
+    # weight of used rows with a missing predictor; with missing="drop", in the end that of the
+    # dropped rows
     incomplete: float = 0.0
     whole: bool = True  # whether all weights are whole numbers
     unit: bool = True  # whether all weights are 1
@@ -107,7 +117,8 @@ def encode_source(
     rules: EncodingRules | None = None,
     workers: int = 1,
 ) -> Encoded:
-    """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.
+    """Read a formula against a source, collect the levels in a first pass, and encode the rows in a
+    second.
 
     Parameters
     ----------
@@ -132,7 +143,8 @@ def encode_source(
     Raises
     ------
     FormulaError, DataError, LevelError, BBLTypeError
-        As in `Design.from_data`; also if a file cannot be read or written, or the data changed between the passes.
+        As in `Design.from_data`; also if a file cannot be read or written, or the data changed
+        between the passes.
     """
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
@@ -142,30 +154,51 @@ def encode_source(
     rules = rules or EncodingRules()
     declared = rules.declared  # whether declared levels that do not occur count
     terms = parse(
-        formula, source.columns, exclude, order=rules.order, empty=declared, one_sided=rules.one_sided,
+        formula,
+        source.columns,
+        exclude,
+        order=rules.order,
+        empty=declared,
+        one_sided=rules.one_sided,
         reason=rules.order_reason,
-    )  # fmt: skip
+    )
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
-    reader = Reader(source, terms, weights_name, missing, whole=rules.whole_weights, step=step, workers=workers)
-    summary = _check_summary(summarise(reader) if cluster is None else cluster.summarise(reader), reader)
-    # rows, totals (K,): number of rows and weight of each group; rows with a missing response are in none
-    response, factors, rows, totals = _make_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)
+    reader = Reader(
+        source, terms, weights_name, missing, whole=rules.whole_weights, step=step, workers=workers
+    )
+    summary = _check_summary(
+        summarise(reader) if cluster is None else cluster.summarise(reader), reader
+    )
+    # rows, totals (K,): number of rows and weight of each group; rows with a missing response are
+    # in none
+    response, factors, rows, totals = _make_factors(
+        summary, terms, levels_by_name, missing, declared, rules.sums_out
+    )
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
         check_levels(factors, summary.total)
     m, K = len(factors), len(response.levels)
-    predictors = tuple(factors if declared else [f.padded() for f in factors])  # to two levels or more
+    # to two levels or more
+    predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
     has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2  # count(2): number of pairs
     if rules.check_pairs is not None and m > MAX_UNCHECKED and has_all_pairs:
         rules.check_pairs(summary.n, K, n_levels)
     check_size(terms, factors, K)
-    design = Design(terms, response, predictors, missing, incomplete=round(summary.incomplete), declared=declared)
+    design = Design(
+        terms,
+        response,
+        predictors,
+        missing,
+        incomplete=round(summary.incomplete),
+        declared=declared,
+    )
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
     nfold = 0 if deal is None else deal.nfold
-    masked = missing == "marginal" and summary.has_missing  # whether the sink stores marks of missing values
+    # whether the sink stores marks of missing values
+    masked = missing == "marginal" and summary.has_missing
     make_empty_sink = make_sink if cluster is None else cluster.make_sink  # with the same arguments
     sink = make_empty_sink(summary.n, n_levels, K, nfold, weighted=not summary.unit, masked=masked)
     try:
@@ -179,13 +212,15 @@ def encode_source(
 
 
 def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> Hashable | None:
-    """Return `weights` if it is None or a column name of the source; refuse arrays and unknown names."""
+    """Return `weights` if it is None or a column name of the source; refuse arrays and unknown
+    names.
+    """
     if weights is None or source.has(weights):
         return weights
     if not isinstance(weights, str):
         raise OptionError(
-            f"weights must be the name of a column where data are read in batches, as {source.text} are; got "
-            f"{type(weights).__name__}. Put them into the data.",
+            "weights must be the name of a column where data are read in batches, as "
+            f"{source.text} are; got {type(weights).__name__}. Put them into the data.",
             argument="weights",
         )
     hint = near_match(weights, source.columns) or "."  # "; did you mean ...?"
@@ -200,13 +235,16 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
     """Refuse a source in which two columns have a name that the formula uses."""
     name = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
     if name is not None:
-        raise DataError(f"data has the duplicate column name {name!r}. Rename the columns.", column=name)
+        raise DataError(
+            f"data has the duplicate column name {name!r}. Rename the columns.", column=name
+        )
 
 
 def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
     """Make the first pass: return the values of all columns and their counts in used rows.
 
-    Appends the batches to the list `cache`, if given, for `Reader.cached_batches` of the second pass.
+    Appends the batches to the list `cache`, if given, for `Reader.cached_batches` of the second
+    pass.
     """
     terms = reader.terms
     summary = SourceSummary({name: Merged(name) for name in terms.columns})
@@ -223,7 +261,9 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
         weights = batch.weights
         summary.n += batch.n
         summary.total += batch.n if weights is None else float(weights.sum())
-        summary.incomplete += float(has_missing.sum() if weights is None else weights[has_missing].sum())
+        summary.incomplete += float(
+            has_missing.sum() if weights is None else weights[has_missing].sum()
+        )
         summary.has_missing = summary.has_missing or bool(has_missing.any())
         summary.dropped += batch.dropped
         if weights is not None:
@@ -235,47 +275,73 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
     """Return the summary; refuse sources without rows or without weight.
 
-    With ``missing="drop"`` used rows have no missing values, so `incomplete` is 0; it becomes the weight of the dropped
-    rows, in place.
+    With ``missing="drop"`` used rows have no missing values, so `incomplete` is 0; it becomes the
+    weight of the dropped rows, in place.
     """
     if reader.missing == "drop":
         if not summary.n and summary.dropped:
             refuse_no_rows_left()
         summary.incomplete = summary.dropped
     if not summary.rows:
-        raise DataError(f"{reader.source.text} has no rows. Give at least one row for each response group.")
+        raise DataError(
+            f"{reader.source.text} has no rows. Give at least one row for each response group."
+        )
     if not 0 < summary.total <= MAX_TOTAL:
-        problem = "are all zero" if not summary.total else f"sum to {summary.total:g}, more than can be counted"
+        problem = (
+            "are all zero"
+            if not summary.total
+            else f"sum to {summary.total:g}, more than can be counted"
+        )
         raise DataError(f"weights {problem}. Give at least one row a weight.", argument="weights")
     return summary
 
 
 def _make_factors(
-    summary: SourceSummary, terms: FormulaTerms, levels_by_name: dict, missing: str, declared: bool, sums_out: bool
+    summary: SourceSummary,
+    terms: FormulaTerms,
+    levels_by_name: dict,
+    missing: str,
+    declared: bool,
+    sums_out: bool,
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
-    """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each group.
+    """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each
+    group.
 
-    `levels_by_name` are the factors of `xlevels`; `sums_out` says whether the error of missing values may advise
-    ``missing="marginal"``. Other arguments as in `column_factor`.
+    `levels_by_name` are the factors of `xlevels`; `sums_out` says whether the error of missing
+    values may advise ``missing="marginal"``. Other arguments as in `column_factor`.
     """
 
     def make_factor(name: Hashable, is_response: bool) -> tuple[Factor, np.ndarray, np.ndarray]:
         """Return the factor of a column, and the number of rows and the weight of each level."""
         merged = summary.columns[name]
-        factor = column_factor(merged.counted(), levels_by_name, missing, declared, is_response, sums_out)
+        factor = column_factor(
+            merged.counted(), levels_by_name, missing, declared, is_response, sums_out
+        )
         argument = "xlevels" if name in levels_by_name else "data"
-        return factor, *merged.by_level(factor, argument, skip_missing=is_response or missing == "marginal")
+        return factor, *merged.by_level(
+            factor, argument, skip_missing=is_response or missing == "marginal"
+        )
 
     if terms.response is None:
-        response, n_rows, totals = NO_RESPONSE, np.array([float(summary.n)]), np.array([summary.total])
+        response, n_rows, totals = (
+            NO_RESPONSE,
+            np.array([float(summary.n)]),
+            np.array([summary.total]),
+        )
     else:
         response, n_rows, totals = make_factor(terms.response, is_response=True)
         check_groups(response, n_rows, declared)
-    return response, [make_factor(name, is_response=False)[0] for name in terms.predictors], n_rows, totals
+    return (
+        response,
+        [make_factor(name, is_response=False)[0] for name in terms.predictors],
+        n_rows,
+        totals,
+    )
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
-    """Make the second pass: encode the used rows, store them in the sink by group and fold, and return their number.
+    """Make the second pass: encode the used rows, store them in the sink by group and fold, and
+    return their number.
 
     Rows with a missing response are group -1, and with a dealer fold -1: every fold trains on them.
     """
@@ -287,13 +353,17 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
                 rows, y = _encode_batch(design, batch, dtype)
             except LevelError as error:  # the first pass has seen all levels
                 place = f" (in {batch.place})" if batch.place else ""
-                text = CHANGED.format(place, str(error).partition(";")[0])  # without the advice after ";"
+                # without the advice after ";"
+                text = CHANGED.format(place, str(error).partition(";")[0])
                 raise DataError(text, column=error.column, argument="data") from error
         n += rows.n
         for group in np.unique(y):
-            group_rows = rows.rows(y == group) if (y != group).any() else rows  # no copy if all are of the group
+            # no copy if all are of the group
+            group_rows = rows.rows(y == group) if (y != group).any() else rows
             # without folds all rows are in the bucket of fold 0
-            for f, fold_rows in [(0, group_rows)] if dealer is None else dealer.put(int(group), group_rows):
+            for f, fold_rows in (
+                [(0, group_rows)] if dealer is None else dealer.put(int(group), group_rows)
+            ):
                 sink.put(int(group), f, fold_rows)
     for group, f, fold_rows in () if dealer is None else dealer.deal_remaining():
         sink.put(group, f, fold_rows)
@@ -301,7 +371,9 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
 
 
 def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
-    """Return the rows of a batch with codes of type `dtype`, and their groups (n,); -1 for a missing response."""
+    """Return the rows of a batch with codes of type `dtype`, and their groups (n,); -1 for a
+    missing response.
+    """
     codes, missing = np.empty((batch.n, len(design.predictors)), dtype=dtype), None
     skip_missing = design.missing == "marginal"
     for i, factor in enumerate(design.predictors):
@@ -315,18 +387,27 @@ def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sam
         y[:] = design.response.encode(column, skip_missing=True)[0]
         if (is_missing := column.missing()) is not None:
             y[is_missing] = -1
-    return Sample(codes, np.ones(batch.n) if batch.weights is None else batch.weights, missing=missing), y
+    return Sample(
+        codes, np.ones(batch.n) if batch.weights is None else batch.weights, missing=missing
+    ), y
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
-    """Refuse data that changed between the passes: other number of rows `n`, sum of weights, or counts of levels."""
+    """Refuse data that changed between the passes: other number of rows `n`, sum of weights, or
+    counts of levels.
+    """
     # sums of the two passes differ by rounding where weights are not whole numbers
     if n != summary.n or not np.isclose(sample.total, summary.total, rtol=1e-12):
-        raise DataError(CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data")
+        raise DataError(
+            CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data"
+        )
     pooled = sample.pooled  # the rows of all groups as one
-    for factor, counts in zip(design.predictors, level_counts(pooled, design.n_levels), strict=True):
+    for factor, counts in zip(
+        design.predictors, level_counts(pooled, design.n_levels), strict=True
+    ):
         merged = summary.columns[factor.name]
-        expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]  # weights
+        # weights
+        expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]
         if not np.allclose(counts, expected, rtol=1e-9):
             text = f"the levels of column {factor.name!r} have other counts"
             raise DataError(CHANGED.format("", text), column=factor.name, argument="data")

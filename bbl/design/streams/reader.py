@@ -1,7 +1,7 @@
 """Reads the used rows of a `Source` batch by batch, as codes and distinct values of columns.
 
-A *place* is the file or partition of a batch, `frame` its table. A `Column` has `codes` (n,) of rows into its distinct
-`values`; ``missing()`` is a mask (n,) of missing values, or None.
+A *place* is the file or partition of a batch, `frame` its table. A `Column` has `codes` (n,) of
+rows into its distinct `values`; ``missing()`` is a mask (n,) of missing values, or None.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ MAX_COLUMNS_AHEAD = 100  # if a source has more columns, one batch is coded at a
 
 
 class UsedRows(NamedTuple):
-    """The used rows of a batch: those of positive weight and, with ``missing="drop"``, without missing values."""
+    """The used rows of a batch: those of positive weight and, with ``missing="drop"``, without
+    missing values.
+    """
 
     place: str  # of the batch, for messages
     rows: int  # all rows of the batch, used or not
@@ -86,7 +88,8 @@ class Reader:
             return
         n_read = 0  # rows so far
         columns = [*self.terms.columns, *([] if self.weights is None else [self.weights])]
-        batches = (batch for batch in self.source.batches(columns) if batch.frame.n)  # without empty ones
+        # without empty ones
+        batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
         n_threads = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
         for used_rows in read_ahead(self._code_batch, batches, n_threads):
             yield used_rows
@@ -105,18 +108,27 @@ class Reader:
             columns = {name: frame_column(batch.frame, name) for name in self.terms.columns}
         return self._select_used_rows(batch, columns, weights)
 
-    def _select_used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
-        """Return the rows of a batch of positive weight and, with ``missing="drop"``, without missing values."""
-        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0  # mask of the used rows
+    def _select_used_rows(
+        self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None
+    ) -> UsedRows:
+        """Return the rows of a batch of positive weight and, with ``missing="drop"``, without
+        missing values.
+        """
+        # mask of the used rows
+        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
         for column in columns.values() if self.missing == "drop" else ():
             if (is_missing := column.missing()) is not None:
                 newly_dropped = keep & is_missing
-                dropped += float(newly_dropped.sum() if weights is None else weights[newly_dropped].sum())
+                dropped += float(
+                    newly_dropped.sum() if weights is None else weights[newly_dropped].sum()
+                )
                 keep = keep & ~is_missing
         if keep.all():
             return UsedRows(batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped)
-        columns = {name: column._replace(codes=column.codes[keep]) for name, column in columns.items()}
+        columns = {
+            name: column._replace(codes=column.codes[keep]) for name, column in columns.items()
+        }
         weights = None if weights is None else weights[keep]
         return UsedRows(batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped)
 

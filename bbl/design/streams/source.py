@@ -1,4 +1,6 @@
-"""`Source`: data that can be read more than once, batch by batch. A *part* is read by one task of a Dask cluster."""
+"""`Source`: data that can be read more than once, batch by batch. A *part* is read by one task of a
+Dask cluster.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Batch(NamedTuple):
 def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
     """Return a pyarrow RecordBatch as a batch.
 
-    `declared` has the names of columns that the source's schema declares as categories (`categories`) or as ordered.
+    `declared` has the names of columns that the source's schema declares as categories
+    (`categories`) or as ordered.
     """
     names = tuple(batch.schema.names)
 
@@ -41,7 +44,10 @@ def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> B
         """Return column k."""
         return decode_arrow(batch.column(k), declared=names[k] in declared.categories)
 
-    return Batch(Frame(names, pd.RangeIndex(batch.num_rows), get, "data", arrow=batch, declared=declared), place)
+    return Batch(
+        Frame(names, pd.RangeIndex(batch.num_rows), get, "data", arrow=batch, declared=declared),
+        place,
+    )
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,8 @@ class Source:
     text : str
         Name of the data in messages, such as ``"the LazyFrame"``.
     parts : callable, optional
-        From a list of column names and a Dask client to a tuple (function, *arguments) for each part; a worker that
-        calls ``function(*arguments)`` gets the source of the part.
+        From a list of column names and a Dask client to a tuple (function, *arguments) for each
+        part; a worker that calls ``function(*arguments)`` gets the source of the part.
     distributed : bool
         Whether the data are on the workers of a cluster already.
     """
@@ -70,7 +76,9 @@ class Source:
     distributed: bool = False
 
     def frame(self, argument: str) -> Frame:
-        """Return a table without rows with these columns, to check names; `argument` is its name in messages."""
+        """Return a table without rows with these columns, to check names; `argument` is its name in
+        messages.
+        """
         return Frame(self.columns, pd.RangeIndex(0), lambda k: pd.Series(dtype=object), argument)
 
     def has(self, name: object) -> TypeGuard[Hashable]:
@@ -78,7 +86,9 @@ class Source:
         return isinstance(name, Hashable) and name in self.columns
 
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
-        """Yield all rows with the columns `names`; an error of the reader becomes a DataError that names the place."""
+        """Yield all rows with the columns `names`; an error of the reader becomes a DataError that
+        names the place.
+        """
         place = self.text
         batches = self.read(list(dict.fromkeys(names)))  # each name once
         try:
@@ -87,10 +97,13 @@ class Source:
                 yield batch
         except (BBLError, MemoryError):
             raise
-        except Exception as error:  # pyarrow, duckdb, polars, dask and users' readers raise errors of many types
-            place = getattr(error, "bbl_place", place)  # set by readers for errors before the first batch of a file
+        # pyarrow, duckdb, polars, dask and users' readers raise errors of many types
+        except Exception as error:
+            # set by readers for errors before the first batch of a file
+            place = getattr(error, "bbl_place", place)
             raise DataError(
-                f"{place} cannot be read ({type(error).__name__}: {error}). Check the source, or read it again.",
+                f"{place} cannot be read ({type(error).__name__}: {error}). Check the source, or "
+                "read it again.",
                 argument="data",
             ) from error
         finally:

@@ -1,6 +1,8 @@
-"""Closed-form posterior under the conjugate prior of Li (2014), for categorical rows and for numbers in [-1, 1].
+"""Closed-form posterior under the conjugate prior of Li (2014), for categorical rows and for
+numbers in [-1, 1].
 
-Simplex coding represents the L levels of a predictor by L - 1 contrasts, so that no level is the reference.
+Simplex coding represents the L levels of a predictor by L - 1 contrasts, so that no level is the
+reference.
 """
 
 from __future__ import annotations
@@ -18,38 +20,48 @@ __all__ = ["conjugate_draws", "conjugate_scores", "signed_log"]
 def conjugate_draws(
     rows: Sample, layout: Layout, c: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior mean (d,) of the d coefficients of a layout, and independent draws (*shape, d) of them.
+    """Return the posterior mean (d,) of the d coefficients of a layout, and independent draws
+    (*shape, d) of them.
 
-    Both are in simplex coding. `c` is the factor in the prior, `shape` is (chains, draws). The prior
-    ``Z(phi)^n exp(-c |phi|^2)`` cancels the normaliser of the likelihood; coefficients are then independent normal with
-    means ``S / 2c`` and variance ``1 / 2c``, where S are the `simplex_sums`: the sums over the rows of what the
-    coefficients multiply (Li 2014, section 3.2.2).
+    Both are in simplex coding. `c` is the factor in the prior, `shape` is (chains, draws). The
+    prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normaliser of the likelihood; coefficients are
+    then independent normal with means ``S / 2c`` and variance ``1 / 2c``, where S are the
+    `simplex_sums`: the sums over the rows of what the coefficients multiply (Li 2014, section
+    3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
     return mean, mean + rng.normal(size=(*shape, layout.size)) / np.sqrt(2.0 * c)
 
 
-def conjugate_scores(X: np.ndarray, weights: np.ndarray, c: float, new_rows: np.ndarray) -> np.ndarray:
-    """Return the un-normalised scores (k,) of rows `new_rows` (k, m) at the posterior mean given rows `X` (n, m).
+def conjugate_scores(
+    X: np.ndarray, weights: np.ndarray, c: float, new_rows: np.ndarray
+) -> np.ndarray:
+    """Return the un-normalised scores (k,) of rows `new_rows` (k, m) at the posterior mean given
+    rows `X` (n, m).
 
-    Rows hold numbers in [-1, 1]; `weights` (n,) are those of `X`; `c` is the factor in the prior. The score is ``alpha'
-    x + sum_{j<l} beta_jl x_j x_l`` with ``alpha = sum_k x_k / 2c`` and ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq.
-    3.5).
+    Rows hold numbers in [-1, 1]; `weights` (n,) are those of `X`; `c` is the factor in the prior.
+    The score is ``alpha' x + sum_{j<l} beta_jl x_j x_l`` with ``alpha = sum_k x_k / 2c`` and
+    ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
 
     Examples
     --------
-    >>> conjugate_scores(np.array([[1.0, -1.0]]), np.ones(1), 0.5, np.array([[1.0, -1.0], [1.0, 1.0]])).tolist()
+    >>> conjugate_scores(
+    ...     np.array([[1.0, -1.0]]), np.ones(1), 0.5, np.array([[1.0, -1.0], [1.0, 1.0]])
+    ... ).tolist()
     [3.0, -1.0]
     """
     with serial_blas():
         cross_products = (X * weights[:, None]).T @ X
         # twice the sum over pairs j < l: each pair is in it in both orders
-        pair_sums = ((new_rows @ cross_products) * new_rows).sum(axis=1) - new_rows**2 @ cross_products.diagonal()
+        pair_sums = ((new_rows @ cross_products) * new_rows).sum(
+            axis=1
+        ) - new_rows**2 @ cross_products.diagonal()
         return (new_rows @ (weights @ X) + 0.5 * pair_sums) / (2.0 * c)
 
 
 def signed_log(scores: np.ndarray) -> np.ndarray:
-    """Return h(t) of scores t: ``sgn(t) ln |t|`` where ``|t| >= 2``, else ``t ln(2) / 2`` (Li 2014, eq. 3.6).
+    """Return h(t) of scores t: ``sgn(t) ln |t|`` where ``|t| >= 2``, else ``t ln(2) / 2`` (Li 2014,
+    eq. 3.6).
 
     Examples
     --------

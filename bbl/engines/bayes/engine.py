@@ -1,8 +1,9 @@
-"""Engine `Posterior`: draws from the posterior of fields and couplings, with or without the exact ln Z.
+"""Engine `Posterior`: draws from the posterior of fields and couplings, with or without the exact
+ln Z.
 
-Simplex coding represents the L levels of a predictor by L - 1 contrasts; in the reference gauge the parameters of each
-predictor's first level are zero. States are the combinations of levels of all predictors. The layout says where each of
-the `size` parameters of a group is in a vector.
+Simplex coding represents the L levels of a predictor by L - 1 contrasts; in the reference gauge the
+parameters of each predictor's first level are zero. States are the combinations of levels of all
+predictors. The layout says where each of the `size` parameters of a group is in a vector.
 """
 
 from __future__ import annotations
@@ -35,12 +36,18 @@ __all__ = ["Posterior"]
 PRIORS = ("normal", "conjugate", "horseshoe")
 SAMPLERS = ("auto", "conjugate", "exact", "exchange", "pseudo")
 MAX_STATES = 2**16  # up to so many states the likelihood sums over all of them
-EXCHANGE_PARAMETERS = 50  # up to so many parameters "auto" takes the exchange algorithm, where states are too many
+# up to so many parameters "auto" takes the exchange algorithm, where states are too many
+EXCHANGE_PARAMETERS = 50
 MAX_SWEPT_ROWS = 1e6  # up to so many observations the exchange algorithm draws rows by Gibbs sweeps
 MAX_RHAT = 1.01  # split R-hat above which there is a warning (Vehtari et al. 2021)
-MIN_ESS = 100.0  # effective sample size per chain below which there is a warning (Vehtari et al. 2021)
-RHAT_CHANCE = 6.0  # in mixed chains R-hat - 1 rarely exceeds this times chains / effective sample size
-ANNEALED = " States of so many coupled units are not summed over but annealed; predictions are slow, and have errors."
+# effective sample size per chain below which there is a warning (Vehtari et al. 2021)
+MIN_ESS = 100.0
+# in mixed chains R-hat - 1 rarely exceeds this times chains / effective sample size
+RHAT_CHANCE = 6.0
+ANNEALED = (
+    " States of so many coupled units are not summed over but annealed; predictions are slow, and "
+    "have errors."
+)
 MIN_C_SHARE = 0.1  # c under this share of a group's observations brings a warning
 
 
@@ -48,79 +55,96 @@ MIN_C_SHARE = 0.1  # c under this share of a group's observations brings a warni
 class Posterior(Engine):
     """Draws from the posterior of the fields and couplings of each group.
 
-    Priors are on coefficients in simplex coding, where no level is the reference; each draw is then taken to the
-    reference gauge. Estimates are posterior means.
+    Priors are on coefficients in simplex coding, where no level is the reference; each draw is then
+    taken to the reference gauge. Estimates are posterior means.
 
     Parameters
     ----------
     prior : {"normal", "conjugate", "horseshoe"}, default "normal"
-        ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of the thesis, whose posterior has a
-        closed form (see Notes). ``"horseshoe"``: normal with a scale for each predictor's fields and each pair's
-        couplings; scales are half-Cauchy around two global ones, of fields and of couplings, also half-Cauchy.
+        ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of the thesis,
+        whose posterior has a closed form (see Notes). ``"horseshoe"``: normal with a scale for each
+        predictor's fields and each pair's couplings; scales are half-Cauchy around two global ones,
+        of fields and of couplings, also half-Cauchy.
     sampler : {"auto", "conjugate", "exact", "exchange", "pseudo"}, default "auto"
-        ``"exact"``: the no-U-turn sampler on the true posterior; ln Z is summed over all states, at most 65,536.
-        ``"exchange"``: the exchange algorithm, which replaces ln Z by rows drawn from the model: exactly up to 65,536
-        states, beyond by Gibbs sweeps from the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood.
-        ``"auto"``: exact if possible, else exchange up to 50 parameters, else pseudo. ``"conjugate"`` belongs to the
-        conjugate prior.
+        ``"exact"``: the no-U-turn sampler on the true posterior; ln Z is summed over all states, at
+        most 65,536. ``"exchange"``: the exchange algorithm, which replaces ln Z by rows drawn from
+        the model: exactly up to 65,536 states, beyond by Gibbs sweeps from the data. ``"pseudo"``:
+        the no-U-turn sampler on the pseudo-likelihood. ``"auto"``: exact if possible, else exchange
+        up to 50 parameters, else pseudo. ``"conjugate"`` belongs to the conjugate prior.
     chains : int, default 4
     warmup, draws : int, default 1000
         Transitions of a chain that are discarded, and those that are kept.
     hidden : int, default 0
-        Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate prior. They freeze, see
-        the warning. A formula without interactions makes a restricted machine. ``coef()`` holds the parameters of
-        the predictors when every unit is -1; predictions sum over the units.
+        Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate
+        prior. They freeze, see the warning. A formula without interactions makes a restricted
+        machine. ``coef()`` holds the parameters of the predictors when every unit is -1;
+        predictions sum over the units.
     c : float, optional
-        Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by default.
+        Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by
+        default.
     tau : float, default 1.0
-        Standard deviation of the normal prior, or of the slab that bounds the scales of the horseshoe (inf: no bound).
+        Standard deviation of the normal prior, or of the slab that bounds the scales of the
+        horseshoe (inf: no bound).
     seed : int, optional
         Seed of the draws, in place of the call's seed.
     adjust : bool, default True
-        Whether the curvature of the pseudo-likelihood is adjusted to Godambe's information. Without it intervals of
-        couplings are too narrow, as every coupling is in two conditional distributions.
+        Whether the curvature of the pseudo-likelihood is adjusted to Godambe's information. Without
+        it intervals of couplings are too narrow, as every coupling is in two conditional
+        distributions.
     sweeps : int, default 5
-        Gibbs sweeps by which the exchange algorithm draws rows if there are too many states for exact draws.
+        Gibbs sweeps by which the exchange algorithm draws rows if there are too many states for
+        exact draws.
     hidden_pairs : bool, default False
-        Whether hidden units are coupled to each other too (with all pairs of predictors: the full machine).
-        Predictions sum over all states of the units, exactly up to 16 units at least, else with errors and a warning.
+        Whether hidden units are coupled to each other too (with all pairs of predictors: the full
+        machine). Predictions sum over all states of the units, exactly up to 16 units at least,
+        else with errors and a warning.
 
     Raises
     ------
     OptionError
-        If an option is out of range or contradicts another, or the model is too large for the sampler.
+        If an option is out of range or contradicts another, or the model is too large for the
+        sampler.
     DataError
         If values are missing.
 
     Warns
     -----
     ConvergenceWarning
-        If R-hat of a parameter is over 1.01, and larger than expected by chance from so many draws, or its effective
-        sample size is under 100 per chain.
+        If R-hat of a parameter is over 1.01, and larger than expected by chance from so many draws,
+        or its effective sample size is under 100 per chain.
     DataWarning
         If `c` is under a tenth of a group's observations, or there are hidden units.
 
     Notes
     -----
-    The conjugate prior depends on the number n of observations and cancels the likelihood's ``Z^-n``: the posterior is
-    independent normal with mean ``S / 2c`` and variance ``1 / 2c``, where S is the sum of a contrast over the rows. The
-    mean grows without bound with n, and c is only an inverse temperature; with ``c = n / 2`` the mean is the moments,
-    the first order of the high-temperature expansion. The prior serves for comparison, and for un-normalised scores as
+    The conjugate prior depends on the number n of observations and cancels the likelihood's
+    ``Z^-n``: the posterior is independent normal with mean ``S / 2c`` and variance ``1 / 2c``,
+    where S is the sum of a contrast over the rows. The mean grows without bound with n, and c is
+    only an inverse temperature; with ``c = n / 2`` the mean is the moments, the first order of the
+    high-temperature expansion. The prior serves for comparison, and for un-normalised scores as
     features, see `bbl.sklearn.ScoreFeatures`.
 
     References
     ----------
-    Murray, Ghahramani & MacKay (2006). MCMC for doubly-intractable distributions. UAI.
-    Hoffman & Gelman (2014). The no-U-turn sampler. JMLR 15, 1593-1623.
-    Ribatet, Cooley & Davison (2012). Bayesian inference from composite likelihoods. Statistica Sinica 22, 813-845.
-    Piironen & Vehtari (2017). Sparsity information and regularization in the horseshoe. EJS 11, 5018-5051.
-    Li (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines. Iowa State, chapter 3.
+    Murray, Ghahramani & MacKay (2006). MCMC for doubly-intractable distributions. UAI. Hoffman &
+    Gelman (2014). The no-U-turn sampler. JMLR 15, 1593-1623. Ribatet, Cooley & Davison (2012).
+    Bayesian inference from composite likelihoods. Statistica Sinica 22, 813-845. Piironen & Vehtari
+    (2017). Sparsity information and regularization in the horseshoe. EJS 11, 5018-5051. Li (2014).
+    Biclustering methods and a Bayesian approach to fitting Boltzmann machines. Iowa State, chapter
+    3.
 
     Examples
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method=bbl.Posterior(draws=500), seed=1, verbose=0)
+    >>> fit = bbl.bbl(
+    ...     "Survived ~ Sex * Age",
+    ...     titanic,
+    ...     "Freq",
+    ...     method=bbl.Posterior(draws=500),
+    ...     seed=1,
+    ...     verbose=0,
+    ... )
     >>> fit.posterior.draws.shape
     (4, 500, 2, 3)
     """
@@ -145,14 +169,21 @@ class Posterior(Engine):
     def __post_init__(self):
         choice("prior", self.prior, PRIORS)
         choice("sampler", self.sampler, SAMPLERS)
-        for name, least in (("chains", 1), ("warmup", 10), ("draws", 4), ("hidden", 0), ("sweeps", 1)):
+        for name, least in (
+            ("chains", 1),
+            ("warmup", 10),
+            ("draws", 4),
+            ("hidden", 0),
+            ("sweeps", 1),
+        ):
             object.__setattr__(self, name, integer(name, getattr(self, name), least))
         if self.seed is not None:
             object.__setattr__(self, "seed", integer("seed", self.seed, 0))
         flag("adjust", self.adjust)
         if flag("hidden_pairs", self.hidden_pairs) and self.hidden < 2:
             raise OptionError(
-                f"hidden_pairs=True couples hidden units, and hidden={self.hidden}. Give hidden=2 or more.",
+                f"hidden_pairs=True couples hidden units, and hidden={self.hidden}. Give hidden=2 "
+                "or more.",
                 argument="hidden_pairs",
             )
         tau = real("tau", self.tau, 0.0, open_low=True, finite=self.prior != "horseshoe")
@@ -161,15 +192,19 @@ class Posterior(Engine):
             object.__setattr__(self, "c", real("c", self.c, 0.0, open_low=True))
         conjugate = self.prior == "conjugate"
         # a > b of two booleans: a and not b
-        if (self.sampler == "conjugate") > conjugate or (conjugate and self.sampler not in ("auto", "conjugate")):
+        if (self.sampler == "conjugate") > conjugate or (
+            conjugate and self.sampler not in ("auto", "conjugate")
+        ):
             raise OptionError(
-                f"sampler={self.sampler!r} does not go with prior={self.prior!r}: the conjugate prior, and it alone, "
-                "has a closed form. Leave sampler='auto'.",
+                f"sampler={self.sampler!r} does not go with prior={self.prior!r}: the conjugate "
+                "prior, and it alone, has a closed form. Leave sampler='auto'.",
                 argument="sampler",
             )
         for name, is_given in (("c", self.c is not None), ("hidden", self.hidden > 0)):
             if is_given and not conjugate:
-                raise OptionError(f"{name} is for prior='conjugate', not for prior={self.prior!r}.", argument=name)
+                raise OptionError(
+                    f"{name} is for prior='conjugate', not for prior={self.prior!r}.", argument=name
+                )
 
     @property
     def penalised(self) -> bool:
@@ -191,66 +226,91 @@ class Posterior(Engine):
         return "exchange" if layout.size <= EXCHANGE_PARAMETERS else "pseudo"
 
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
-        """Return the layout with the hidden units behind the predictors; a ValueError if it exceeds `max_size`."""
+        """Return the layout with the hidden units behind the predictors; a ValueError if it exceeds
+        `max_size`.
+        """
         if not self.hidden:
             return layout
         n_unit_pairs = math.comb(self.hidden, 2) if self.hidden_pairs else 0
         # a unit has a field, and a coupling to each non-reference level
-        if layout.size + self.hidden * (1 + int((layout.n_levels - 1).sum())) + n_unit_pairs > max_size:
+        if (
+            layout.size + self.hidden * (1 + int((layout.n_levels - 1).sum())) + n_unit_pairs
+            > max_size
+        ):
             raise ValueError(f"hidden={self.hidden} units have more than {max_size} parameters")
         return widened(layout, self.hidden, self.hidden_pairs)
 
     def describe(self, layout: Layout) -> str:
         """Return the posterior and the sampler in words."""
         sampler, states = self.resolve(layout), n_states(layout)
-        prior = f"{self.prior} prior" + (f" of tau {self.tau:g}" if self.prior != "conjugate" else "")
+        prior = f"{self.prior} prior" + (
+            f" of tau {self.tau:g}" if self.prior != "conjugate" else ""
+        )
         is_fallback = self.sampler == "auto" and states > MAX_STATES
         reason = f", chosen because there are {states:.3g} states" if is_fallback else ""
-        units = f"{self.hidden} hidden units" + (", coupled to each other" if self.hidden_pairs else "")
+        units = f"{self.hidden} hidden units" + (
+            ", coupled to each other" if self.hidden_pairs else ""
+        )
         description = {
             "conjugate": f"Gibbs draws with {units}" if self.hidden else "draws of the closed form",
             "exact": "no-U-turn sampler with the exact ln Z",
-            "exchange": f"exchange algorithm with {'exact rows' if states <= MAX_STATES else 'rows by Gibbs sweeps'}",
+            "exchange": (
+                "exchange algorithm with "
+                f"{'exact rows' if states <= MAX_STATES else 'rows by Gibbs sweeps'}"
+            ),
             "pseudo": "no-U-turn sampler on the pseudo-likelihood, "
-            + ("adjusted to Godambe's information" if self.adjust else "whose intervals of couplings are too narrow"),
+            + (
+                "adjusted to Godambe's information"
+                if self.adjust
+                else "whose intervals of couplings are too narrow"
+            ),
         }
         return f"{prior}, {description[sampler]}{reason}"
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
-        return super().refusals() | {"missing_marginal": f"method={cls.name!r} does not sum out missing values"}
+        return super().refusals() | {
+            "missing_marginal": f"method={cls.name!r} does not sum out missing values"
+        }
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise or warn if the sampler cannot handle the layout or the rows well."""
+        """Return the layout unchanged; raise or warn if the sampler cannot handle the layout or the
+        rows well.
+        """
         self.check_missing(sample)
         states, sampler = n_states(layout), self.resolve(layout)
         if sampler == "exact" and states > MAX_STATES:
             raise OptionError(
-                f"sampler='exact' sums over all states, and these {layout.m} predictors have {states:.3g} (at most "
-                f"{MAX_STATES:,}). Use sampler='exchange' or 'pseudo', or 'auto', which chooses.",
+                f"sampler='exact' sums over all states, and these {layout.m} predictors have "
+                f"{states:.3g} (at most {MAX_STATES:,}). Use sampler='exchange' or 'pseudo', or "
+                "'auto', which chooses.",
                 argument="sampler",
             )
         if sampler == "exchange" and states > MAX_STATES and sample.total > MAX_SWEPT_ROWS:
             raise OptionError(
-                f"sampler='exchange' draws {sample.total:,.0f} rows by Gibbs sweeps for each proposal (at most "
-                f"{MAX_SWEPT_ROWS:,.0f}), as {states:.3g} states are too many to enumerate. Use sampler='pseudo'.",
+                f"sampler='exchange' draws {sample.total:,.0f} rows by Gibbs sweeps for each "
+                f"proposal (at most {MAX_SWEPT_ROWS:,.0f}), as {states:.3g} states are too many "
+                "to enumerate. Use sampler='pseudo'.",
                 argument="sampler",
             )
         if sampler == "conjugate" and self.c is not None:
-            n = np.bincount(sample.response, sample.weights).max()  # observations of the largest group
+            # observations of the largest group
+            n = np.bincount(sample.response, sample.weights).max()
             if self.c < MIN_C_SHARE * n:
                 warnings.warn(
-                    f"c={self.c:g} is under a tenth of a group's {n:,.0f} observations. The conjugate posterior then "
-                    "lies where nearly all rows are in a few ordered states, whatever the data; the default is c=n/2.",
+                    f"c={self.c:g} is under a tenth of a group's {n:,.0f} observations. The "
+                    "conjugate posterior then lies where nearly all rows are in a few ordered "
+                    "states, whatever the data; the default is c=n/2.",
                     DataWarning,
                     stacklevel=5,
                 )
         if self.hidden:
             warnings.warn(
-                "Hidden units of the conjugate model freeze: with the coefficients integrated out, their signs have a "
-                "probability proportional to exp(|S|^2 / 4c), so large where units agree over many rows that none "
-                "changes any more. Draws tell of the start, not of the data: they are for comparison with the thesis."
+                "Hidden units of the conjugate model freeze: with the coefficients integrated out, "
+                "their signs have a probability proportional to exp(|S|^2 / 4c), so large where "
+                "units agree over many rows that none changes any more. Draws tell of the start, "
+                "not of the data: they are for comparison with the thesis."
                 + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED),
                 DataWarning,
                 stacklevel=5,
@@ -258,9 +318,13 @@ class Posterior(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of all draws, in simplex coding and reference gauge, and of each chain's metric."""
-        size = layout.size * (1 if self.prior != "horseshoe" else 2)  # and at most as many scales of a horseshoe
-        # draws are held in both codings; a chain also holds the points of its warm-up, then those of its draws
+        """Return the bytes of all draws, in simplex coding and reference gauge, and of each chain's
+        metric.
+        """
+        # and at most as many scales of a horseshoe
+        size = layout.size * (1 if self.prior != "horseshoe" else 2)
+        # draws are held in both codings; a chain also holds the points of its warm-up, then those
+        # of its draws
         draws_bytes = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
         # the metric of each chain, and four more matrices of this size
         return draws_bytes + 8.0 * (self.chains + 4) * float(size) ** 2
@@ -289,22 +353,41 @@ class Posterior(Engine):
             mean, drawn = conjugate_draws(sample, layout, c, (self.chains, self.draws), rng)
             if progress is not None:
                 progress()  # no share: all of the work
-            return [self._finish(sample, layout, to_reference(layout, mean), to_reference(layout, drawn), state={})]
+            return [
+                self._finish(
+                    sample,
+                    layout,
+                    to_reference(layout, mean),
+                    to_reference(layout, drawn),
+                    state={},
+                )
+            ]
         drawn, state = self._sample(sample, layout, rng, workers, progress)
         drawn = to_reference(layout, drawn)
         return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
 
     def _with_hidden(
-        self, sample: Sample, layout: Layout, c: float, rng: np.random.Generator, workers: int, progress
+        self,
+        sample: Sample,
+        layout: Layout,
+        c: float,
+        rng: np.random.Generator,
+        workers: int,
+        progress,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws (chains, draws, size) of the parameters of the predictors, and the state that the fit stores.
+        """Return draws (chains, draws, size) of the parameters of the predictors, and the state
+        that the fit stores.
 
-        Draws are in the reference gauge. ``state["hidden"]`` (chains, draws, size of the widened layout) holds those of
-        all parameters, ``state["flips"]`` and ``state["aligned"]`` (chains,) are the attributes of `HiddenDraws`.
+        Draws are in the reference gauge. ``state["hidden"]`` (chains, draws, size of the widened
+        layout) holds those of all parameters, ``state["flips"]`` and ``state["aligned"]`` (chains,)
+        are the attributes of `HiddenDraws`.
         """
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
-        tasks = [(*shared, chain_rng, report_share, self.hidden_pairs) for chain_rng in rng.spawn(self.chains)]
+        tasks = [
+            (*shared, chain_rng, report_share, self.hidden_pairs)
+            for chain_rng in rng.spawn(self.chains)
+        ]
         chains = run_tasks(hidden_draws, tasks, min(workers, self.chains), shared=True)
         wide = self.widened(layout)
         drawn = to_reference(wide, np.array([chain.coefficients for chain in chains]))
@@ -316,28 +399,47 @@ class Posterior(Engine):
         return drawn[..., visible_columns(wide, layout)], state
 
     def _sample(
-        self, sample: Sample, layout: Layout, rng: np.random.Generator, workers: int, progress: Callable | None
+        self,
+        sample: Sample,
+        layout: Layout,
+        rng: np.random.Generator,
+        workers: int,
+        progress: Callable | None,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return draws (chains, draws, size) in simplex coding, and the state that the fit stores.
 
-        The state holds, for each chain, the mean probability of acceptance and the number of divergent transitions.
+        The state holds, for each chain, the mean probability of acceptance and the number of
+        divergent transitions.
         """
         sampler, states = self.resolve(layout), n_states(layout)
-        problem = Problem(sample, layout, self.tau, horseshoe=self.prior == "horseshoe", enumerate=states <= MAX_STATES)
-        # the problem of the normal approximation that chains start from: tau is bounded, so that it is proper
-        approximate = replace(problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES)
+        problem = Problem(
+            sample,
+            layout,
+            self.tau,
+            horseshoe=self.prior == "horseshoe",
+            enumerate=states <= MAX_STATES,
+        )
+        # the problem of the normal approximation that chains start from: tau is bounded, so that it
+        # is proper
+        approximate = replace(
+            problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES
+        )
         approximate = replace(approximate, enumerate=not approximate.pseudo)
-        centre, hessian = mode(approximate)  # (size,), and the precision (size, size) of the approximation
+        # (size,), and the precision (size, size) of the approximation
+        centre, hessian = mode(approximate)
         if approximate.pseudo and (self.adjust or sampler == "exchange"):
             godambe = adjustment(approximate, centre, hessian)
             hessian = godambe.curvature(hessian)
             approximate = replace(approximate, adjust=godambe)
         if sampler == "pseudo":
-            problem = replace(approximate, tau=self.tau)  # also takes over the pseudo-likelihood and its adjustment
+            # also takes over the pseudo-likelihood and its adjustment
+            problem = replace(approximate, tau=self.tau)
         kernel = "exchange" if sampler == "exchange" else "nuts"
         sweeps = self.sweeps if sampler == "exchange" and states > MAX_STATES else 0
         counts = (self.chains, self.warmup, self.draws)
-        chains = draw_chains(problem, kernel, centre, hessian, counts, rng, sweeps, workers, progress)
+        chains = draw_chains(
+            problem, kernel, centre, hessian, counts, rng, sweeps, workers, progress
+        )
         state = {
             "accepted": np.array([chain.accepted for chain in chains]),
             "diverged": np.array([chain.diverged for chain in chains], dtype=float),
@@ -345,19 +447,24 @@ class Posterior(Engine):
         return np.array([chain.draws for chain in chains]), state
 
     def _finish(self, sample, layout, theta, drawn, state) -> EngineFit:
-        """Return the fit: estimates, the mean log (pseudo-)likelihood at them, and notes on convergence.
+        """Return the fit: estimates, the mean log (pseudo-)likelihood at them, and notes on
+        convergence.
 
-        `theta` (size,) are the estimates, `drawn` (chains, draws, size) the draws, both in the reference gauge; `state`
-        holds what else the fit stores.
+        `theta` (size,) are the estimates, `drawn` (chains, draws, size) the draws, both in the
+        reference gauge; `state` holds what else the fit stores.
         """
         lists_states = n_states(layout) <= MAX_STATES
-        target = Problem(sample, layout, tau=np.inf, pseudo=not lists_states, enumerate=lists_states).target()
+        target = Problem(
+            sample, layout, tau=np.inf, pseudo=not lists_states, enumerate=lists_states
+        ).target()
         # with tau = inf the prior adds nothing; the gradient, the second argument, is not read
         value = target.value(np.ascontiguousarray(to_simplex(layout, theta)), np.empty(layout.size))
         rhat, ess = split_rhat(drawn, folded=True), effective_sample_size(drawn)
         notes, converged = _notes(layout, rhat, ess, self.chains)
         sd, loglik = drawn.std(axis=(0, 1), ddof=1), float(value) / sample.total
-        return EngineFit(theta, loglik, converged=converged, notes=notes, sd=sd, draws=drawn, state=state)
+        return EngineFit(
+            theta, loglik, converged=converged, notes=notes, sd=sd, draws=drawn, state=state
+        )
 
     posterior: ClassVar[PosteriorTraits] = PosteriorTraits(
         name=lambda engine: "posterior draws", describe=describe, has_draws=True
@@ -369,14 +476,20 @@ def n_states(layout: Layout) -> int:
     return math.prod(int(L) for L in layout.n_levels)
 
 
-def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tuple[tuple[Note, ...], np.ndarray]:
-    """Return notes on predictors with a parameter whose draws are too few or disagree, and a mask (m,) of the others.
+def _notes(
+    layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int
+) -> tuple[tuple[Note, ...], np.ndarray]:
+    """Return notes on predictors with a parameter whose draws are too few or disagree, and a mask
+    (m,) of the others.
 
-    `rhat` and `ess` (size,) are split R-hat and effective sample size of each parameter; `chains` is the number of
-    chains.
+    `rhat` and `ess` (size,) are split R-hat and effective sample size of each parameter; `chains`
+    is the number of chains.
     """
-    rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)  # nan of parameters that never change
-    is_uncertain = (rhat > np.maximum(MAX_RHAT, 1.0 + RHAT_CHANCE * chains / ess)) | (ess < MIN_ESS * chains)
+    # nan of parameters that never change
+    rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
+    is_uncertain = (rhat > np.maximum(MAX_RHAT, 1.0 + RHAT_CHANCE * chains / ess)) | (
+        ess < MIN_ESS * chains
+    )
     text = "chains have not mixed, or are too short; raise warmup and draws"
     notes, converged = [], np.ones(layout.m, bool)
     predictors = np.full((2, layout.size), -1)  # the one or two predictors of each parameter
@@ -387,6 +500,9 @@ def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tu
         involves_i = (predictors == i).any(axis=0)
         if is_uncertain[involves_i].any():
             converged[i] = False
-            detail = f"R-hat {rhat[involves_i].max():.3f}, effective sample size {ess[involves_i].min():.0f}"
+            detail = (
+                f"R-hat {rhat[involves_i].max():.3f}, effective sample size "
+                f"{ess[involves_i].min():.0f}"
+            )
             notes.append(Note(predictor=i, level=-1, what=text, detail=detail))
     return tuple(notes), converged

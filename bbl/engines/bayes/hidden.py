@@ -1,8 +1,10 @@
-"""Gibbs draws of the coefficients of Li's (2014) conjugate machine and of the hidden units (-1 or 1) of every row.
+"""Gibbs draws of the coefficients of Li's (2014) conjugate machine and of the hidden units (-1 or
+1) of every row.
 
-The layout says where each parameter is in a vector. The widened layout has the hidden units as predictors of two levels
-behind the m visible ones; it has d parameters. Coefficients are in simplex coding, which represents the L levels of a
-predictor by L - 1 contrasts (a hidden unit by -1 or 1). D counts the contrasts of all visible predictors.
+The layout says where each parameter is in a vector. The widened layout has the hidden units as
+predictors of two levels behind the m visible ones; it has d parameters. Coefficients are in simplex
+coding, which represents the L levels of a predictor by L - 1 contrasts (a hidden unit by -1 or 1).
+D counts the contrasts of all visible predictors.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class HiddenDraws(NamedTuple):
     flips : float
         Mean share of the units that change their sign in a sweep.
     aligned : float
-        Mean over draws and units of the absolute mean of a unit over rows: 1 if each has the same sign in all rows.
+        Mean over draws and units of the absolute mean of a unit over rows: 1 if each has the same
+        sign in all rows.
     """
 
     coefficients: np.ndarray
@@ -44,7 +47,8 @@ class HiddenDraws(NamedTuple):
 
 
 def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
-    """Return the layout with `hidden` units behind the predictors, each unit interacting with all predictors.
+    """Return the layout with `hidden` units behind the predictors, each unit interacting with all
+    predictors.
 
     With `coupled`, the units interact with each other too.
 
@@ -65,7 +69,8 @@ def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
 
 
 def summed_exactly(hidden: int) -> bool:
-    """Return whether predictions can sum over all states of `hidden` units that are coupled to each other.
+    """Return whether predictions can sum over all states of `hidden` units that are coupled to each
+    other.
 
     Examples
     --------
@@ -78,8 +83,11 @@ def summed_exactly(hidden: int) -> bool:
 
 
 def visible_columns(wide: Layout, layout: Layout) -> np.ndarray:
-    """Return the positions of the parameters of `layout` among those of the widened layout, shape (layout.size,)."""
-    position = np.arange(wide.size)  # `table` then returns the positions of a predictor's fields, or a pair's couplings
+    """Return the positions of the parameters of `layout` among those of the widened layout, shape
+    (layout.size,).
+    """
+    # `table` then returns the positions of a predictor's fields, or a pair's couplings
+    position = np.arange(wide.size)
     tables = [wide.table(position, i) for i in range(layout.m)]
     tables += [wide.table(position, int(i), int(j)).ravel() for i, j in layout.pairs]
     return np.concatenate(tables)
@@ -95,26 +103,35 @@ def hidden_draws(
     progress: Callable | None = None,
     coupled: bool = False,
 ) -> HiddenDraws:
-    """Draw a chain: in turns the coefficients given the units of all rows, and the units given the coefficients.
+    """Draw a chain: in turns the coefficients given the units of all rows, and the units given the
+    coefficients.
 
-    Given the units, coefficients are independent normal with sd ``1 / sqrt(2 c)``, as in `conjugate_draws`; the mean of
-    each is the sum over rows of the contrasts and units that it multiplies, over 2 c. Unit l of a row x is 1 with
-    probability ``expit(2 (alpha_l + sum_k beta_lk x_k))``, else -1 (Li 2014, section 3.2.2). If units are `coupled` to
-    each other, the sum is over the other units of the row too, and the units are drawn one after the other.
+    Given the units, coefficients are independent normal with sd ``1 / sqrt(2 c)``, as in
+    `conjugate_draws`; the mean of each is the sum over rows of the contrasts and units that it
+    multiplies, over 2 c. Unit l of a row x is 1 with probability ``expit(2 (alpha_l + sum_k beta_lk
+    x_k))``, else -1 (Li 2014, section 3.2.2). If units are `coupled` to each other, the sum is over
+    the other units of the row too, and the units are drawn one after the other.
 
-    A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior ``Z^n exp(-c|phi|^2)``,
-    `counts` is (warmup, draws); `progress` is called after each sweep with its share of the chain.
+    A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior
+    ``Z^n exp(-c|phi|^2)``, `counts` is (warmup, draws); `progress` is called after each sweep with
+    its share of the chain.
     """
     warmup, draws = counts
     wide, n = widened(layout, hidden, coupled), int(rows.total)
     # three arrays of numbers of 8 bytes, for each observation with a number by unit and by contrast
-    check_memory(24.0 * n * (hidden + layout.D), f"{hidden} hidden units of {n:,} rows", "Take fewer hidden units.")
-    codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)  # (n, m): each observation has its own units
-    X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])  # (n, D)
+    check_memory(
+        24.0 * n * (hidden + layout.D),
+        f"{hidden} hidden units of {n:,} rows",
+        "Take fewer hidden units.",
+    )
+    # (n, m): each observation has its own units
+    codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)
+    # (n, D)
+    X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])
     field_positions, cross_positions, pair_positions, pairs = _unit_positions(wide, layout.m)
     out = np.empty((draws, wide.size))
-    # coefficients of visible predictors alone do not depend on the units: they are drawn before the sweeps, as one
-    # chain; [1] are its draws (1, draws, size)
+    # coefficients of visible predictors alone do not depend on the units: they are drawn before the
+    # sweeps, as one chain; [1] are its draws (1, draws, size)
     out[:, visible_columns(wide, layout)] = conjugate_draws(rows, layout, c, (1, draws), rng)[1][0]
     units = rng.choice([-1.0, 1.0], (n, hidden))
     flips = aligned = 0.0
@@ -125,11 +142,17 @@ def hidden_draws(
             alpha = units.sum(axis=0) / (2.0 * c) + sd * rng.normal(size=hidden)
             beta = X.T @ units / (2.0 * c) + sd * rng.normal(size=(layout.D, hidden))
             gamma = np.zeros((hidden, hidden))
-            gamma[*pairs] = (units.T @ units)[*pairs] / (2.0 * c) + sd * rng.normal(size=len(pair_positions))
+            gamma[*pairs] = (units.T @ units)[*pairs] / (2.0 * c) + sd * rng.normal(
+                size=len(pair_positions)
+            )
             new_units = _draw_units(units, alpha + X @ beta, gamma + gamma.T, rng)
             if sweep >= warmup:
                 draw = out[sweep - warmup]
-                draw[field_positions], draw[cross_positions], draw[pair_positions] = alpha, beta, gamma[*pairs]
+                draw[field_positions], draw[cross_positions], draw[pair_positions] = (
+                    alpha,
+                    beta,
+                    gamma[*pairs],
+                )
                 flips += (new_units != units).mean() / draws
                 aligned += np.abs(new_units.mean(axis=0)).mean() / draws
             units = new_units
@@ -139,10 +162,12 @@ def hidden_draws(
 
 
 def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the positions of the hidden units' coefficients in the widened layout of m visible predictors.
+    """Return the positions of the hidden units' coefficients in the widened layout of m visible
+    predictors.
 
-    The elements are the positions of the fields (hidden,), of the couplings to contrasts of predictors (D, hidden) and
-    of the couplings between units (pairs,), and the two units of each of these pairs (2, pairs).
+    The elements are the positions of the fields (hidden,), of the couplings to contrasts of
+    predictors (D, hidden) and of the couplings between units (pairs,), and the two units of each of
+    these pairs (2, pairs).
     """
     position, units = np.arange(wide.size), np.arange(m, wide.m)
     # a unit has one contrast: its axis has length 1
@@ -153,13 +178,18 @@ def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return fields, np.concatenate(cross), between_units, (pairs - m).T
 
 
-def _draw_units(units: np.ndarray, field: np.ndarray, gamma: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw_units(
+    units: np.ndarray, field: np.ndarray, gamma: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Return new units (n, hidden), each drawn given the other units of its row.
 
-    `field` (n, hidden) is the effect of the predictors on the units, `gamma` (hidden, hidden) couples the units.
+    `field` (n, hidden) is the effect of the predictors on the units, `gamma` (hidden, hidden)
+    couples the units.
     """
     # a logistic number is below the log odds of +1 with the probability of +1
     new_units, noise = units.copy(), rng.logistic(size=field.shape)
     for k in range(len(gamma)):
-        new_units[:, k] = np.where(noise[:, k] < 2.0 * (field[:, k] + new_units @ gamma[:, k]), 1.0, -1.0)
+        new_units[:, k] = np.where(
+            noise[:, k] < 2.0 * (field[:, k] + new_units @ gamma[:, k]), 1.0, -1.0
+        )
     return new_units

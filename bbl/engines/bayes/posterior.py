@@ -1,11 +1,14 @@
-"""Posterior of one group's d coefficients, its fields and couplings: log density, mode, and chains of draws.
+"""Posterior of one group's d coefficients, its fields and couplings: log density, mode, and chains
+of draws.
 
-Coefficients phi are in simplex coding, which represents the L levels of a predictor by L - 1 contrasts. A point of a
-chain, of length `size`, is phi; under a horseshoe prior the log scales of the groups of coefficients and two global log
-scales, of fields and of couplings, follow. NUTS is the no-U-turn sampler. A layout holds `start` (m + 1,), at which the
-fields of each of m predictors begin in the vector of coefficients, `pairs` (P, 2), and `pair_start` (P + 1,), at which
-their couplings begin; D is the number of fields. Its ``table(v, i)`` and ``table(v, i, j)`` are views, in a vector v,
-of the fields (L_i - 1,) of predictor i and of the couplings (L_i - 1, L_j - 1) of a pair.
+Coefficients phi are in simplex coding, which represents the L levels of a predictor by L - 1
+contrasts. A point of a chain, of length `size`, is phi; under a horseshoe prior the log scales of
+the groups of coefficients and two global log scales, of fields and of couplings, follow. NUTS is
+the no-U-turn sampler. A layout holds `start` (m + 1,), at which the fields of each of m predictors
+begin in the vector of coefficients, `pairs` (P, 2), and `pair_start` (P + 1,), at which their
+couplings begin; D is the number of fields. Its ``table(v, i)`` and ``table(v, i, j)`` are views, in
+a vector v, of the fields (L_i - 1,) of predictor i and of the couplings (L_i - 1, L_j - 1) of a
+pair.
 """
 
 from __future__ import annotations
@@ -25,14 +28,26 @@ from bbl.model.pairwise import to_matrix
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["Adjustment", "Chain", "Problem", "adjustment", "coefficient_groups", "draw_chains", "mode", "simplex_sums"]
+__all__ = [
+    "Adjustment",
+    "Chain",
+    "Problem",
+    "adjustment",
+    "coefficient_groups",
+    "draw_chains",
+    "mode",
+    "simplex_sums",
+]
 
-WINDOWS = (0.1, 0.2, 0.4, 0.8, 0.9)  # shares of the warm-up after which the metric is estimated anew
+# shares of the warm-up after which the metric is estimated anew
+WINDOWS = (0.1, 0.2, 0.4, 0.8, 0.9)
 START_STEP = 0.5  # step of a whitened NUTS chain before tuning
-START_SCALE = 1.7  # scale of exchange proposals before tuning, times the square root of the dimension
+# scale of exchange proposals before tuning, times the square root of the dimension
+START_SCALE = 1.7
 TARGET_ACCEPTANCE = 0.8  # mean acceptance that steps are tuned to
 HORSESHOE_ACCEPTANCE = 0.95  # the same under a horseshoe, whose funnels need short steps
-EXACT_PROPOSALS = 5.0  # exchange proposals of a draw for each coefficient, where rows are drawn exactly
+# exchange proposals of a draw for each coefficient, where rows are drawn exactly
+EXACT_PROPOSALS = 5.0
 SWEEP_PROPOSALS = 5  # exchange proposals of a draw where rows are drawn by Gibbs sweeps
 CHUNK = 1024  # rows whose scores are held at a time
 
@@ -41,9 +56,9 @@ CHUNK = 1024  # rows whose scores are held at a time
 class Adjustment:
     """The curvature adjustment of a log pseudo-likelihood (Ribatet, Cooley & Davison 2012).
 
-    The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi - centre)`` plus
-    ``tilt' (phi - centre)``. Its gradient at the centre is that of the log pseudo-likelihood, its curvature there is
-    Godambe's information.
+    The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi -
+    centre)`` plus ``tilt' (phi - centre)``. Its gradient at the centre is that of the log
+    pseudo-likelihood, its curvature there is Godambe's information.
 
     Attributes
     ----------
@@ -57,7 +72,9 @@ class Adjustment:
     tilt: np.ndarray
 
     def curvature(self, hessian: np.ndarray) -> np.ndarray:
-        """Return ``matrix' H matrix`` (d, d), the adjusted curvature at the centre; H is `hessian` of `adjustment`."""
+        """Return ``matrix' H matrix`` (d, d), the adjusted curvature at the centre; H is `hessian`
+        of `adjustment`.
+        """
         return self.matrix.T @ hessian @ self.matrix
 
 
@@ -91,11 +108,16 @@ class Problem:
     enumerate: bool = True
 
     def target(self) -> Target:
-        """Return the log posterior density as a new kernel object, whose scratch arrays threads must not share."""
+        """Return the log posterior density as a new kernel object, whose scratch arrays threads
+        must not share.
+        """
         layout, rows = self.layout, self.sample
         group, kind = coefficient_groups(layout)
-        # of each predictor the matrix (L, L) with a row for each level: a one, then the level's contrasts
-        coding_matrices = [np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in map(int, layout.n_levels)]
+        # of each predictor the matrix (L, L) with a row for each level: a one, then the level's
+        # contrasts
+        coding_matrices = [
+            np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in map(int, layout.n_levels)
+        ]
         godambe = self.adjust
         return Target(
             # the layout
@@ -125,9 +147,11 @@ class Problem:
 
 
 def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group of each coefficient (d,), and the kind (G,) of each of G groups: fields (0) or couplings (1).
+    """Return the group of each coefficient (d,), and the kind (G,) of each of G groups: fields (0)
+    or couplings (1).
 
-    A group holds the fields of a predictor, or the couplings of a pair; predictors of one level have no group.
+    A group holds the fields of a predictor, or the couplings of a pair; predictors of one level
+    have no group.
     """
     sizes = np.concatenate([np.diff(layout.start), np.diff(layout.pair_start)])
     kind = np.repeat([0, 1], [layout.m, len(layout.pairs)])[sizes > 0]
@@ -136,12 +160,14 @@ def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return the sufficient statistics (d,): weighted sums over rows of contrasts and of products of two contrasts.
+    """Return the sufficient statistics (d,): weighted sums over rows of contrasts and of products
+    of two contrasts.
 
     They are the sums of what the coefficients multiply, in the order of the layout.
     """
     out = np.empty(layout.size)
-    coded = [contrasts(int(L))[rows.codes[:, i]] for i, L in enumerate(layout.n_levels)]  # (n, L - 1) each
+    # (n, L - 1) each
+    coded = [contrasts(int(L))[rows.codes[:, i]] for i, L in enumerate(layout.n_levels)]
     for i, C in enumerate(coded):
         layout.table(out, i)[:] = rows.weights @ C
     for i, j in layout.pairs:
@@ -150,7 +176,9 @@ def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
 
 
 def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior mode (d,) under a normal prior, and the Hessian (d, d) of minus the log density there."""
+    """Return the posterior mode (d,) under a normal prior, and the Hessian (d, d) of minus the log
+    density there.
+    """
     from scipy.optimize import minimize
 
     target = replace(problem, horseshoe=False).target()
@@ -159,22 +187,29 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus the log density per observation, and its gradient."""
         gradient = np.empty(len(x))
-        value = target.value(np.ascontiguousarray(x), gradient)  # log density; its gradient is written to `gradient`
+        # log density; its gradient is written to `gradient`
+        value = target.value(np.ascontiguousarray(x), gradient)
         return -value / n, -gradient / n
 
-    centre = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
+    centre = minimize(
+        objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}
+    ).x
     hessian = n * _hessian(objective, centre)
     eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())  # rising
     prior_precision = 1.0 / problem.tau**2
-    # the prior adds its precision to all eigenvalues: one below half of it is wrong by more than small errors of the
-    # differences in `_hessian`
+    # the prior adds its precision to all eigenvalues: one below half of it is wrong by more than
+    # small errors of the differences in `_hessian`
     if eigenvalues[0] < 0.5 * prior_precision:
         hessian = (eigenvectors * np.maximum(eigenvalues, prior_precision)) @ eigenvectors.T
     return centre, hessian
 
 
-def _hessian(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> np.ndarray:
-    """Return the Hessian (d, d) at `x` by central differences of the gradient, which `objective` returns second."""
+def _hessian(
+    objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray
+) -> np.ndarray:
+    """Return the Hessian (d, d) at `x` by central differences of the gradient, which `objective`
+    returns second.
+    """
     step, H = 1e-4, np.empty((len(x), len(x)))
     for k in range(len(x)):
         shifted = x.copy()
@@ -186,18 +221,25 @@ def _hessian(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.
 
 
 def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adjustment:
-    """Return the curvature adjustment of the pseudo-likelihood at the mode `centre` (d,) of its posterior.
+    """Return the curvature adjustment of the pseudo-likelihood at the mode `centre` (d,) of its
+    posterior.
 
-    H is `hessian` (d, d): that of minus the log posterior at the mode, with the prior's precision. K is the sum over
-    the rows of ``score score'`` plus this precision: without any rows H and K are equal, and nothing is adjusted.
-    The adjusted curvature is ``H K^-1 H = L V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``.
-    Eigenvalues of V below 1, which would make it larger than H in some direction, are raised to 1. The matrix of the
-    adjustment is then ``M = L^-T V^-1/2 L'``, as ``M' H M = L V^-1 L'``.
+    H is `hessian` (d, d): that of minus the log posterior at the mode, with the prior's precision.
+    K is the sum over the rows of ``score score'`` plus this precision: without any rows H and K are
+    equal, and nothing is adjusted. The adjusted curvature is ``H K^-1 H = L V^-1 L'``, with the
+    Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1, which would make it
+    larger than H in some direction, are raised to 1. The matrix of the adjustment is then ``M =
+    L^-T V^-1/2 L'``, as ``M' H M = L V^-1 L'``.
 
-    The sampled density applies M to the pseudo-likelihood alone, with curvature H - P for the prior's precision P. Its
-    posterior has the curvature ``M' (H - P) M + P``: about ``M' H M`` where the rows outweigh the prior.
+    The sampled density applies M to the pseudo-likelihood alone, with curvature H - P for the
+    prior's precision P. Its posterior has the curvature ``M' (H - P) M + P``: about ``M' H M``
+    where the rows outweigh the prior.
     """
-    layout, rows, prior_precision = problem.layout, problem.sample, np.eye(len(centre)) / problem.tau**2
+    layout, rows, prior_precision = (
+        problem.layout,
+        problem.sample,
+        np.eye(len(centre)) / problem.tau**2,
+    )
     h, J = to_matrix(layout, to_reference(layout, centre))  # fields (D,) and couplings (D, D)
     # sums over rows of score score' and of the score
     score_squares, gradient = np.zeros_like(hessian), np.zeros(len(centre))
@@ -208,7 +250,8 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
             residual = X - conditionals(X, layout, h, J)[1]
             score = np.empty((chunk.n, layout.size))  # of each row, in the reference gauge
             score[:, : layout.D] = residual
-            for i, j in layout.pairs:  # a coupling is in the conditional distributions of both predictors
+            # a coupling is in the conditional distributions of both predictors
+            for i, j in layout.pairs:
                 columns_i, columns_j = layout.columns([i]), layout.columns([j])
                 layout.table(score, int(i), int(j))[:] = (
                     residual[:, columns_i, None] * X[:, None, columns_j]
@@ -218,11 +261,17 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
             score_squares += (score * chunk.weights[:, None]).T @ score
             gradient += chunk.weights @ score
         L = np.linalg.cholesky(hessian)
-        whitened_variance = np.linalg.solve(L, np.linalg.solve(L, score_squares + prior_precision).T)  # V
-        eigenvalues, eigenvectors = eigen.eigenvectors(0.5 * (whitened_variance + whitened_variance.T))
+        # V
+        whitened_variance = np.linalg.solve(
+            L, np.linalg.solve(L, score_squares + prior_precision).T
+        )
+        eigenvalues, eigenvectors = eigen.eigenvectors(
+            0.5 * (whitened_variance + whitened_variance.T)
+        )
         root = (eigenvectors / np.sqrt(np.maximum(eigenvalues, 1.0))) @ eigenvectors.T  # V^-1/2
         matrix = np.linalg.solve(L.T, root @ L.T)
-    return Adjustment(centre, matrix, tilt=gradient - matrix.T @ gradient)  # so that the gradient at the centre stays
+    # so that the gradient at the centre stays
+    return Adjustment(centre, matrix, tilt=gradient - matrix.T @ gradient)
 
 
 @dataclass(frozen=True)
@@ -257,10 +306,11 @@ def draw_chains(
 ) -> list[Chain]:
     """Draw from the posterior by independent chains.
 
-    Chains start at draws from the normal approximation with mean `centre` (d,) and precision `hessian` (d, d), whose
-    covariance is also their metric or that of their proposals. `sampler` is ``"nuts"`` or ``"exchange"``, `counts` is
-    (chains, warmup, draws). `sweeps` are the Gibbs sweeps from the data by which the exchange algorithm draws rows; 0
-    for exact draws. `progress` is called with shares of the work of all chains, which sum to one.
+    Chains start at draws from the normal approximation with mean `centre` (d,) and precision
+    `hessian` (d, d), whose covariance is also their metric or that of their proposals. `sampler` is
+    ``"nuts"`` or ``"exchange"``, `counts` is (chains, warmup, draws). `sweeps` are the Gibbs sweeps
+    from the data by which the exchange algorithm draws rows; 0 for exact draws. `progress` is
+    called with shares of the work of all chains, which sum to one.
     """
     n_chains, warmup, draws = counts
     with serial_blas():
@@ -279,17 +329,22 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
     """Return the lower triangle L with ``L L^T = hessian^-1``."""
     try:
         return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(hessian)))
-    except np.linalg.LinAlgError:  # weights of 1e9 beside a prior of 1: rounding makes the inverse indefinite
+    # weights of 1e9 beside a prior of 1: rounding makes the inverse indefinite
+    except np.linalg.LinAlgError:
         eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())
         # R of QR is a Cholesky factor up to the signs of its rows
         triangle = np.asarray(np.linalg.qr((eigenvectors / np.sqrt(eigenvalues)).T, mode="r")).T
         return np.ascontiguousarray(triangle * np.sign(np.diag(triangle)))
 
 
-def _start(problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the first point: phi from the normal approximation, scales of the horseshoe near the sizes of phi.
+def _start(
+    problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the first point: phi from the normal approximation, scales of the horseshoe near the
+    sizes of phi.
 
-    `centre` (d,) is the mean of the approximation, `root` (d, d) the lower Cholesky factor of its covariance.
+    `centre` (d,) is the mean of the approximation, `root` (d, d) the lower Cholesky factor of its
+    covariance.
     """
     phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:
@@ -298,17 +353,22 @@ def _start(problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.rando
     mean_square = np.bincount(group, phi**2) / np.bincount(group)
     # 1e-4 keeps scales away from 0; the noise lets chains start apart
     log_scales = 0.5 * np.log(mean_square + 1e-4) + 0.1 * rng.normal(size=len(mean_square))
-    return np.concatenate([phi, log_scales, 0.5 * rng.normal(size=2) - 1.0])  # the log global scales are near -1
+    # the log global scales are near -1
+    return np.concatenate([phi, log_scales, 0.5 * rng.normal(size=2) - 1.0])
 
 
 def _windows(warmup: int) -> list[int]:
-    """Return the numbers of transitions of the windows that a warm-up of `warmup` transitions is cut into."""
-    ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})  # a set: ends of short warm-ups coincide
+    """Return the numbers of transitions of the windows that a warm-up of `warmup` transitions is
+    cut into.
+    """
+    # a set: ends of short warm-ups coincide
+    ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})
     return [end - first for first, end in zip(ends, ends[1:], strict=False)]
 
 
 def _metric(points: np.ndarray) -> np.ndarray:
-    """Return the lower Cholesky factor of the covariance of points (n, size), shrunk towards 0.001 I.
+    """Return the lower Cholesky factor of the covariance of points (n, size), shrunk towards 0.001
+    I.
 
     The matrix 0.001 I has the weight of 5 points.
     """
@@ -318,12 +378,14 @@ def _metric(points: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.linalg.cholesky(covariance))
 
 
-def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
+def _nuts_chain(
+    problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress
+) -> Chain:
     """Run a chain of the no-U-turn sampler in the metric ``(root root')^-1``.
 
-    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead. `centre` and `root` are as in
-    `_start`. `progress` is called with shares of the chain. `hessian` and `sweeps` are not used: the arguments
-    are those of `_exchange_chain`.
+    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead. `centre`
+    and `root` are as in `_start`. `progress` is called with shares of the chain. `hessian` and
+    `sweeps` are not used: the arguments are those of `_exchange_chain`.
     """
     target, stop = problem.target(), stop_flag()
     x, d = _start(problem, centre, root, rng), problem.layout.size
@@ -332,7 +394,8 @@ def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int
     if problem.horseshoe:
         group, _ = coefficient_groups(problem.layout)
         log_scales = x[d : d + group.max() + 1]
-        log_scales = log_scales - 0.5 * np.log1p((np.exp(log_scales) / problem.tau) ** 2)  # bounded by the slab
+        # bounded by the slab
+        log_scales = log_scales - 0.5 * np.log1p((np.exp(log_scales) / problem.tau) ** 2)
         x[:d] /= np.exp(log_scales)[group]  # the kernel's points hold phi in units of the scales
         # 0.1, less than START_STEP: the metric is not yet estimated
         root, centre, step = np.eye(target.size), np.zeros(target.size), 0.1
@@ -343,55 +406,72 @@ def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int
         points = np.empty((length, target.size))
         # writes a point for each transition to `points`, and updates `x`, the last one, and `tuner`
         target.nuts(centre, root, x, tuner, acceptance, stream, stop, points)
-        # not from the first window, nor in the last one, and only from enough points for a covariance
+        # not from the first window, nor in the last one, and only from enough points for a
+        # covariance
         if 0 < window < len(windows) - 1 and length > 2 * target.size:
             root, centre = _metric(points), points.mean(axis=0)
             tuner = _tuner(START_STEP)
         if progress is not None:
             progress(length / (warmup + draws))
-    tuner[0], tuner[5] = tuner[1], 0.0  # from now on the average step; divergent transitions are counted anew
+    # from now on the average step; divergent transitions are counted anew
+    tuner[0], tuner[5] = tuner[1], 0.0
     points = np.empty((draws, target.size))
-    accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)  # 0: the step is tuned no more
+    # 0: the step is tuned no more
+    accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)
     if progress is not None:
         progress(draws / (warmup + draws))
-    # `coefficients`: phi (draws, d), no longer in units of the scales; tuner[5]: divergent transitions
+    # `coefficients`: phi (draws, d), no longer in units of the scales; tuner[5]: divergent
+    # transitions
     return Chain(target.coefficients(points), accepted, int(tuner[5]))
 
 
 def _tuner(step: float) -> np.ndarray:
     """Return the state of the kernel's dual averaging, which tunes steps, before any transition.
 
-    Its numbers are: ln step; its average; the running error of the acceptance; the number of transitions; the value
-    that ln step is drawn to, here ln of ten times the step (Hoffman & Gelman 2014); the number of divergent
-    transitions.
+    Its numbers are: ln step; its average; the running error of the acceptance; the number of
+    transitions; the value that ln step is drawn to, here ln of ten times the step (Hoffman & Gelman
+    2014); the number of divergent transitions.
     """
     return np.array([np.log(step), np.log(step), 0.0, 0.0, np.log(10.0 * step), 0.0])
 
 
-def _exchange_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
+def _exchange_chain(
+    problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress
+) -> Chain:
     """Run a chain of the exchange algorithm, whose proposals are normal.
 
-    Their covariance is the inverse of `hessian` times the square of a tuned scale. Arguments are as in `draw_chains`
-    and `_start`. With `sweeps` rows are drawn by Gibbs sweeps from the data, else exactly from a table of all states.
+    Their covariance is the inverse of `hessian` times the square of a tuned scale. Arguments are as
+    in `draw_chains` and `_start`. With `sweeps` rows are drawn by Gibbs sweeps from the data, else
+    exactly from a table of all states.
     """
-    target, stop, rows = replace(problem, enumerate=not sweeps).target(), stop_flag(), problem.sample
+    target, stop, rows = (
+        replace(problem, enumerate=not sweeps).target(),
+        stop_flag(),
+        problem.sample,
+    )
     x, d = _start(problem, centre, root, rng), problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
-    data = np.zeros((0, problem.layout.m), dtype=np.int32)  # the observations that sweeps start from
+    # the observations that sweeps start from
+    data = np.zeros((0, problem.layout.m), dtype=np.int32)
     if sweeps:
-        data = np.repeat(np.ascontiguousarray(rows.codes, dtype=np.int32), rows.weights.astype(int), axis=0)
+        data = np.repeat(
+            np.ascontiguousarray(rows.codes, dtype=np.int32), rows.weights.astype(int), axis=0
+        )
     # without the precision of the prior, which the kernel adds
     information = np.ascontiguousarray(hessian - np.eye(d) / problem.tau**2)
     n_proposals = SWEEP_PROPOSALS if sweeps else max(int(EXACT_PROPOSALS * d), 10)
-    tuner = np.array([np.log(START_SCALE / np.sqrt(d)), 0.0])  # ln of the proposals' scale, proposals so far
+    # ln of the proposals' scale, proposals so far
+    tuner = np.array([np.log(START_SCALE / np.sqrt(d)), 0.0])
     points = np.empty((warmup, target.size))
-    # writes a point for each draw to `points`, and updates `x` and `tuner`; True: the warm-up tunes the scale of the
-    # proposals, which the draws below do not
+    # writes a point for each draw to `points`, and updates `x` and `tuner`; True: the warm-up tunes
+    # the scale of the proposals, which the draws below do not
     target.exchange(information, x, tuner, True, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(warmup / (warmup + draws))
     points = np.empty((draws, target.size))
-    accepted = target.exchange(information, x, tuner, False, n_proposals, sweeps, data, stream, stop, points)
+    accepted = target.exchange(
+        information, x, tuner, False, n_proposals, sweeps, data, stream, stop, points
+    )
     if progress is not None:
         progress(draws / (warmup + draws))
     # here points hold phi itself, whatever the prior

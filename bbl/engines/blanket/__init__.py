@@ -1,1 +1,3 @@
-"""Engine `MarkovBlanket`: classes by a Bayesian network of response and predictors; its families and their search."""
+"""Engine `MarkovBlanket`: classes by a Bayesian network of response and predictors; its families
+and their search.
+"""

@@ -1,4 +1,6 @@
-"""Engine `MarkovBlanket`: fields and couplings of all groups from a Bayesian network of response and predictors."""
+"""Engine `MarkovBlanket`: fields and couplings of all groups from a Bayesian network of response
+and predictors.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from bbl.stats.ties import falling_order
 
 __all__ = ["MarkovBlanket"]
 
-MAX_PREDICTORS = 100  # predictors of the network: those that tell most of the response; others are left out
+# predictors of the network: those that tell most of the response; others are left out
+MAX_PREDICTORS = 100
 # ends the message "method='blanket' ..."
 NO_ERRORS = "is a network that is chosen from the rows, whose choice no standard error knows"
 
@@ -33,17 +36,18 @@ NO_ERRORS = "is a network that is chosen from the rows, whose choice no standard
 class MarkovBlanket(Engine):
     """The Markov blanket of the response in a Bayesian network, as fields and couplings.
 
-    A network of the response y and all predictors is learnt by hill climbing, with at most two parents for each
-    variable. P(y|x) then depends on the Markov blanket of y alone: its parents, its children, and the other parents of
-    these. ``ln P(y|x)`` is the sum of ``ln P(y | parents)`` and of ``ln P(x_i | y, other parent)`` of its children, up
-    to its normaliser: fields, and couplings of pairs. All other parameters are zero. P(x|y) is not modelled: there are
-    no likelihoods of rows and no ln Z, and missing values cannot be summed out.
+    A network of the response y and all predictors is learnt by hill climbing, with at most two
+    parents for each variable. P(y|x) then depends on the Markov blanket of y alone: its parents,
+    its children, and the other parents of these. ``ln P(y|x)`` is the sum of ``ln P(y | parents)``
+    and of ``ln P(x_i | y, other parent)`` of its children, up to its normaliser: fields, and
+    couplings of pairs. All other parameters are zero. P(x|y) is not modelled: there are no
+    likelihoods of rows and no ln Z, and missing values cannot be summed out.
 
     Parameters
     ----------
     iss : float, default 10.0
-        Imaginary sample size: weight of the Dirichlet priors of all probability tables, in rows. The larger it is, the
-        more arcs the network has.
+        Imaginary sample size: weight of the Dirichlet priors of all probability tables, in rows.
+        The larger it is, the more arcs the network has.
 
     Raises
     ------
@@ -52,15 +56,18 @@ class MarkovBlanket(Engine):
 
     Notes
     -----
-    The score of networks is BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); the probabilities of a table are
-    their posterior means. A response without parents has the shares of the groups. Couplings are only given to pairs
-    that are in the formula. Of more than 100 predictors, those that tell most of the response take part.
+    The score of networks is BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); the
+    probabilities of a table are their posterior means. A response without parents has the shares of
+    the groups. Couplings are only given to pairs that are in the formula. Of more than 100
+    predictors, those that tell most of the response take part.
 
     Examples
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.MarkovBlanket(iss=10.0), verbose=0)
+    >>> fit = bbl.bbl(
+    ...     "Survived ~ .^2", titanic, "Freq", method=bbl.MarkovBlanket(iss=10.0), verbose=0
+    ... )
     >>> round(fit.score(), 3)
     0.789
     """
@@ -68,9 +75,14 @@ class MarkovBlanket(Engine):
     iss: float = 10.0
     name = "blanket"
     tuned = Tuned(
-        "iss", "iss", r"$\alpha$", r"Imaginary sample size $\alpha$", (1.0, 3.0, 10.0, 30.0, 100.0),
-        simpler="smaller", logarithmic=True,
-    )  # fmt: skip
+        "iss",
+        "iss",
+        r"$\alpha$",
+        r"Imaginary sample size $\alpha$",
+        (1.0, 3.0, 10.0, 30.0, 100.0),
+        simpler="smaller",
+        logarithmic=True,
+    )
     log_z = "half"
 
     def __post_init__(self):
@@ -92,14 +104,18 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the codes (n, M), kept twice, and of the counts that `Families` keeps, with their levels.
+        """Return the bytes of the codes (n, M), kept twice, and of the counts that `Families`
+        keeps, with their levels.
 
-        With S levels in all, these are (L_i, S) for each variable i, and (L_i, L_j, S) with a parent j; twice, for
-        parents that are given up on the way. `settings` takes no more: the argument is that of all engines.
+        With S levels in all, these are (L_i, S) for each variable i, and (L_i, L_j, S) with a
+        parent j; twice, for parents that are given up on the way. `settings` takes no more: the
+        argument is that of all engines.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
-        S = float(np.sort(layout.n_levels)[-M:].sum())  # the M predictors with most levels, one for the response
-        return 12.0 * n * M + 24.0 * S**2 * (1.0 + S / M)  # S / M: mean number of levels of a parent
+        # the M predictors with most levels, one for the response
+        S = float(np.sort(layout.n_levels)[-M:].sum())
+        # S / M: mean number of levels of a parent
+        return 12.0 * n * M + 24.0 * S**2 * (1.0 + S / M)
 
     def fit_groups(
         self,
@@ -120,16 +136,21 @@ class MarkovBlanket(Engine):
             f"A network of {layout.m} predictors with {layout.D + layout.m} levels",
             "Use fewer predictors, or join rare levels.",
         )
-        # variables of the network: number 0 is the response, then the predictors that tell most of it
+        # variables of the network: number 0 is the response, then the predictors that tell most of
+        # it
         predictors = _informative_predictors(sample, layout.n_levels, K)
         families = Families(
-            np.column_stack([sample.response, sample.codes[:, predictors]]), sample.weights,
+            np.column_stack([sample.response, sample.codes[:, predictors]]),
+            sample.weights,
             np.append(K, layout.n_levels[predictors]),
-        )  # fmt: skip
+        )
         interacts = np.zeros((len(predictors) + 1,) * 2, dtype=bool)
         interacts[1:, 1:] = layout.mask[np.ix_(predictors, predictors)]
         sizes = [self.iss] if values is None else [float(value) for value in values]
-        return [self._fit_network(sample, layout, families, interacts, predictors, size) for size in sizes]
+        return [
+            self._fit_network(sample, layout, families, interacts, predictors, size)
+            for size in sizes
+        ]
 
     def _fit_network(
         self,
@@ -140,16 +161,21 @@ class MarkovBlanket(Engine):
         predictors: np.ndarray,
         sample_size: float,
     ) -> JointFit:
-        """Return the fit at one imaginary `sample_size`; variable k > 0 is the predictor ``predictors[k - 1]``.
+        """Return the fit at one imaginary `sample_size`; variable k > 0 is the predictor
+        ``predictors[k - 1]``.
 
-        The class score of y is ``ln P(y | parents)`` plus ``ln P(x_i | y, other parent)`` of its children i. Each of
-        these tables has y on its first axis, and no, one or two predictors on the others. `interacts` is that of
-        `climb`.
+        The class score of y is ``ln P(y | parents)`` plus ``ln P(x_i | y, other parent)`` of its
+        children i. Each of these tables has y on its first axis, and no, one or two predictors on
+        the others. `interacts` is that of `climb`.
         """
         parents = climb(families, interacts, sample_size)
         K = int(families.n_levels[RESPONSE])
         # used: mask of the parameters that some table has
-        theta, constant, used = np.zeros((K, layout.size)), np.zeros(K), np.zeros(layout.size, dtype=bool)
+        theta, constant, used = (
+            np.zeros((K, layout.size)),
+            np.zeros(K),
+            np.zeros(layout.size, dtype=bool),
+        )
         tables = [(parents[RESPONSE], _response_table(families, parents[RESPONSE], sample_size))]
         for i, parents_of_i in enumerate(parents):
             if RESPONSE in parents_of_i:  # a child
@@ -160,42 +186,58 @@ class MarkovBlanket(Engine):
         for variables, table in tables:
             levels: tuple[Any, ...] = (slice(None), *(families.codes[:, k] for k in variables))
             scores += table[levels].reshape(K, -1)
-            add_table(layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used)
+            add_table(
+                layout, theta, constant, [int(predictors[k - 1]) for k in variables], table, used
+            )
         loss = log_loss(log_probabilities(scores.T), sample.response, sample.weights)
         limits = [Limit(int(used.sum()), unbounded=(), notes=())] * K
         # in closed form there is no gradient, and nothing is iterated
         return JointFit(
-            theta, constant, temperature=1.0, loss=loss, gradient=np.nan, evaluations=0, converged=True, limits=limits
+            theta,
+            constant,
+            temperature=1.0,
+            loss=loss,
+            gradient=np.nan,
+            evaluations=0,
+            converged=True,
+            limits=limits,
         )
 
     joint: ClassVar[JointTraits] = JointTraits(fit_groups)
 
 
 def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
-    """Return the predictors of most mutual information with the response, at most `MAX_PREDICTORS`, the most first.
+    """Return the predictors of most mutual information with the response, at most `MAX_PREDICTORS`,
+    the most first.
 
-    The bias of the mutual information without any dependence, ``(L - 1)(K - 1) / 2n``, is subtracted. With variables in
-    this order, the search does not depend on the order of columns.
+    The bias of the mutual information without any dependence, ``(L - 1)(K - 1) / 2n``, is
+    subtracted. With variables in this order, the search does not depend on the order of columns.
     """
     information = np.empty(len(n_levels))
     for i, L in enumerate(n_levels):
-        joint = np.bincount(sample.response * int(L) + sample.codes[:, i], sample.weights, K * int(L)).reshape(K, -1)
+        joint = np.bincount(
+            sample.response * int(L) + sample.codes[:, i], sample.weights, K * int(L)
+        ).reshape(K, -1)
         expected = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0) / sample.total
         occurs = joint > 0.0
-        total_information = float(joint[occurs] @ np.log(joint[occurs] / expected[occurs]))  # n times the information
+        # n times the information
+        total_information = float(joint[occurs] @ np.log(joint[occurs] / expected[occurs]))
         information[i] = (total_information - 0.5 * (L - 1) * (K - 1)) / sample.total
     return falling_order(information)[:MAX_PREDICTORS]
 
 
 def _response_table(families: Families, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-    """Return ln P(y | parents), shape (K, L_i, ...); without parents, the log shares (K,) of the groups.
+    """Return ln P(y | parents), shape (K, L_i, ...); without parents, the log shares (K,) of the
+    groups.
 
-    The prior has the weight `sample_size`, spread evenly over the levels of the parents, and the shares of the groups
-    at each. A group without rows has 0 in place of -inf.
+    The prior has the weight `sample_size`, spread evenly over the levels of the parents, and the
+    shares of the groups at each. A group without rows has 0 in place of -inf.
     """
     counts = families.count_family(RESPONSE, *parents)
     shares = families.count_family(RESPONSE) / families.weights.sum()
     n_parent_levels = counts[0].size
-    smoothed = counts + np.multiply.outer(shares, np.full(counts.shape[1:], sample_size / n_parent_levels))
+    smoothed = counts + np.multiply.outer(
+        shares, np.full(counts.shape[1:], sample_size / n_parent_levels)
+    )
     p = smoothed / smoothed.sum(axis=0)
     return np.log(np.where(p > 0.0, p, 1.0))

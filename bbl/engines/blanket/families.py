@@ -1,8 +1,10 @@
-"""Families of a Bayesian network: counts of a variable with its parents, their marginal likelihood and probabilities.
+"""Families of a Bayesian network: counts of a variable with its parents, their marginal likelihood
+and probabilities.
 
-Variables are the response, number 0, and m predictors, in a fixed order. A *family* is a variable with its parents, at
-most two. The variables have L_0, L_1, ... levels; `S` is the sum of these, and `blocks` (M + 1,) are the positions at
-which the levels of each of the M = m + 1 variables begin among the S levels of all.
+Variables are the response, number 0, and m predictors, in a fixed order. A *family* is a variable
+with its parents, at most two. The variables have L_0, L_1, ... levels; `S` is the sum of these, and
+`blocks` (M + 1,) are the positions at which the levels of each of the M = m + 1 variables begin
+among the S levels of all.
 """
 
 from __future__ import annotations
@@ -34,8 +36,12 @@ class Families:
         self.weights = np.ascontiguousarray(weights, dtype=float)
         self.n_levels = n_levels.astype(np.intp)
         self.blocks = np.concatenate([[0], np.cumsum(self.n_levels)])
-        self._positions = (self.codes + self.blocks[:-1]).astype(np.int32)  # of the levels among those of all variables
-        self._alone = _FilledCells.of(self.count_with_others(np.zeros(len(weights), dtype=np.intp), 1))  # (1, S)
+        # of the levels among those of all variables
+        self._positions = (self.codes + self.blocks[:-1]).astype(np.int32)
+        # (1, S)
+        self._alone = _FilledCells.of(
+            self.count_with_others(np.zeros(len(weights), dtype=np.intp), 1)
+        )
         # of `_count_with_parent` and of `_parent_gain_by_level`
         self._with_parent: dict[tuple[int, int | None], _FilledCells] = {}
         self._parent_gains: dict[tuple[int | None, float], np.ndarray] = {}
@@ -46,7 +52,8 @@ class Families:
         return len(self.n_levels)
 
     def count_with_others(self, cells: np.ndarray, n_cells: int) -> np.ndarray:
-        """Return the counts (n_cells, S) of the rows in each of `n_cells` cells at each level of every variable.
+        """Return the counts (n_cells, S) of the rows in each of `n_cells` cells at each level of
+        every variable.
 
         `cells` (n,) has the cell of each row.
         """
@@ -63,35 +70,50 @@ class Families:
     def scores_alone(self, sample_size: float) -> np.ndarray:
         """Return the score (M,) of each variable without parents; see `scores_with_parents`."""
         prior = np.repeat(sample_size / self.n_levels, self.n_levels)  # (S,): alpha/L_i, as q is 1
-        of_all_rows = _FilledCells.of(self.weights.sum(keepdims=True)).gain_by_level(np.array([sample_size]))
+        of_all_rows = _FilledCells.of(self.weights.sum(keepdims=True)).gain_by_level(
+            np.array([sample_size])
+        )
         return np.add.reduceat(self._alone.gain_by_level(prior), self.blocks[:-1]) - of_all_rows
 
     def scores_with_parents(self, i: int, j: int | None, sample_size: float) -> np.ndarray:
-        """Return the score (M,) of variable `i` with the parents j and k, for every variable k; j may be None.
+        """Return the score (M,) of variable `i` with the parents j and k, for every variable k; j
+        may be None.
 
-        The score is the logarithm of the probability of the levels of i given those of its parents, under Dirichlet
-        priors of the same `sample_size` alpha for every family (BDeu; Heckerman, Geiger & Chickering 1995):
-        ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q
-        joint levels b of the parents and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i
-        and k = j mean nothing.
+        The score is the logarithm of the probability of the levels of i given those of its parents,
+        under Dirichlet priors of the same `sample_size` alpha for every family (BDeu; Heckerman,
+        Geiger & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a lnG(alpha/(q
+        L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents and the levels
+        a of i, with counts n. lnG is the log gamma function. Entries k = i and k = j mean nothing.
         """
         # (S,): q L_i at each level of k
-        n_joint = self.n_levels[i] * (1 if j is None else self.n_levels[j]) * np.repeat(self.n_levels, self.n_levels)
+        n_joint = (
+            self.n_levels[i]
+            * (1 if j is None else self.n_levels[j])
+            * np.repeat(self.n_levels, self.n_levels)
+        )
         by_level = self._count_with_parent(i, j).gain_by_level(sample_size / n_joint)
         # sums over the levels of each k
-        return np.add.reduceat(by_level - self._parent_gain_by_level(j, sample_size), self.blocks[:-1])
+        return np.add.reduceat(
+            by_level - self._parent_gain_by_level(j, sample_size), self.blocks[:-1]
+        )
 
     def _parent_gain_by_level(self, j: int | None, sample_size: float) -> np.ndarray:
-        """Return the sum of ``lnG(alpha/q + n_b) - lnG(alpha/q)`` over the levels of j, for each level of k, (S,)."""
+        """Return the sum of ``lnG(alpha/q + n_b) - lnG(alpha/q)`` over the levels of j, for each
+        level of k, (S,).
+        """
         key = (j, sample_size)
         if key not in self._parent_gains:
-            n_joint = (1 if j is None else self.n_levels[j]) * np.repeat(self.n_levels, self.n_levels)
+            n_joint = (1 if j is None else self.n_levels[j]) * np.repeat(
+                self.n_levels, self.n_levels
+            )
             counts = self._alone if j is None else self._count_with_parent(j, None)
             self._parent_gains[key] = counts.gain_by_level(sample_size / n_joint)
         return self._parent_gains[key]
 
     def _count_with_parent(self, i: int, j: int | None) -> _FilledCells:
-        """Return the counts (L_i, L_j, S) of variables i and j with every third variable; (L_i, S) without j."""
+        """Return the counts (L_i, L_j, S) of variables i and j with every third variable; (L_i, S)
+        without j.
+        """
         key = (i, j)
         if key not in self._with_parent:
             n_parent_levels = 1 if j is None else int(self.n_levels[j])
@@ -101,7 +123,8 @@ class Families:
         return self._with_parent[key]
 
     def log_probabilities(self, i: int, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-        """Return ln P(level of i | levels of its parents), shape (L_i, L_j, ...), of posterior means.
+        """Return ln P(level of i | levels of its parents), shape (L_i, L_j, ...), of posterior
+        means.
 
         The prior is that of the scores: `sample_size` rows, spread evenly over all cells.
         """
@@ -112,7 +135,8 @@ class Families:
 
 @dataclass(frozen=True)
 class _FilledCells:
-    """The cells with counts above 0 of a table (..., S); most cells of few rows and many levels are empty.
+    """The cells with counts above 0 of a table (..., S); most cells of few rows and many levels are
+    empty.
 
     Attributes
     ----------
@@ -136,7 +160,9 @@ class _FilledCells:
         return cls(levels, table.ravel()[filled], np.bincount(levels, minlength=S))
 
     def gain_by_level(self, prior: np.ndarray) -> np.ndarray:
-        """Return the sum of ``lnG(prior + n) - lnG(prior)`` over the counts n at each level, shape (S,) as `prior`."""
+        """Return the sum of ``lnG(prior + n) - lnG(prior)`` over the counts n at each level, shape
+        (S,) as `prior`.
+        """
         from scipy.special import gammaln
 
         gains = np.bincount(self.levels, gammaln(prior[self.levels] + self.counts), len(prior))

@@ -1,7 +1,9 @@
-"""Search for the structure of a Bayesian network of response and predictors: hill climbing by the score of families.
+"""Search for the structure of a Bayesian network of response and predictors: hill climbing by the
+score of families.
 
-M variables, of which number 0 is the response. ``parents[i]`` is the tuple of the parents of variable i, at most two.
-Matrices (M, M) have an entry for each arc: the parent in rows, the child in columns.
+M variables, of which number 0 is the response. ``parents[i]`` is the tuple of the parents of
+variable i, at most two. Matrices (M, M) have an entry for each arc: the parent in rows, the child
+in columns.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ class _Network:
     scores : ndarray, shape (M,)
         Score of each variable with its parents; see `Families.scores_with_parents`.
     scores_with, scores_without : ndarray, shape (M, M)
-        Entry (k, i) of the first: score of variable i with k as a further parent, -inf where the family would be too
-        large, or have predictors that do not interact. Of the second: its score without its parent k, -inf where k is
-        not a parent.
+        Entry (k, i) of the first: score of variable i with k as a further parent, -inf where the
+        family would be too large, or have predictors that do not interact. Of the second: its score
+        without its parent k, -inf where k is not a parent.
     is_ancestor : ndarray of bool, shape (M, M)
         Entry (k, i): whether a path leads from k to i.
     """
@@ -72,16 +74,22 @@ class _Network:
         return np.isfinite(self.scores_without)
 
     def addition_gains(self) -> np.ndarray:
-        """Return how much each further arc (M, M) raises the score; -inf where it would close a cycle."""
+        """Return how much each further arc (M, M) raises the score; -inf where it would close a
+        cycle.
+        """
         # arc (j, i) closes a cycle if a path leads from i to j
         return np.where(self.is_ancestor.T, -np.inf, self.scores_with - self.scores)
 
     def removal_gains(self) -> np.ndarray:
-        """Return how much the removal of each arc (M, M) raises the score; -inf where there is none."""
+        """Return how much the removal of each arc (M, M) raises the score; -inf where there is
+        none.
+        """
         return self.scores_without - self.scores
 
     def reversal_gains(self, removal_gains: np.ndarray) -> np.ndarray:
-        """Return how much the reversal of each arc (M, M) raises the score; -inf where it would close a cycle."""
+        """Return how much the reversal of each arc (M, M) raises the score; -inf where it would
+        close a cycle.
+        """
         gains = removal_gains + (self.scores_with - self.scores).T
         # the reversal of the arc (j, i) closes a cycle if j is an ancestor of another parent of i
         for i, parents in enumerate(self.parents):
@@ -91,14 +99,18 @@ class _Network:
         return gains
 
     def first_largest(self, gains: np.ndarray) -> tuple[float, int, int]:
-        """Return the largest of some gains (M, M), and its parent and child: the first of equal ones."""
+        """Return the largest of some gains (M, M), and its parent and child: the first of equal
+        ones.
+        """
         largest = float(gains.max())
         parent, child = divmod(int((gains >= largest - self.rounding).argmax()), len(gains))
         return largest, parent, child
 
     @property
     def rounding(self) -> float:
-        """Difference of the network's scores up to which they count as equal: `TIE`, relative to their size."""
+        """Difference of the network's scores up to which they count as equal: `TIE`, relative to
+        their size.
+        """
         return TIE * float(np.abs(self.scores).sum())
 
     def _set_parents(self, i: int, parents: tuple[int, ...]) -> None:
@@ -111,9 +123,11 @@ class _Network:
         self._set_scores_with(i)
 
     def _set_scores_with(self, i: int) -> None:
-        """Set column i of `scores_with`: the scores of variable i with each variable as a further parent.
+        """Set column i of `scores_with`: the scores of variable i with each variable as a further
+        parent.
 
-        The two predictors of a family with the response must interact, as its table gives them a coupling.
+        The two predictors of a family with the response must interact, as its table gives them a
+        coupling.
         """
         parents, column = self.parents[i], np.full(len(self.parents), -np.inf)
         if len(parents) < MAX_PARENTS:
@@ -134,26 +148,32 @@ class _Network:
         return float(self._scores_with_one_more(i, parents[:-1])[parents[-1]])
 
     def _scores_with_one_more(self, i: int, parents: tuple[int, ...]) -> np.ndarray:
-        """Return the scores (M,) of variable i with `parents`, at most one, and each variable as a further parent."""
+        """Return the scores (M,) of variable i with `parents`, at most one, and each variable as a
+        further parent.
+        """
         key = (i, parents)
         if key not in self._scores_by_parents:
             parent = parents[0] if parents else None
-            self._scores_by_parents[key] = self.families.scores_with_parents(i, parent, self.sample_size)
+            self._scores_by_parents[key] = self.families.scores_with_parents(
+                i, parent, self.sample_size
+            )
         return self._scores_by_parents[key]
 
 
 def climb(families: Families, interacts: np.ndarray, sample_size: float) -> list[tuple[int, ...]]:
     """Return the parents of each variable, found by hill climbing from the network without arcs.
 
-    Each step is the addition, removal or reversal of an arc that raises the score most, until none raises it. The score
-    is the log-probability of all variables under Dirichlet priors (see `Families.scores_with_parents`). Networks that
-    differ in directions alone may have equal scores: of equal arcs, the one from the earlier variable is added.
+    Each step is the addition, removal or reversal of an arc that raises the score most, until none
+    raises it. The score is the log-probability of all variables under Dirichlet priors (see
+    `Families.scores_with_parents`). Networks that differ in directions alone may have equal scores:
+    of equal arcs, the one from the earlier variable is added.
 
     Parameters
     ----------
     families : Families
     interacts : ndarray of bool, shape (M, M)
-        Whether the model may have a coupling of two predictors; only families with the response ask for it.
+        Whether the model may have a coupling of two predictors; only families with the response ask
+        for it.
     sample_size : float
         Imaginary sample size of the priors.
     """
@@ -162,7 +182,11 @@ def climb(families: Families, interacts: np.ndarray, sample_size: float) -> list
         removal_gains = network.removal_gains()
         addition, removal, reversal = (
             network.first_largest(gains)
-            for gains in (network.addition_gains(), removal_gains, network.reversal_gains(removal_gains))
+            for gains in (
+                network.addition_gains(),
+                removal_gains,
+                network.reversal_gains(removal_gains),
+            )
         )
         gain, parent, child = addition
         for other in (removal, reversal):  # only if clearly better

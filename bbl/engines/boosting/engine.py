@@ -32,21 +32,23 @@ NO_ERRORS = "ends before its optimum, where no standard error is known"
 class Boosting(Engine):
     """Fields and couplings by boosting, for prediction.
 
-    The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables of single predictors and of some pairs.
-    They begin at zero and grow in rounds: each table in turn takes a small step towards a higher likelihood, along a
-    cut that parts the levels of its predictor in two, or those of a pair in two times two, so that levels that act
-    alike stay alike. A table begins to grow only if its first cut gains clearly more than chance, so that predictors
-    that do not matter have no parameters. Fields come first, then the pairs that promise most. The rows are dealt to
-    five folds; five models learn from four of them each, and end where the log-loss of the fifth is lowest. The fit is
-    their mean. P(x|y) is not modelled: there are no likelihoods of rows and no ln Z, and missing values cannot be
-    summed out.
+    The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables of single predictors
+    and of some pairs. They begin at zero and grow in rounds: each table in turn takes a small step
+    towards a higher likelihood, along a cut that parts the levels of its predictor in two, or those
+    of a pair in two times two, so that levels that act alike stay alike. A table begins to grow
+    only if its first cut gains clearly more than chance, so that predictors that do not matter have
+    no parameters. Fields come first, then the pairs that promise most. The rows are dealt to five
+    folds; five models learn from four of them each, and end where the log-loss of the fifth is
+    lowest. The fit is their mean. P(x|y) is not modelled: there are no likelihoods of rows and no
+    ln Z, and missing values cannot be summed out.
 
     Parameters
     ----------
     rate : float, default 0.2
         Size of a step, as a share of a Newton step. Smaller ones take more rounds.
     pairs : int, optional
-        Number of pairs that each model chooses, of those in the formula; None for as many as there are predictors.
+        Number of pairs that each model chooses, of those in the formula; None for as many as there
+        are predictors.
 
     Raises
     ------
@@ -55,10 +57,11 @@ class Boosting(Engine):
 
     Notes
     -----
-    Boosting of additive logistic models by Newton steps is from Friedman, Hastie & Tibshirani (2000, Annals of
-    Statistics 28); pairs on top of fields, and their choice by the best cuts, are from Lou, Caruana, Gehrke & Hooker
-    (2013, KDD). The levels of a pair are cut in the order of their fields. Pairs with more than 4096 cells are left
-    out, and of more than 45 predictors, pairs of those with small fields.
+    Boosting of additive logistic models by Newton steps is from Friedman, Hastie & Tibshirani
+    (2000, Annals of Statistics 28); pairs on top of fields, and their choice by the best cuts, are
+    from Lou, Caruana, Gehrke & Hooker (2013, KDD). The levels of a pair are cut in the order of
+    their fields. Pairs with more than 4096 cells are left out, and of more than 45 predictors,
+    pairs of those with small fields.
 
     Examples
     --------
@@ -81,7 +84,9 @@ class Boosting(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Whether something shrinks the estimates: ending early does, towards equal probabilities."""
+        """Whether something shrinks the estimates: ending early does, towards equal
+        probabilities.
+        """
         return True
 
     @property
@@ -95,13 +100,16 @@ class Boosting(Engine):
         return super().refusals() | dict.fromkeys(NEED_ERRORS, f"method={cls.name!r} {NO_ERRORS}")
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the codes (m, n) in two orders, of weights in five folds, and of tables of pairs.
+        """Return the bytes of the codes (m, n) in two orders, of weights in five folds, and of
+        tables of pairs.
 
         `settings` takes no more: the argument is that of all engines.
         """
         n_pairs = min(layout.count(2), layout.m if self.pairs is None else self.pairs)
         largest = min(float(np.sort(layout.n_levels)[-2:].prod()), MAX_CELLS) if n_pairs else 0.0
-        return n * (8.0 * layout.m + 16.0 * NFOLD) + 16.0 * layout.count(2) + 48.0 * n_pairs * largest
+        return (
+            n * (8.0 * layout.m + 16.0 * NFOLD) + 16.0 * layout.count(2) + 48.0 * n_pairs * largest
+        )
 
     def fit_groups(
         self,
@@ -115,37 +123,51 @@ class Boosting(Engine):
     ) -> list[JointFit]:
         """Return the fit of all groups; see `JointTraits`.
 
-        `rng` deals the rows to folds and draws the cuts of the first rounds. `values`, `oof_scores` and `start` are not
-        used: nothing is tuned, and the fit begins at equal scores.
+        `rng` deals the rows to folds and draws the cuts of the first rounds. `values`, `oof_scores`
+        and `start` are not used: nothing is tuned, and the fit begins at equal scores.
         """
         check_memory(
-            self.memory(sample.n, layout), f"Boosting of {layout.m} predictors on {sample.n} rows",
+            self.memory(sample.n, layout),
+            f"Boosting of {layout.m} predictors on {sample.n} rows",
             "Use fewer predictors or fewer rows.",
-        )  # fmt: skip
+        )
         # groups that have rows; `y` are their numbers among these
         groups, y = np.unique(sample.response, return_inverse=True)
         folds = stratified_folds(sample, NFOLD, rng)
         codes, y = np.ascontiguousarray(sample.codes.T, dtype=np.int32), y.ravel()
         log_shares = np.log(np.bincount(y, sample.weights) / sample.total)
-        n_levels, pairs = np.asarray(layout.n_levels, dtype=np.intp), np.asarray(layout.pairs, dtype=np.intp)
+        n_levels, pairs = (
+            np.asarray(layout.n_levels, dtype=np.intp),
+            np.asarray(layout.pairs, dtype=np.intp),
+        )
         models = [
             boost(
-                Rows(codes, n_levels, y, train, held), log_shares, pairs.reshape(-1, 2),
-                layout.m if self.pairs is None else self.pairs, self.rate, model_rng,
+                Rows(codes, n_levels, y, train, held),
+                log_shares,
+                pairs.reshape(-1, 2),
+                layout.m if self.pairs is None else self.pairs,
+                self.rate,
+                model_rng,
             )
-            for train, held, model_rng in zip(folds.train, folds.held, rng.spawn(NFOLD), strict=True)
-        ]  # fmt: skip
+            for train, held, model_rng in zip(
+                folds.train, folds.held, rng.spawn(NFOLD), strict=True
+            )
+        ]
         theta, constant, scores, used = _mean_scores(models, layout, log_shares, codes)
         all_theta, all_constants = np.zeros((K, layout.size)), np.zeros(K)
         all_theta[groups], all_constants[groups] = theta, constant
         return [
             JointFit(
-                all_theta, all_constants, temperature=1.0,
-                loss=log_loss(log_probabilities(scores.T), y, sample.weights), gradient=np.nan,
-                evaluations=sum(model.rounds for model in models), converged=all(model.converged for model in models),
+                all_theta,
+                all_constants,
+                temperature=1.0,
+                loss=log_loss(log_probabilities(scores.T), y, sample.weights),
+                gradient=np.nan,
+                evaluations=sum(model.rounds for model in models),
+                converged=all(model.converged for model in models),
                 limits=[Limit(int(used.sum()), unbounded=(), notes=())] * K,
             )
-        ]  # fmt: skip
+        ]
 
     joint: ClassVar[JointTraits] = JointTraits(fit_groups)
 
@@ -153,10 +175,11 @@ class Boosting(Engine):
 def _mean_scores(
     models: list[BoostedModel], layout: Layout, log_shares: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean of the class scores of models, as parameters (G, size), constants (G,) and scores (G, n) of rows.
+    """Return the mean of the class scores of models, as parameters (G, size), constants (G,) and
+    scores (G, n) of rows.
 
-    `log_shares` (G,) are those of the groups in all rows, `codes` (m, n) the levels of the rows. The last array is a
-    mask (size,) of the parameters that some table has.
+    `log_shares` (G,) are those of the groups in all rows, `codes` (m, n) the levels of the rows.
+    The last array is a mask (size,) of the parameters that some table has.
     """
     theta, constant = np.zeros((len(log_shares), layout.size)), log_shares.copy()
     used = np.zeros(layout.size, dtype=bool)

@@ -1,9 +1,11 @@
-"""One boosted model: tables of class scores of predictors and of pairs, grown by rounds of small steps.
+"""One boosted model: tables of class scores of predictors and of pairs, grown by rounds of small
+steps.
 
-There are n rows, m predictors with ``n_levels[i]`` levels each, and G groups. Rows have `codes` (m, n), the level of
-each predictor, the observed group `y` (n,), and two sets of weights (n,): the model learns from those of `train`, and
-ends where the log-loss of those of `held` is lowest. `p` (n, G) are the probabilities of the groups. Cuts, gains, steps
-and the order of levels along which pairs are cut are those of `bbl._ext.boosting.boosting`.
+There are n rows, m predictors with ``n_levels[i]`` levels each, and G groups. Rows have `codes` (m,
+n), the level of each predictor, the observed group `y` (n,), and two sets of weights (n,): the
+model learns from those of `train`, and ends where the log-loss of those of `held` is lowest. `p`
+(n, G) are the probabilities of the groups. Cuts, gains, steps and the order of levels along which
+pairs are cut are those of `bbl._ext.boosting.boosting`.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ __all__ = ["MAX_CELLS", "BoostedModel", "Rows", "boost"]
 
 RIDGE = 1.0  # added to the curvature of every part, in rows
 LEAST = 4.0  # rows that a part must have to take a step
-ENTRY_LEVEL = 0.05  # significance level at which the first cut of a table must gain more than chance
+# significance level at which the first cut of a table must gain more than chance
+ENTRY_LEVEL = 0.05
 RANDOM_ROUNDS = 7  # rounds at the beginning whose cuts are drawn: tables then begin smooth
-ENTRY_ROUNDS = 8  # after the random rounds, tables may begin in each eighth one alone, as looking for cuts takes time
+# after the random rounds, tables may begin in each eighth one alone, as looking for cuts takes time
+ENTRY_ROUNDS = 8
 PATIENCE = 5  # rounds without a lower log-loss of the held-out rows after which a model ends
 MAX_ROUNDS = 1000
 GAIN = 1e-6  # log-loss that counts as lower
@@ -43,12 +47,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class BoostedModel:
-    """A boosted model: class scores that are the log shares of the groups plus the entries of tables.
+    """A boosted model: class scores that are the log shares of the groups plus the entries of
+    tables.
 
     Attributes
     ----------
     tables : list of (tuple of int, ndarray)
-        The predictor, or the pair of predictors, and the class scores (G, L_i) or (G, L_i, L_j) of its levels.
+        The predictor, or the pair of predictors, and the class scores (G, L_i) or (G, L_i, L_j) of
+        its levels.
     rounds : int
         Number of rounds that were made.
     converged : bool
@@ -61,16 +67,25 @@ class BoostedModel:
 
 
 def boost(
-    rows: Rows, log_shares: np.ndarray, pairs: np.ndarray, n_pairs: int, rate: float, rng: np.random.Generator
+    rows: Rows,
+    log_shares: np.ndarray,
+    pairs: np.ndarray,
+    n_pairs: int,
+    rate: float,
+    rng: np.random.Generator,
 ) -> BoostedModel:
-    """Return the model with the fields of all predictors, then of `n_pairs` of the `pairs` (pairs, 2) of predictors.
+    """Return the model with the fields of all predictors, then of `n_pairs` of the `pairs` (pairs,
+    2) of predictors.
 
-    It begins at the shares of the groups, of logarithms `log_shares` (G,). A step is the share `rate` of a Newton step;
-    `rng` is for the cuts that are drawn.
+    It begins at the shares of the groups, of logarithms `log_shares` (G,). A step is the share
+    `rate` of a Newton step; `rng` is for the cuts that are drawn.
     """
     G = len(log_shares)
     steps = _Steps(
-        rows, rate, rng.integers(1, 2**63, 4, dtype=np.uint64), np.tile(np.exp(log_shares), (len(rows.y), 1))
+        rows,
+        rate,
+        rng.integers(1, 2**63, 4, dtype=np.uint64),
+        np.tile(np.exp(log_shares), (len(rows.y), 1)),
     )
     fields = np.zeros((int(rows.n_levels.sum()), G))
     rounds, converged = _repeat(lambda number: steps.of_fields(fields, number), steps, fields)
@@ -82,16 +97,22 @@ def boost(
     pairs = _pairs_of_large_fields(pairs, by_predictor, rows) if n_pairs else pairs[:0]
     if len(pairs):
         # the rounds after the best one are undone
-        scores = log_shares + sum(table[codes] for table, codes in zip(by_predictor, rows.codes, strict=True))
+        scores = log_shares + sum(
+            table[codes] for table, codes in zip(by_predictor, rows.codes, strict=True)
+        )
         steps.p[:] = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
         # levels in the order of their fields, along which pairs are cut
         steps.codes = np.array([rank[codes] for rank, codes in zip(ranks, rows.codes, strict=True)])
         chosen = pairs[falling_order(steps.gains(pairs))[:n_pairs]]
         sizes = rows.n_levels[chosen].prod(axis=1)
         cells = np.zeros((int(sizes.sum()), G))
-        more, has_ended = _repeat(lambda number: steps.of_pairs(chosen, cells, number), steps, cells)
+        more, has_ended = _repeat(
+            lambda number: steps.of_pairs(chosen, cells, number), steps, cells
+        )
         rounds, converged = rounds + more, converged and has_ended
-        for (i, j), table in zip(chosen.tolist(), np.split(cells, np.cumsum(sizes)[:-1]), strict=True):
+        for (i, j), table in zip(
+            chosen.tolist(), np.split(cells, np.cumsum(sizes)[:-1]), strict=True
+        ):
             if table.any():
                 by_level = table.reshape(len(ranks[i]), len(ranks[j]), G)[ranks[i]][:, ranks[j]]
                 tables.append(((i, j), np.moveaxis(by_level, -1, 0)))
@@ -110,8 +131,8 @@ class _Steps:
     p : ndarray, shape (n, G)
         Their probabilities of the groups, changed by every step.
     entry : float
-        Gain above which a table begins to grow. Of a cut that tells nothing, (G - 1) / G of the gain has about a
-        chi-square distribution with G - 1 degrees of freedom.
+        Gain above which a table begins to grow. Of a cut that tells nothing, (G - 1) / G of the
+        gain has about a chi-square distribution with G - 1 degrees of freedom.
     """
 
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
@@ -121,10 +142,14 @@ class _Steps:
         self.boosted = kernel.BoostedRows(rows.y, rows.train, p)
         self.p = self.boosted.p
         G = p.shape[1]
-        self.entry = G / (G - 1) * 2.0 * float(gammainccinv(0.5 * (G - 1), ENTRY_LEVEL)) if G > 1 else np.inf
+        self.entry = (
+            G / (G - 1) * 2.0 * float(gammainccinv(0.5 * (G - 1), ENTRY_LEVEL)) if G > 1 else np.inf
+        )
 
     def rule(self, number: int) -> tuple[float, float, float, float, bool]:
-        """Return the rate, the ridge, the least weight and first gain of steps, and whether cuts are random."""
+        """Return the rate, the ridge, the least weight and first gain of steps, and whether cuts
+        are random.
+        """
         is_random = number < RANDOM_ROUNDS
         may_begin = is_random or (number - RANDOM_ROUNDS) % ENTRY_ROUNDS == 0
         return self.rate, RIDGE, LEAST, self.entry if may_begin else np.inf, is_random
@@ -133,13 +158,19 @@ class _Steps:
         """Make the round with this number of the fields (sum of n_levels, G) of all predictors."""
         kernel.round_of_fields(
             self.boosted, self.codes, self.rows.n_levels, *self.rule(number), self.stream, fields
-        )  # fmt: skip
+        )
 
     def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, number: int) -> None:
         """Make the round with this number of the `cells` of the `pairs` (pairs, 2)."""
         kernel.round_of_pairs(
-            self.boosted, self.codes, self.rows.n_levels, pairs, *self.rule(number), self.stream, cells
-        )  # fmt: skip
+            self.boosted,
+            self.codes,
+            self.rows.n_levels,
+            pairs,
+            *self.rule(number),
+            self.stream,
+            cells,
+        )
 
     def gains(self, pairs: np.ndarray) -> np.ndarray:
         """Return the gain (pairs,) of the best cuts of each pair."""
@@ -149,7 +180,8 @@ class _Steps:
 
 
 def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> tuple[int, bool]:
-    """Make rounds until the held-out log-loss stops falling; leave the best `tables`, and return (rounds, converged).
+    """Make rounds until the held-out log-loss stops falling; leave the best `tables`, and return
+    (rounds, converged).
 
     ``step(number)`` makes a round, which changes ``steps.p`` and `tables`.
     """
@@ -171,7 +203,8 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
 
 
 def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Rows) -> np.ndarray:
-    """Return the `pairs` (pairs, 2) whose tables are not too large, of at most `MAX_PAIR_PREDICTORS` predictors.
+    """Return the `pairs` (pairs, 2) whose tables are not too large, of at most
+    `MAX_PAIR_PREDICTORS` predictors.
 
     These are the ones whose `fields`, m tables (L_i, G), differ most over the training rows.
     """
@@ -188,10 +221,16 @@ def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Ro
 
 
 def _rank_levels(table: np.ndarray) -> np.ndarray:
-    """Return the rank of each level of a table (L, G) along the direction in which its class scores differ most."""
+    """Return the rank of each level of a table (L, G) along the direction in which its class scores
+    differ most.
+    """
     centred = table - table.mean(axis=1, keepdims=True)
     centred = centred - centred.mean(axis=0)
-    position = centred @ np.linalg.svd(centred, full_matrices=False)[2][0] if centred.any() else np.zeros(len(table))
+    position = (
+        centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+        if centred.any()
+        else np.zeros(len(table))
+    )
     ranks = np.empty(len(table), dtype=np.int32)
     ranks[np.argsort(position, kind="stable")] = np.arange(len(table))
     return ranks

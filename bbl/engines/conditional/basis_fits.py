@@ -26,7 +26,8 @@ def fit_by_basis(
     tolerance: Tolerance | None,
     ordered: str,
 ) -> list[JointFit]:
-    """Fit all K groups at each of `ridges`, from the largest on; each fit starts from the one before.
+    """Fit all K groups at each of `ridges`, from the largest on; each fit starts from the one
+    before.
 
     Parameters
     ----------
@@ -37,10 +38,11 @@ def fit_by_basis(
         Weight of couplings against fields.
     ridges : list of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose positions are `rows`
-        (N,) and whose weights are `weights` (N,).
+        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose
+        positions are `rows` (N,) and whose weights are `weights` (N,).
     tolerance : Tolerance or None
-        Without it, fits stop early: the ridge falls in a few steps to its value, with few iterations at each.
+        Without it, fits stop early: the ridge falls in a few steps to its value, with few
+        iterations at each.
     ordered : {"nominal", "linear", "cumulative"}
         Coding of predictors whose levels are in order.
 
@@ -50,34 +52,44 @@ def fit_by_basis(
         In the order of `ridges`.
     """
     # weights (n, K) are those of each group at each row
-    if oof_scores is None:  # merge equal rows and sort: neither repetition nor order make a difference
+    # merge equal rows and sort: neither repetition nor order make a difference
+    if oof_scores is None:
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
-        weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
+        weights = group_weights(
+            distinct_row.ravel(), len(codes), sample.response, sample.weights, K
+        )
         scores = None
     else:
         codes, scores = sample.codes[oof_scores.rows], oof_scores.scores
         weights = np.zeros((len(codes), K))
         weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
     basis = make_basis(codes, weights.sum(axis=1), layout, scale, RANK, ordered)
-    order = sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True)  # positions, the largest ridge first
+    # positions, the largest ridge first
+    order = sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True)
     panels = Panels(basis.functions)
     if tolerance is None:
         solutions: list[Solution] = []
-        fitted_path: list[float] = []  # of the fit before, from which the next one goes on if its path does
+        # of the fit before, from which the next one goes on if its path does
+        fitted_path: list[float] = []
         for k in order:
             path = falling_ridges(ridges[k])
             goes_on = 0 < len(fitted_path) < len(path) and path[: len(fitted_path)] == fitted_path
-            start, rest = (solutions[-1].unknowns, path[len(fitted_path) :]) if goes_on else (None, path)
+            start, rest = (
+                (solutions[-1].unknowns, path[len(fitted_path) :]) if goes_on else (None, path)
+            )
             solutions.append(solve(panels, basis.spectrum, weights, rest, scores, EARLY, start)[-1])
             fitted_path = path
     else:
-        solutions = solve(panels, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance)
+        solutions = solve(
+            panels, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance
+        )
     # parameters of the functions of all groups of all fits, whose weights (r, K) are side by side
     theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
     theta, constant = theta.reshape(len(ridges), K, -1), constant.reshape(len(ridges), K)
     fits: dict[int, JointFit] = {}  # by position in `ridges`
     for k, solution, tables, constants in zip(order, solutions, theta, constant, strict=True):
-        # with early stopping, `solution.converged` compares the gradient with the coarse tolerance of EARLY
+        # with early stopping, `solution.converged` compares the gradient with the coarse tolerance
+        # of EARLY
         converged = solution.gradient <= HARMLESS if tolerance is None else solution.converged
         summary = solution.temperature, solution.loss, solution.gradient, solution.evaluations
         fits[k] = JointFit(tables, constants + solution.offset, *summary, converged)

@@ -1,11 +1,13 @@
-"""Codings of the levels of predictors: the numbers by which conditional likelihood tells levels apart.
+"""Codings of the levels of predictors: the numbers by which conditional likelihood tells levels
+apart.
 
-The *features* of a level are the numbers that stand for it. A nominal predictor has an indicator for each level. One in
-order has, with a linear coding, a score that rises in equal steps, or with a cumulative coding an indicator for each
-threshold between levels. L levels have d features; m predictors have F features in all, in the order of predictors.
+The *features* of a level are the numbers that stand for it. A nominal predictor has an indicator
+for each level. One in order has, with a linear coding, a score that rises in equal steps, or with a
+cumulative coding an indicator for each threshold between levels. L levels have d features; m
+predictors have F features in all, in the order of predictors.
 
-A *contrast* of levels is a number for each level, of which only differences matter. D counts the non-reference levels
-of all predictors; the reference level of a predictor is its first.
+A *contrast* of levels is a number for each level, of which only differences matter. D counts the
+non-reference levels of all predictors; the reference level of a predictor is its first.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Coding:
     n_levels : ndarray, shape (m,)
         Number of levels L_i of each predictor.
     features : tuple of m ndarrays, shapes (L_i, d_i), or None
-        Features of the levels of each predictor; None stands for the identity: an indicator for each level.
+        Features of the levels of each predictor; None stands for the identity: an indicator for
+        each level.
     """
 
     n_levels: np.ndarray
@@ -45,13 +48,17 @@ class Coding:
     def widths(self) -> np.ndarray:
         """Number of features of each predictor, shape (m,)."""
         pairs = zip(self.features, self.n_levels, strict=True)
-        return np.array([L if features is None else features.shape[1] for features, L in pairs], dtype=np.intp)
+        return np.array(
+            [L if features is None else features.shape[1] for features, L in pairs], dtype=np.intp
+        )
 
     @cached_property
     def columns(self) -> list[slice]:
         """Which columns of the F features are those of each predictor."""
         ends = np.cumsum(self.widths).tolist()
-        return [slice(end - width, end) for end, width in zip(ends, self.widths.tolist(), strict=True)]
+        return [
+            slice(end - width, end) for end, width in zip(ends, self.widths.tolist(), strict=True)
+        ]
 
     @cached_property
     def is_nominal(self) -> bool:
@@ -59,13 +66,16 @@ class Coding:
         return all(features is None for features in self.features)
 
     def contrast_layout(self, layout: Layout) -> Layout:
-        """Return the layout of fields of contrasts and of couplings of contrasts, with the terms of `layout`.
+        """Return the layout of fields of contrasts and of couplings of contrasts, with the terms of
+        `layout`.
 
-        A nominal predictor has L_i - 1 contrasts, another one for each feature. They take the place of non-reference
-        levels, of which a layout has one less than levels.
+        A nominal predictor has L_i - 1 contrasts, another one for each feature. They take the place
+        of non-reference levels, of which a layout has one less than levels.
         """
         pairs = zip(self.widths, self.features, strict=True)
-        return Layout(np.array([d if features is None else d + 1 for d, features in pairs]), layout.terms)
+        return Layout(
+            np.array([d if features is None else d + 1 for d, features in pairs]), layout.terms
+        )
 
     def row_features(self, codes: np.ndarray) -> np.ndarray:
         """Return the features (n, F) of encoded rows (n, m)."""
@@ -79,73 +89,99 @@ class Coding:
         return out
 
     def feature_means(self, level_shares: list[np.ndarray]) -> np.ndarray:
-        """Return the means (F,) of all features, from each predictor's shares (L_i,) of rows with its levels."""
+        """Return the means (F,) of all features, from each predictor's shares (L_i,) of rows with
+        its levels.
+        """
         pairs = zip(level_shares, self.features, strict=True)
-        return np.concatenate([shares if features is None else shares @ features for shares, features in pairs])
+        return np.concatenate(
+            [shares if features is None else shares @ features for shares, features in pairs]
+        )
 
     def values_at_levels(self, i: int, values: np.ndarray) -> np.ndarray:
-        """Return ``values @ features.T`` of predictor i: from slopes of features (..., d_i) to levels (..., L_i)."""
+        """Return ``values @ features.T`` of predictor i: from slopes of features (..., d_i) to
+        levels (..., L_i).
+        """
         features = self.features[i]
         return values if features is None else values @ features.T
 
     def differences(self, predictors: Sequence[int], slopes: np.ndarray) -> np.ndarray:
-        """Return values at the non-reference levels of some predictors, less those at their reference levels.
+        """Return values at the non-reference levels of some predictors, less those at their
+        reference levels.
 
-        `slopes` (..., sum of d_i) are those of the features of the predictors, in their order; values are (..., sum of
-        L_i - 1).
+        `slopes` (..., sum of d_i) are those of the features of the predictors, in their order;
+        values are (..., sum of L_i - 1).
         """
         ends = np.cumsum(self.widths[list(predictors)])[:-1]
         values = [
-            self.values_at_levels(i, own) for i, own in zip(predictors, np.split(slopes, ends, axis=-1), strict=True)
+            self.values_at_levels(i, own)
+            for i, own in zip(predictors, np.split(slopes, ends, axis=-1), strict=True)
         ]
         empty = np.empty((*slopes.shape[:-1], 0))  # there may be no predictors
-        return np.concatenate([empty, *(at_levels[..., 1:] - at_levels[..., :1] for at_levels in values)], axis=-1)
+        return np.concatenate(
+            [empty, *(at_levels[..., 1:] - at_levels[..., :1] for at_levels in values)], axis=-1
+        )
 
     def squared_distances(self, i: int, point: np.ndarray) -> np.ndarray:
-        """Return the squared distances (L_i,) of the features of predictor i's levels from a point (d_i,)."""
+        """Return the squared distances (L_i,) of the features of predictor i's levels from a point
+        (d_i,).
+        """
         features = self.features[i]
         if features is None:
-            return 1.0 - 2.0 * point + point @ point  # |e_a - point|^2 of the indicators e_a of level a
+            # |e_a - point|^2 of the indicators e_a of level a
+            return 1.0 - 2.0 * point + point @ point
         return ((features - point) ** 2).sum(axis=1)
 
     def squared_steps(self) -> np.ndarray:
-        """Return the squared distances (D,) of the features of the non-reference levels from the reference level's."""
+        """Return the squared distances (D,) of the features of the non-reference levels from the
+        reference level's.
+        """
         steps = [  # 2: the squared distance of two indicators
-            np.full(int(L) - 1, 2.0) if features is None else ((features[1:] - features[0]) ** 2).sum(axis=1)
+            np.full(int(L) - 1, 2.0)
+            if features is None
+            else ((features[1:] - features[0]) ** 2).sum(axis=1)
             for features, L in zip(self.features, self.n_levels, strict=True)
         ]
         return np.concatenate([np.empty(0), *steps])  # the empty array: there may be no predictors
 
     def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return contrasts of predictor i's levels that span its features, and their variances (r,) over the rows.
+        """Return contrasts of predictor i's levels that span its features, and their variances (r,)
+        over the rows.
 
-        The r contrasts, an array (L_i - 1, r), are values at the non-reference levels less that at the reference level.
-        They are uncorrelated over the rows, and orthonormal in the kernel: their values V (L_i, r) at all levels have
-        ``V V' = F F'``, with F (L_i, d_i) the centred features. `shares` (L_i,) are the shares of the rows with each
-        level.
+        The r contrasts, an array (L_i - 1, r), are values at the non-reference levels less that at
+        the reference level. They are uncorrelated over the rows, and orthonormal in the kernel:
+        their values V (L_i, r) at all levels have ``V V' = F F'``, with F (L_i, d_i) the centred
+        features. `shares` (L_i,) are the shares of the rows with each level.
         """
         features, L = self.features[i], len(shares)
         if features is None:
-            spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)  # (L_i, r): simplex contrasts with columns of unit norm
+            # (L_i, r): simplex contrasts with columns of unit norm
+            spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)
         else:
-            left, singular_values, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
-            # (L_i, d_i), as centred features are linearly independent; without the right factor, a rotation
+            left, singular_values, _ = np.linalg.svd(
+                features - features.mean(axis=0), full_matrices=False
+            )
+            # (L_i, d_i), as centred features are linearly independent; without the right factor, a
+            # rotation
             spanning = left * singular_values
         mean = shares @ spanning
         # rotated to the eigenvectors of their covariance over the rows
-        variance, rotation = np.linalg.eigh((spanning * shares[:, None]).T @ spanning - np.outer(mean, mean))
+        variance, rotation = np.linalg.eigh(
+            (spanning * shares[:, None]).T @ spanning - np.outer(mean, mean)
+        )
         values = spanning @ rotation
         return values[1:] - values[0], np.maximum(variance, 0.0)
 
 
 def coding_of(layout: Layout, ordered: str) -> Coding:
-    """Return the coding of a layout's predictors: `ordered` for those with levels in order, indicators for the others.
+    """Return the coding of a layout's predictors: `ordered` for those with levels in order,
+    indicators for the others.
 
-    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) counts the levels in order of each
-    predictor, which come first; with fewer than three, all codings are the same. The features of the first and the last
-    level in order are as far apart as those of two levels of a nominal predictor, so that a predictor of two levels is
-    the same with each coding. A level behind those in order stands for missing values: it has an indicator, and is as
-    far from the first and from the last level.
+    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) counts the levels in
+    order of each predictor, which come first; with fewer than three, all codings are the same. The
+    features of the first and the last level in order are as far apart as those of two levels of a
+    nominal predictor, so that a predictor of two levels is the same with each coding. A level
+    behind those in order stands for missing values: it has an indicator, and is as far from the
+    first and from the last level.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)
@@ -164,13 +200,17 @@ def _features(k: int, L: int, ordered: str) -> np.ndarray:
     >>> (2.0 * _features(3, 4, "cumulative")).round(3).tolist()
     [[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.449]]
     """
-    # in_order (k, d) is scaled so that its first and last rows are at a distance of sqrt(2), as two indicators are
+    # in_order (k, d) is scaled so that its first and last rows are at a distance of sqrt(2), as two
+    # indicators are
     position = np.arange(k)
     if ordered == "linear":
         in_order = np.sqrt(2.0) * (position / (k - 1.0) - 0.5)[:, None]
     else:
-        in_order = np.where(position[:, None] > np.arange(k - 1), 0.5, -0.5) * np.sqrt(2.0 / (k - 1.0))
-    # levels behind: an indicator, at a squared distance of 1/2 + 3/2 = 2 from the first and the last in order
+        in_order = np.where(position[:, None] > np.arange(k - 1), 0.5, -0.5) * np.sqrt(
+            2.0 / (k - 1.0)
+        )
+    # levels behind: an indicator, at a squared distance of 1/2 + 3/2 = 2 from the first and the
+    # last in order
     features = np.zeros((L, in_order.shape[1] + L - k))
     features[:k, : in_order.shape[1]] = in_order
     features[k:, in_order.shape[1] :] = np.sqrt(1.5) * np.eye(L - k)

@@ -13,11 +13,13 @@ __all__ = ["coefficient_covariance"]
 def coefficient_covariance(
     basis: Basis, p: np.ndarray, weights: np.ndarray, ridge: float, intercept_penalty: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, and which of them the rows determine.
+    """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, and which of them the rows
+    determine.
 
-    The coefficients of each of K groups are its intercept, in column 0, and its `size` parameters. The covariance is
-    that of their deviations from the mean over groups, ``H^-1 I H^-1``, where I is the multinomial information about
-    the weights of the r basis functions and of the constant, and H is I plus the penalties.
+    The coefficients of each of K groups are its intercept, in column 0, and its `size` parameters.
+    The covariance is that of their deviations from the mean over groups, ``H^-1 I H^-1``, where I
+    is the multinomial information about the weights of the r basis functions and of the constant,
+    and H is I plus the penalties.
 
     Parameters
     ----------
@@ -40,15 +42,19 @@ def coefficient_covariance(
 
     n, r = basis.functions.shape
     K, total = p.shape[1], weights.sum()
-    # fisher and H are those of one observation: I and H divided by `total`, the number of observations
+    # fisher and H are those of one observation: I and H divided by `total`, the number of
+    # observations
     fisher = information(np.column_stack([basis.functions, np.ones(n)]), p, weights / total)
     H = fisher.copy()
     H[np.diag_indices_from(H)] += np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
-    tables, constants = to_tables(basis, np.eye(r))  # (r, size) and (r,): parameters and intercept of each function
-    # intercept and parameters of each basis function, and in the last row those of the constant function
+    # (r, size) and (r,): parameters and intercept of each function
+    tables, constants = to_tables(basis, np.eye(r))
+    # intercept and parameters of each basis function, and in the last row those of the constant
+    # function
     coefficients = np.zeros((r + 1, 1 + tables.shape[1]))
     coefficients[:r, 0], coefficients[:r, 1:], coefficients[r, 0] = constants, tables, 1.0
-    # from weights of functions in contrasts of groups to coefficients of groups: (K (1 + size), (K - 1) (r + 1))
+    # from weights of functions in contrasts of groups to coefficients of groups: (K (1 + size), (K
+    # - 1) (r + 1))
     to_groups = np.kron(contrasts(K), coefficients.T)
     solved = cho_solve(cho_factor(H), to_groups.T)
     covariance = solved.T @ (fisher @ solved) / total

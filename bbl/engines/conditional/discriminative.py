@@ -1,10 +1,12 @@
-"""Fits of P(group | row) for K groups at once: by functions that span a kernel, or by minibatches of rows.
+"""Fits of P(group | row) for K groups at once: by functions that span a kernel, or by minibatches
+of rows.
 
-The log-odds f are functions of the kernel k of `bbl.engines.conditional.kernel`, penalised by their squared norm. A sum
-of ``k(x_p, .)`` over chosen rows x_p equals a table of fields for each predictor and of couplings for each pair.
+The log-odds f are functions of the kernel k of `bbl.engines.conditional.kernel`, penalised by their
+squared norm. A sum of ``k(x_p, .)`` over chosen rows x_p equals a table of fields for each
+predictor and of couplings for each pair.
 
-Letters: n rows, m predictors, r basis functions, K groups. Fixed scores s are class scores of another model, to which
-the fit is added; their factor T is the temperature.
+Letters: n rows, m predictors, r basis functions, K groups. Fixed scores s are class scores of
+another model, to which the fit is added; their factor T is the temperature.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ OFFSET_PENALTY = 1e-8  # keeps the offsets of groups without rows finite
 SCORE_RANGE = 50.0  # scores further below the highest of their row are raised to this distance
 BATCH = 500  # rows of a minibatch
 PROBE = 500  # rows from which the largest eigenvalue of the kernel is estimated
-MIN_DECAY_STEPS = 10.0  # steps over which Nesterov's velocity decays where fixed scores explain nothing
+# steps over which Nesterov's velocity decays where fixed scores explain nothing
+MIN_DECAY_STEPS = 10.0
 MAX_DECAY_STEPS = 40.0  # the same where fixed scores explain nearly all
 RATE = 1.0  # step in units of the inverse of the kernel's largest eigenvalue
 HARMLESS = 1e-5  # a gradient that is no larger moves probabilities in the fifth decimal at most
@@ -65,8 +68,10 @@ class Tolerance(NamedTuple):
 
 
 FINAL = Tolerance(gradient=1e-8, gain=1e-15, rounds=2000)  # for estimates
-CALIBRATION = Tolerance(gradient=1e-4, gain=1e-7, rounds=200)  # for out-of-fold scores that are calibrated
-COMPARISON = Tolerance(gradient=1e-3, gain=1e-5, rounds=100)  # for out-of-fold scores by which settings are compared
+# for out-of-fold scores that are calibrated
+CALIBRATION = Tolerance(gradient=1e-4, gain=1e-7, rounds=200)
+# for out-of-fold scores by which settings are compared
+COMPARISON = Tolerance(gradient=1e-3, gain=1e-5, rounds=100)
 
 
 class Solution(NamedTuple):
@@ -110,10 +115,12 @@ def solve(
     tolerance: Tolerance = FINAL,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T for each ridge.
+    """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T for
+    each ridge.
 
-    The mean is weighted. f_y is the sum of the basis functions with the weights of group y, and ``|f|^2`` the sum of
-    the squares of these weights (r, K): the functions are orthonormal in the kernel's space.
+    The mean is weighted. f_y is the sum of the basis functions with the weights of group y, and
+    ``|f|^2`` the sum of the squares of these weights (r, K): the functions are orthonormal in the
+    kernel's space.
 
     Parameters
     ----------
@@ -126,8 +133,8 @@ def solve(
     ridges : sequence of float
         Penalties, falling; each fit starts from the one before. ``inf`` leaves f out.
     scores : ndarray, shape (n, K), optional
-        Fixed class scores s, out of fold; without them T is 1. With them, offsets and ln T have a penalty of the weight
-        of one observation, as in `bbl.stats.calibration`.
+        Fixed class scores s, out of fold; without them T is 1. With them, offsets and ln T have a
+        penalty of the weight of one observation, as in `bbl.stats.calibration`.
     tolerance : Tolerance
     start : ndarray, shape (K r + K + 1,), optional
         ``unknowns`` of an earlier solution.
@@ -143,34 +150,54 @@ def solve(
     fixed_scores, offset_penalty, temperature_curvature = np.empty((0, K)), OFFSET_PENALTY, 1.0
     if scores is not None:
         fixed_scores, offset_penalty = np.ascontiguousarray(bound_scores(scores)), 1.0 / total
-        # the curvature along ln T, at T = 1 and equal probabilities of the groups; plus 1, so that it is not zero
+        # the curvature along ln T, at T = 1 and equal probabilities of the groups; plus 1, so that
+        # it is not zero
         centred = fixed_scores - fixed_scores.mean(axis=1, keepdims=True)
         temperature_curvature += float(shares.sum(axis=1) @ (centred**2).sum(axis=1)) / K
-    x = np.zeros(K * r + K + 1) if start is None else start.copy()  # weights, group by group, offsets and ln T
+    # weights, group by group, offsets and ln T
+    x = np.zeros(K * r + K + 1) if start is None else start.copy()
     fits = []
     for ridge in ridges:
         fits_f = bool(np.isfinite(ridge))
-        # near the solution the Hessian by weights is about ridge + spectrum p (1 - p), and 1 / K stands for p
+        # near the solution the Hessian by weights is about ridge + spectrum p (1 - p), and 1 / K
+        # stands for p
         curvature = (ridge if fits_f else 1.0) + spectrum * (K - 1.0) / K**2
         weight_scale = np.tile(1.0 / np.sqrt(curvature), K)
-        # inverse roots of the curvatures, 1 for offsets: units of the unknowns in which the objective is about equally
-        # curved
+        # inverse roots of the curvatures, 1 for offsets: units of the unknowns in which the
+        # objective is about equally curved
         scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
         regression = Regression(panels, shares, fixed_scores, float(ridge), offset_penalty)
-        # writes x; the objective, the largest component of its gradient by scaled unknowns, number of evaluations
-        value, largest_gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
+        # writes x; the objective, the largest component of its gradient by scaled unknowns, number
+        # of evaluations
+        value, largest_gradient, evaluations = regression.minimise(
+            x, scale, *tolerance, stop_flag()
+        )
         weights, offset = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
-        # the loss is the objective without its penalties; x[r * K :]: the offsets and ln T, which is 0 without scores
+        # the loss is the objective without its penalties; x[r * K :]: the offsets and ln T, which
+        # is 0 without scores
         loss = value - 0.5 * offset_penalty * float(x[r * K :] @ x[r * K :])
         loss -= 0.5 * ridge * float((weights * weights).sum()) if fits_f else 0.0
         temperature = float(np.exp(x[-1])) if scores is not None else 1.0
         converged = bool(largest_gradient <= max(10.0 * tolerance.gradient, HARMLESS))
-        fits.append(Solution(weights, offset, temperature, loss, largest_gradient, evaluations, converged, x.copy()))
+        fits.append(
+            Solution(
+                weights,
+                offset,
+                temperature,
+                loss,
+                largest_gradient,
+                evaluations,
+                converged,
+                x.copy(),
+            )
+        )
     return fits
 
 
 def bound_scores(scores: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K), raised to at most 50 below the highest of their row: those of -inf become finite."""
+    """Return class scores (n, K), raised to at most 50 below the highest of their row: those of
+    -inf become finite.
+    """
     return np.maximum(scores, scores.max(axis=1, keepdims=True) - SCORE_RANGE)
 
 
@@ -186,12 +213,13 @@ def fit_minibatches(
     rng: np.random.Generator,
     scores: np.ndarray | None = None,
 ) -> JointFit:
-    """Minimise the objective of `solve` with T = 1 by Nesterov's method on minibatches of shuffled rows.
+    """Minimise the objective of `solve` with T = 1 by Nesterov's method on minibatches of shuffled
+    rows.
 
-    A batch adds up residuals at the pairs of levels of its rows, without an array of all products of indicators. Half
-    of the kernel's largest eigenvalue bounds the curvature of the loss. The step starts at the inverse of that
-    eigenvalue, or at the inverse of 2 `ridge` if that is smaller, and falls linearly to zero. Couplings are in single
-    precision.
+    A batch adds up residuals at the pairs of levels of its rows, without an array of all products
+    of indicators. Half of the kernel's largest eigenvalue bounds the curvature of the loss. The
+    step starts at the inverse of that eigenvalue, or at the inverse of 2 `ridge` if that is
+    smaller, and falls linearly to zero. Couplings are in single precision.
 
     Parameters
     ----------
@@ -220,40 +248,67 @@ def fit_minibatches(
     n = len(codes)
     row_shares = weights / weights.sum()
     # the second: factors of fields and of couplings in the kernel
-    level_shares, kernel_factors = shares_and_factors(codes, row_shares, layout, coding_of(layout, "nominal"), tau)
+    level_shares, kernel_factors = shares_and_factors(
+        codes, row_shares, layout, coding_of(layout, "nominal"), tau
+    )
     probe_rows = rng.permutation(n)[:PROBE]
-    largest_eigenvalue = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
+    largest_eigenvalue = make_basis(
+        codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)
+    ).spectrum.max()
     rate = RATE / max(float(largest_eigenvalue), 2.0 * ridge if np.isfinite(ridge) else 0.0)
-    means = np.concatenate([shares[1:] for shares in level_shares])  # of the indicators of non-reference levels, (D,)
-    pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)  # (2, pairs): the two predictors of each
-    # holds the state of the fit: fields h (D, K), couplings J (D, D, K), and two offsets (K,): b, the score where all
-    # indicators are at their means, and shift, from there to the row of reference levels, whose score is b + shift
+    # of the indicators of non-reference levels, (D,)
+    means = np.concatenate([shares[1:] for shares in level_shares])
+    # (2, pairs): the two predictors of each
+    pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
+    # holds the state of the fit: fields h (D, K), couplings J (D, D, K), and two offsets (K,): b,
+    # the score where all indicators are at their means, and shift, from there to the row of
+    # reference levels, whose score is b + shift
     climber = Climber(layout.start.astype(np.intp), pairs, means, K, kernel_factors)
     fixed_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
     momentum = 1.0 - 1.0 / _velocity_decay_steps(fixed_scores, y, row_shares, K)
     loss = np.nan
     for epoch in range(epochs if np.isfinite(ridge) else 0):
-        # step lengths at the beginning and at the end of the epoch; the weights are passed with mean 1
+        # step lengths at the beginning and at the end of the epoch; the weights are passed with
+        # mean 1
         first_step, last_step = rate * (1.0 - epoch / epochs), rate * (1.0 - (epoch + 1) / epochs)
         order = rng.permutation(n)
-        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), fixed_scores, order, BATCH,
-                             first_step, last_step, momentum, ridge)  # fmt: skip
+        loss = climber.epoch(
+            codes,
+            y.astype(np.intp),
+            weights * (n / weights.sum()),
+            fixed_scores,
+            order,
+            BATCH,
+            first_step,
+            last_step,
+            momentum,
+            ridge,
+        )
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
     if layout.count(2):  # there are pairs
         row, col = cells(layout)  # the two non-reference levels, 0 ... D - 1, of each coupling
         theta[:, layout.D :] = climber.J[row, col].T
     return JointFit(
-        theta, climber.b + climber.shift, temperature=1.0, loss=loss, gradient=np.nan, evaluations=0, converged=False
+        theta,
+        climber.b + climber.shift,
+        temperature=1.0,
+        loss=loss,
+        gradient=np.nan,
+        evaluations=0,
+        converged=False,
     )
 
 
-def _velocity_decay_steps(scores: np.ndarray, y: np.ndarray, row_shares: np.ndarray, K: int) -> float:
+def _velocity_decay_steps(
+    scores: np.ndarray, y: np.ndarray, row_shares: np.ndarray, K: int
+) -> float:
     """Return the number d of steps over which a velocity decays: momentum is 1 - 1/d.
 
-    d is in inverse proportion to the share of the group's variance that the fixed scores leave unexplained: ``10 (1 -
-    sum_k share_k^2) / (1 - mean sum_k p_k^2)``, between 10 and 40, with the probabilities p of the scores. If the
-    scores explain more, batches differ less, and a mean over more steps is worth while.
+    d is in inverse proportion to the share of the group's variance that the fixed scores leave
+    unexplained: ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``, between 10 and 40, with the
+    probabilities p of the scores. If the scores explain more, batches differ less, and a mean over
+    more steps is worth while.
 
     Parameters
     ----------
@@ -269,6 +324,7 @@ def _velocity_decay_steps(scores: np.ndarray, y: np.ndarray, row_shares: np.ndar
         return MIN_DECAY_STEPS
     p = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
     group_shares = np.bincount(y, row_shares, K)
-    unexplained = 1.0 - float(row_shares @ (p**2).sum(axis=1))  # mean variance of the group's indicators, given scores
+    # mean variance of the group's indicators, given scores
+    unexplained = 1.0 - float(row_shares @ (p**2).sum(axis=1))
     decay_steps = MIN_DECAY_STEPS * (1.0 - group_shares @ group_shares) / max(unexplained, 1e-300)
     return float(np.clip(decay_steps, MIN_DECAY_STEPS, MAX_DECAY_STEPS))

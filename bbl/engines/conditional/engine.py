@@ -13,7 +13,13 @@ from bbl.engines.base import Engine
 from bbl.engines.conditional.basis_fits import fit_by_basis
 from bbl.engines.conditional.coding import CODINGS, coding_of
 from bbl.engines.conditional.coefficients import coefficient_covariance
-from bbl.engines.conditional.discriminative import FINAL, OFFSET_PENALTY, Tolerance, bound_scores, fit_minibatches
+from bbl.engines.conditional.discriminative import (
+    FINAL,
+    OFFSET_PENALTY,
+    Tolerance,
+    bound_scores,
+    fit_minibatches,
+)
 from bbl.engines.conditional.folds import RANK, HeldOut, group_weights
 from bbl.engines.conditional.influence import ConditionalInfluence
 from bbl.engines.conditional.kernel import determined, make_basis, to_tables
@@ -34,9 +40,13 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["Conditional"]
 
-SINGLE_GROUPS = "Single groups of a conditional fit with ridge > 0 have no standard errors, and nothing has tests"
+SINGLE_GROUPS = (
+    "Single groups of a conditional fit with ridge > 0 have no standard errors, and nothing has "
+    "tests"
+)
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
-ROWS = 5000  # up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
+# up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
+ROWS = 5000
 COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)  # of fits with a basis at several ridges
 
 
@@ -44,35 +54,40 @@ COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)  # of fits with a bas
 class Conditional(Engine):
     """Conditional likelihood: the fields and couplings that predict the response best.
 
-    All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``, where ``ln P(y|x)`` is ``T s_y(x) +
-    b_y + f_y(x)`` up to its normaliser, and `f` is linear in centred indicators of levels and in products of indicators
-    of interacting predictors. The objective is convex. Only differences between groups have a meaning. P(x|y) is not
-    modelled: there are no likelihoods of rows and no ln Z, and missing values cannot be summed out.
+    All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``, where ``ln
+    P(y|x)`` is ``T s_y(x) + b_y + f_y(x)`` up to its normaliser, and `f` is linear in centred
+    indicators of levels and in products of indicators of interacting predictors. The objective is
+    convex. Only differences between groups have a meaning. P(x|y) is not modelled: there are no
+    likelihoods of rows and no ln Z, and missing values cannot be summed out.
 
     Parameters
     ----------
     ridge : float, default 1e-3
-        Penalty; ``inf`` leaves f out, so that a `start` is only calibrated. 0 takes the maximum of the likelihood, as
-        logistic and multinomial regression do, with standard errors and tests; the parameters of the first group are
-        then zero, and those of the others are log odds ratios against it.
+        Penalty; ``inf`` leaves f out, so that a `start` is only calibrated. 0 takes the maximum of
+        the likelihood, as logistic and multinomial regression do, with standard errors and tests;
+        the parameters of the first group are then zero, and those of the others are log odds ratios
+        against it.
     scale : float or "cv", default 0.5
         Weight of couplings against fields.
     start : {None, "pseudo"}, default None
-        Class scores s: 0, or those of a pseudo-likelihood fit. While f is fitted they are out of fold; in-sample scores
-        would leave nothing to learn.
+        Class scores s: 0, or those of a pseudo-likelihood fit. While f is fitted they are out of
+        fold; in-sample scores would leave nothing to learn.
     lambda_ : float or "cv", default "cv"
         Penalty of the pseudo-likelihood fit; its `prior_count` is 1.
     epochs : int, default 8
-        Passes of minibatches over the rows if over 5,000 are distinct; L-BFGS over all rows follows.
+        Passes of minibatches over the rows if over 5,000 are distinct; L-BFGS over all rows
+        follows.
     early_stopping : bool, default False
-        Whether the fit ends before its optimum, which may predict better where the optimum is certain of all training
-        rows. Up to 5,000 distinct rows, the ridge falls from about 0.1 to `ridge` by factors of 10, with few steps for
-        each; with more rows, the fit ends after the minibatches.
+        Whether the fit ends before its optimum, which may predict better where the optimum is
+        certain of all training rows. Up to 5,000 distinct rows, the ridge falls from about 0.1 to
+        `ridge` by factors of 10, with few steps for each; with more rows, the fit ends after the
+        minibatches.
     ordered : {"nominal", "linear", "cumulative", "cv"}, default "nominal"
-        What predictors have whose levels are declared to be in order, three levels or more: a parameter for each level;
-        one slope, along which the levels are in equal steps (interactions are products of slopes: linear by linear); a
-        parameter for each level, of which the penalty shrinks the differences of neighbours; or the best of the three
-        by cross-validation. Parameters are shown level by level all the same.
+        What predictors have whose levels are declared to be in order, three levels or more: a
+        parameter for each level; one slope, along which the levels are in equal steps (interactions
+        are products of slopes: linear by linear); a parameter for each level, of which the penalty
+        shrinks the differences of neighbours; or the best of the three by cross-validation.
+        Parameters are shown level by level all the same.
 
     Raises
     ------
@@ -97,9 +112,14 @@ class Conditional(Engine):
     ordered: str = "nominal"
     name = "conditional"  # this and the next are described in `Engine`
     tuned = Tuned(
-        "ridge", "ridge", r"$\rho$", r"Penalty $\rho$", tuple(10.0 ** np.arange(-6.0, -0.9)),
-        "larger", logarithmic=True,
-    )  # fmt: skip
+        "ridge",
+        "ridge",
+        r"$\rho$",
+        r"Penalty $\rho$",
+        tuple(10.0 ** np.arange(-6.0, -0.9)),
+        "larger",
+        logarithmic=True,
+    )
     log_z = "half"
     weights = "real"
     errors = "Standard errors from the Fisher information of P(y|x)."
@@ -111,10 +131,14 @@ class Conditional(Engine):
             value = getattr(self, name)
             if value != "cv":
                 if isinstance(value, str):
-                    raise OptionError(f"{name}={value!r} is unknown; give a number or 'cv'.", argument=name)
+                    raise OptionError(
+                        f"{name}={value!r} is unknown; give a number or 'cv'.", argument=name
+                    )
                 object.__setattr__(self, name, real(name, value, 0.0))
         if self.start not in (None, "pseudo"):
-            raise OptionError(f"start={self.start!r} is unknown; give None or 'pseudo'.", argument="start")
+            raise OptionError(
+                f"start={self.start!r} is unknown; give None or 'pseudo'.", argument="start"
+            )
         object.__setattr__(self, "epochs", integer("epochs", self.epochs, 1))
         object.__setattr__(self, "early_stopping", flag("early_stopping", self.early_stopping))
         choice("ordered", self.ordered, (*CODINGS, "cv"))
@@ -122,22 +146,28 @@ class Conditional(Engine):
             self._check_unpenalised()
             if self.ordered != "nominal":
                 raise OptionError(
-                    f"ordered={self.ordered!r} is of fits with a penalty. Give ridge='cv' or ridge > 0, or "
-                    "ordered='nominal'.",
+                    f"ordered={self.ordered!r} is of fits with a penalty. Give ridge='cv' or "
+                    "ridge > 0, or ordered='nominal'.",
                     argument="ordered",
                 )
 
     def _check_unpenalised(self) -> None:
-        """Raise an OptionError for options that act through the penalty (``scale=0`` leaves couplings out by it)."""
+        """Raise an OptionError for options that act through the penalty (``scale=0`` leaves
+        couplings out by it).
+        """
         for name, is_given, advice in (
             ("start", self.start is not None, "start=None"),
             ("early_stopping", self.early_stopping, "early_stopping=False"),
-            ("scale", self.scale in ("cv", 0.0), "scale=0.5, and leave interactions out of the formula if there are"),
+            (
+                "scale",
+                self.scale in ("cv", 0.0),
+                "scale=0.5, and leave interactions out of the formula if there are",
+            ),
         ):
             if is_given:
                 raise OptionError(
-                    f"ridge=0 takes the maximum of the likelihood, which is the same for any {name}. Give {advice}, or "
-                    "ridge > 0.",
+                    "ridge=0 takes the maximum of the likelihood, which is the same for any "
+                    f"{name}. Give {advice}, or ridge > 0.",
                     argument=name,
                 )
 
@@ -160,22 +190,30 @@ class Conditional(Engine):
         """Return the engines to compare: one for each scale and coding that "cv" tries."""
         scales = SCALES if self.scale == "cv" else (self.scale,)
         codings = CODINGS if self.ordered == "cv" else (self.ordered,)
-        return tuple(replace(self, scale=scale, ordered=ordered) for scale in scales for ordered in codings)
+        return tuple(
+            replace(self, scale=scale, ordered=ordered) for scale in scales for ordered in codings
+        )
 
     def for_order(self, layout: Layout) -> Engine:
-        """Return the engine for a layout: without levels in order, ``ordered="cv"`` is "nominal", others an error."""
-        if self.ordered == "nominal" or (layout.n_ordered > 2).any():  # n_ordered (m,): how many levels are in order
+        """Return the engine for a layout: without levels in order, ``ordered="cv"`` is "nominal",
+        others an error.
+        """
+        # n_ordered (m,): how many levels are in order
+        if self.ordered == "nominal" or (layout.n_ordered > 2).any():
             return self
         if self.ordered == "cv":
             return replace(self, ordered="nominal")
         raise OptionError(
-            f"ordered={self.ordered!r} is of predictors with three or more levels that are declared to be in order, "
-            "and there are none. Declare them as an ordered pd.Categorical, or give ordered='nominal'.",
+            f"ordered={self.ordered!r} is of predictors with three or more levels that are "
+            "declared to be in order, and there are none. Declare them as an ordered "
+            "pd.Categorical, or give ordered='nominal'.",
             argument="ordered",
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the engine of the `start` and the penalties to try (None: its own one), or None without a start."""
+        """Return the engine of the `start` and the penalties to try (None: its own one), or None
+        without a start.
+        """
         if self.start is None:
             return None
         if isinstance(self.lambda_, str):
@@ -183,11 +221,15 @@ class Conditional(Engine):
         return PseudoLikelihood(self.lambda_, prior_count=1.0), None
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit to n distinct rows; for over `ROWS` of them, those of a single group."""
+        """Return the bytes of a fit to n distinct rows; for over `ROWS` of them, those of a single
+        group.
+        """
         rank = min(n, RANK)  # of the basis
-        if n <= ROWS:  # of 8 bytes: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
+        # of 8 bytes: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
+        if n <= ROWS:
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
-        # three tables (D, D) of 4 bytes for minibatches; for L-BFGS six of 8 bytes; about ten vectors of parameters
+        # three tables (D, D) of 4 bytes for minibatches; for L-BFGS six of 8 bytes; about ten
+        # vectors of parameters
         return (12.0 if self.early_stopping else 60.0) * layout.D**2 + 80.0 * layout.size
 
     @classmethod
@@ -195,33 +237,48 @@ class Conditional(Engine):
         """Return the capabilities that the method lacks, each with the reason."""
         reasons = super().refusals()
         errors = ("standard_errors", "covariances", "tests")
-        del reasons["differences"]  # refused for want of likelihood equations, but available: see `difference`
+        # refused for want of likelihood equations, but available: see `difference`
+        del reasons["differences"]
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]
         return reasons | {
             "likelihood": f"{no_density}, whose likelihood is there with ridge=0",
-            "pooled": f"method={cls.name!r} fits all groups at once, so there is no pooled fit to compare with",
-            "survey": f"method={cls.name!r} has standard errors that know a sampling design with ridge=0 alone",
+            "pooled": (
+                f"method={cls.name!r} fits all groups at once, so there is no pooled fit to "
+                "compare with"
+            ),
+            "survey": (
+                f"method={cls.name!r} has standard errors that know a sampling design with ridge=0 "
+                "alone"
+            ),
             "composite_criteria": f"{no_density}, which has no composite likelihood",
             "odds_ratios": f"{no_density}, not the odds of predictors against each other",
         }
 
     def check_equations(self) -> None:
-        """Raise an OptionError with a penalty: one group is not identified, and penalised estimates have no tests."""
+        """Raise an OptionError with a penalty: one group is not identified, and penalised estimates
+        have no tests.
+        """
         if self.has_tests:
             return
         raise OptionError(
-            f"{SINGLE_GROUPS}: only differences between groups mean anything, and the penalty shrinks them. Ask for "
-            "two groups, of=(a, b), which have intervals, or take ridge=0 or method='pseudo' for tests.",
+            f"{SINGLE_GROUPS}: only differences between groups mean anything, and the penalty "
+            "shrinks them. Ask for two groups, of=(a, b), which have intervals, or take ridge=0 "
+            "or method='pseudo' for tests.",
             argument="of",
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if a fit to `n` distinct rows has no standard errors of differences between groups."""
+        """Raise an OptionError if a fit to `n` distinct rows has no standard errors of differences
+        between groups.
+        """
         cause = (
             "It refines a generative fit, whose own uncertainty is not known here"
             if self.start is not None
-            else f"It was fitted to {n} distinct rows (over {ROWS}), of which no information matrix is made"
+            else (
+                f"It was fitted to {n} distinct rows (over {ROWS}), of which no information matrix "
+                "is made"
+            )
             if n > ROWS
             else "It stopped early, before its optimum"
             if self.early_stopping
@@ -231,18 +288,25 @@ class Conditional(Engine):
         )
         if cause is not None:
             raise OptionError(
-                f"This conditional fit has no standard errors: {cause}. Refit to resampled rows (the bootstrap), or "
-                "take start=None with up to 5,000 distinct rows, a finite ridge and no early_stopping.",
+                f"This conditional fit has no standard errors: {cause}. Refit to resampled rows "
+                "(the bootstrap), or take start=None with up to 5,000 distinct rows, a finite "
+                "ridge and no early_stopping.",
                 argument="method",
             )
 
     def difference(
-        self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout, pair: tuple[int, int]
+        self,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        p: np.ndarray,
+        layout: Layout,
+        pair: tuple[int, int],
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the covariance of the difference of two groups' function weights, and the functions' parameters.
+        """Return the covariance of the difference of two groups' function weights, and the
+        functions' parameters.
 
-        The rows are distinct and sorted: `codes` (n, m), `weights` (n,) the numbers of observations, `p` (n, K) the
-        fitted probabilities of the groups.
+        The rows are distinct and sorted: `codes` (n, m), `weights` (n,) the numbers of
+        observations, `p` (n, K) the fitted probabilities of the groups.
 
         Returns
         -------
@@ -253,33 +317,41 @@ class Conditional(Engine):
             Whether the rows determine a parameter, rather than the penalty.
         """
         rank, K = min(len(codes), RANK), p.shape[1]
-        # of a fit, of four matrices like the information of (rank + 1) (K - 1) weights, and of two like `tables`
+        # of a fit, of four matrices like the information of (rank + 1) (K - 1) weights, and of two
+        # like `tables`
         check_memory(
-            self.memory(len(codes), layout) + 32.0 * ((rank + 1) * (K - 1)) ** 2 + 16.0 * rank * layout.size,
+            self.memory(len(codes), layout)
+            + 32.0 * ((rank + 1) * (K - 1)) ** 2
+            + 16.0 * rank * layout.size,
             f"Standard errors of {layout.size} parameters in {K} groups",
             "Use fewer predictors or fewer interactions.",
         )
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
-            covariance = difference_covariance(basis.functions, p, weights, self.ridge, OFFSET_PENALTY, pair)
+            covariance = difference_covariance(
+                basis.functions, p, weights, self.ridge, OFFSET_PENALTY, pair
+            )
             tables = to_tables(basis, np.eye(len(covariance)))[0]
             return covariance, tables, determined(basis, tables, weights)
 
     def coefficients(
         self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of all coefficients, and which the rows determine; see `coefficient_covariance`.
+        """Return the covariance of all coefficients, and which the rows determine; see
+        `coefficient_covariance`.
 
         `codes`, `weights` and `p` are as in `difference`.
         """
         rank, K = min(len(codes), RANK), p.shape[1]
         n_coefficients = K * (1.0 + layout.size)
         check_memory(
-            self.memory(len(codes), layout) + 32.0 * ((rank + 1) * (K - 1)) ** 2
-            + 16.0 * n_coefficients * (n_coefficients + (rank + 1) * (K - 1)),  # two covariances, two factors
+            self.memory(len(codes), layout)
+            + 32.0 * ((rank + 1) * (K - 1)) ** 2
+            # two covariances, two factors
+            + 16.0 * n_coefficients * (n_coefficients + (rank + 1) * (K - 1)),
             f"Standard errors of {layout.size} parameters in {K} groups",
             "Use fewer predictors or fewer interactions.",
-        )  # fmt: skip
+        )
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
             return coefficient_covariance(basis, p, weights, self.ridge, OFFSET_PENALTY)
@@ -294,17 +366,25 @@ class Conditional(Engine):
         rng: np.random.Generator,
         start: np.ndarray | None = None,
     ) -> list[JointFit]:
-        """Return a fit of all groups for each of `values` of the ridge, or for the engine's own; see `JointTraits`.
+        """Return a fit of all groups for each of `values` of the ridge, or for the engine's own;
+        see `JointTraits`.
 
-        Fits with a penalty are added to `oof_scores` (None: 0), those without begin at `start` (K, 1 + size; None: 0).
+        Fits with a penalty are added to `oof_scores` (None: 0), those without begin at `start` (K,
+        1 + size; None: 0).
         """
         if isinstance(self.scale, str):
-            raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
+            raise OptionError(
+                "scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale"
+            )
         if self.ordered == "cv":
-            raise OptionError("ordered='cv' is chosen by bbl(); give crossVal one of its codings.", argument="ordered")
+            raise OptionError(
+                "ordered='cv' is chosen by bbl(); give crossVal one of its codings.",
+                argument="ordered",
+            )
         grid = [self.ridge] if values is None else [float(value) for value in values]
         check_memory(
-            (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),  # K: `memory` is of one group then
+            # K: `memory` is of one group then
+            (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),
             f"A conditional fit of {layout.D} levels to {sample.n} rows",
             "Use fewer predictors, fewer interactions or fewer rows.",
         )
@@ -314,34 +394,56 @@ class Conditional(Engine):
             if len(penalised) < len(grid):  # `replace` refuses options that need a penalty
                 unpenalised = replace(self, ridge=0.0)._fit_unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
-                tolerance = None if self.early_stopping else FINAL if values is None else COMPARED  # None: end early
+                # None: end early
+                tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
                 fits = fit_by_basis(
-                    sample, layout, K, float(self.scale), penalised, oof_scores, tolerance, self.ordered
+                    sample,
+                    layout,
+                    K,
+                    float(self.scale),
+                    penalised,
+                    oof_scores,
+                    tolerance,
+                    self.ordered,
                 )
             elif penalised:
                 fits = fit_many_rows(self, sample, layout, K, penalised, oof_scores, rng)
             coding = coding_of(layout, self.ordered)
             if fits and not coding.is_nominal and self.start is None:
-                # the coding may have fewer parameters than the layout, of which a start would have all
-                limits_of_groups = [Limit(coding.contrast_layout(layout).size, unbounded=(), notes=())] * K
+                # the coding may have fewer parameters than the layout, of which a start would have
+                # all
+                limits_of_groups = [
+                    Limit(coding.contrast_layout(layout).size, unbounded=(), notes=())
+                ] * K
                 fits = [fit._replace(limits=limits_of_groups) for fit in fits]
         remaining = iter(fits)
         return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]
 
-    def maximum(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None) -> ConditionalInfluence:
-        """Return the influence of rows on the maximum of the likelihood without a penalty, whatever the ridge.
+    def maximum(
+        self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None
+    ) -> ConditionalInfluence:
+        """Return the influence of rows on the maximum of the likelihood without a penalty, whatever
+        the ridge.
 
-        Its `maximum` is the estimate. The iteration begins at the coefficients `start` (K, 1 + size) if given.
+        Its `maximum` is the estimate. The iteration begins at the coefficients `start` (K, 1 +
+        size) if given.
         """
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
-        weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
+        weights = group_weights(
+            distinct_row.ravel(), len(codes), sample.response, sample.weights, K
+        )
         with serial_blas():
             maximum = find_maximum(codes, weights, layout, start)
         return ConditionalInfluence(layout, maximum, codes, weights.sum(axis=1))
 
-    def _fit_unpenalised(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None) -> JointFit:
-        """Return the fit without a penalty; parameters are those of each group less those of the first with rows."""
-        optimum = self.maximum(sample, layout, K, start).maximum  # coefficients (K, 1 + size): intercepts first
+    def _fit_unpenalised(
+        self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None
+    ) -> JointFit:
+        """Return the fit without a penalty; parameters are those of each group less those of the
+        first with rows.
+        """
+        # coefficients (K, 1 + size): intercepts first
+        optimum = self.maximum(sample, layout, K, start).maximum
         theta, constant = optimum.coefficients[:, 1:].copy(), optimum.coefficients[:, 0].copy()
         return JointFit(
             theta,
@@ -355,7 +457,9 @@ class Conditional(Engine):
         )
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
-        """Return a function for out-of-fold class scores, or None if the folds cannot share one basis of all rows."""
+        """Return a function for out-of-fold class scores, or None if the folds cannot share one
+        basis of all rows.
+        """
         if sample.n > ROWS or K < 2 or self.start is not None or sample.missing is not None:
             return None
         # a basis for each kernel, as folds keep those of all scales and codings that are tried
@@ -368,18 +472,46 @@ class Conditional(Engine):
         return HeldOut(sample, layout, K, folds)
 
     def by_batches(
-        self, sample: Sample, layout: Layout, K: int, oof_scores: OutOfFoldScores | None, rng: np.random.Generator
+        self,
+        sample: Sample,
+        layout: Layout,
+        K: int,
+        oof_scores: OutOfFoldScores | None,
+        rng: np.random.Generator,
     ) -> JointFit:
-        """Return the fit of all groups by minibatches, whatever the number of rows; arguments as of `fit_groups`."""
+        """Return the fit of all groups by minibatches, whatever the number of rows; arguments as of
+        `fit_groups`.
+        """
         if oof_scores is None:
-            return fit_minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale),
-                                   self.ridge, self.epochs, rng)  # fmt: skip
+            return fit_minibatches(
+                sample.codes,
+                sample.response,
+                sample.weights,
+                layout,
+                K,
+                float(self.scale),
+                self.ridge,
+                self.epochs,
+                rng,
+            )
         y = sample.response[oof_scores.rows]
         # a function of scores: temperature * scores + offset, with an offset (K,)
         calibration = fit_calibration(oof_scores.scores, y, oof_scores.weights, "temperature")
-        fit = fit_minibatches(sample.codes[oof_scores.rows], y, oof_scores.weights, layout, K, float(self.scale),
-                              self.ridge, self.epochs, rng, bound_scores(calibration(oof_scores.scores)))  # fmt: skip
-        return fit._replace(constant=fit.constant + calibration.offset, temperature=calibration.temperature)
+        fit = fit_minibatches(
+            sample.codes[oof_scores.rows],
+            y,
+            oof_scores.weights,
+            layout,
+            K,
+            float(self.scale),
+            self.ridge,
+            self.epochs,
+            rng,
+            bound_scores(calibration(oof_scores.scores)),
+        )
+        return fit._replace(
+            constant=fit.constant + calibration.offset, temperature=calibration.temperature
+        )
 
     joint: ClassVar[JointTraits] = JointTraits(
         fit_groups, generative_start, check_differences, difference, coefficients, maximum

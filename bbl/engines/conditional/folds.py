@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from bbl._ext.conditional.multinomial import Panels
-from bbl.engines.conditional.discriminative import CALIBRATION, COMPARISON, Solution, Tolerance, solve
+from bbl.engines.conditional.discriminative import (
+    CALIBRATION,
+    COMPARISON,
+    Solution,
+    Tolerance,
+    solve,
+)
 from bbl.engines.conditional.kernel import Basis, make_basis
 from bbl.engines.conditional.maximum import ConditionalMaximum, design, find_maximum
 from bbl.model.layout import Layout
@@ -19,16 +25,19 @@ from bbl.rows.sample import Sample
 __all__ = ["EARLY", "RANK", "HeldOut", "falling_ridges", "group_weights"]
 
 RANK = 600  # largest number of basis functions
-EARLY = Tolerance(gradient=3e-4, gain=1e-6, rounds=200)  # of the fit at each ridge of a path with early stopping
+# of the fit at each ridge of a path with early stopping
+EARLY = Tolerance(gradient=3e-4, gain=1e-6, rounds=200)
 FIRST_RIDGE = 0.1  # bound of the ridges above the last one in a path with early stopping
 RIDGE_RATIO = 10.0  # each ridge of the path divided by the next one
 
 
-def group_weights(distinct_row: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int) -> np.ndarray:
+def group_weights(
+    distinct_row: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int
+) -> np.ndarray:
     """Return the weight of each group at each of n distinct rows, shape (n, K).
 
-    `distinct_row`, `y` and `weights`, each (N,), hold the number of the distinct row, the group and the weight of each
-    of N rows.
+    `distinct_row`, `y` and `weights`, each (N,), hold the number of the distinct row, the group and
+    the weight of each of N rows.
     """
     out = np.zeros((n, K))
     np.add.at(out, (distinct_row, y), weights)
@@ -45,15 +54,18 @@ def falling_ridges(ridge: float) -> list[float]:
     """
     is_below = 0.0 < ridge < FIRST_RIDGE
     # 1e-6, and the twelve digits below: rounding changes neither the number of steps nor the ridges
-    steps = int(np.floor(np.log(FIRST_RIDGE / ridge) / np.log(RIDGE_RATIO) + 1e-6)) if is_below else 0
+    steps = (
+        int(np.floor(np.log(FIRST_RIDGE / ridge) / np.log(RIDGE_RATIO) + 1e-6)) if is_below else 0
+    )
     return [float(f"{ridge * RIDGE_RATIO**k:.12g}") for k in range(steps, -1, -1)]
 
 
 class HeldOut:
     """Out-of-fold class scores by conditional fits to the training rows of each fold.
 
-    All fits use the kernel basis of all rows, which depends on predictors only. A fit starts from the same fold's fit
-    of the nearest ridge so far; with early stopping, from that of the next larger ridge of the path.
+    All fits use the kernel basis of all rows, which depends on predictors only. A fit starts from
+    the same fold's fit of the nearest ridge so far; with early stopping, from that of the next
+    larger ridge of the path.
 
     Parameters
     ----------
@@ -68,7 +80,8 @@ class HeldOut:
     Attributes
     ----------
     codes : ndarray, shape (n, m)
-        The distinct rows, one fold after the other, so that whole panels of rows are not in the training of a fold.
+        The distinct rows, one fold after the other, so that whole panels of rows are not in the
+        training of a fold.
     distinct_row : ndarray of intp
         The number of the distinct row that each row of the sample is.
     fold_weights : list of ndarrays, shape (n, K)
@@ -78,33 +91,47 @@ class HeldOut:
     bases : dict of tuple to Basis
         By the kernel's options: the scale, and the coding of predictors in order.
     panels : dict of tuple to Panels
-        The functions of the last basis that was fitted, for all folds; in single precision with early stopping.
+        The functions of the last basis that was fitted, for all folds; in single precision with
+        early stopping.
     fits : dict of tuple to list of Solution
-        Those of all folds, by the kernel's options and the ridge. With early stopping, which all engines that are
-        compared share, they are used again; without, they are starts of later fits.
+        Those of all folds, by the kernel's options and the ridge. With early stopping, which all
+        engines that are compared share, they are used again; without, they are starts of later
+        fits.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         n, y = len(codes), sample.response
-        fold_weights = [group_weights(distinct_row.ravel(), n, y, weights, K) for weights in folds.train]
+        fold_weights = [
+            group_weights(distinct_row.ravel(), n, y, weights, K) for weights in folds.train
+        ]
         order = _order_by_fold(fold_weights)
         self.codes, self.distinct_row = codes[order], np.argsort(order)[distinct_row.ravel()]
-        self.fold_weights, self.layout, self.K = [weights[order] for weights in fold_weights], layout, K
+        self.fold_weights, self.layout, self.K = (
+            [weights[order] for weights in fold_weights],
+            layout,
+            K,
+        )
         self.weights = np.bincount(self.distinct_row, sample.weights, n)
         self.bases: dict[tuple, Basis] = {}
         self.panels: dict[tuple, Panels] = {}
         self.fits: dict[tuple[tuple, float], list[Solution]] = {}
 
     def __call__(
-        self, engine: Any, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
+        self,
+        engine: Any,
+        ridge: float,
+        rows: Sequence[np.ndarray],
+        exactly: bool = False,
+        workers: int = 1,
     ) -> np.ndarray:
         """Return the class scores (N, K) of the N validated rows, one fold after the other.
 
         Parameters
         ----------
         engine : Conditional
-            Its `scale`, `ordered` (the coding of predictors in order) and `early_stopping` are used.
+            Its `scale`, `ordered` (the coding of predictors in order) and `early_stopping` are
+            used.
         ridge : float
             Penalty; 0 takes the maximum of the likelihood.
         rows : sequence of ndarrays of int
@@ -119,52 +146,89 @@ class HeldOut:
         options = float(engine.scale), engine.ordered
         with serial_blas():
             if options not in self.bases:
-                self.bases[options] = make_basis(self.codes, self.weights, self.layout, options[0], RANK, options[1])
+                self.bases[options] = make_basis(
+                    self.codes, self.weights, self.layout, options[0], RANK, options[1]
+                )
             basis = self.bases[options]
             if engine.early_stopping:
                 fits: list[Solution] = []
                 for path_ridge in falling_ridges(ridge):
                     if (options, path_ridge) not in self.fits:
-                        self.fits[options, path_ridge] = self._fit_folds(options, path_ridge, EARLY, fits, workers)
+                        self.fits[options, path_ridge] = self._fit_folds(
+                            options, path_ridge, EARLY, fits, workers
+                        )
                     fits = self.fits[options, path_ridge]
             else:
-                ridges = [fitted_ridge for fitted_options, fitted_ridge in self.fits if fitted_options == options]
-                nearest = min(ridges, key=lambda fitted_ridge: abs(np.log(fitted_ridge / ridge)), default=None)
+                ridges = [
+                    fitted_ridge
+                    for fitted_options, fitted_ridge in self.fits
+                    if fitted_options == options
+                ]
+                nearest = min(
+                    ridges, key=lambda fitted_ridge: abs(np.log(fitted_ridge / ridge)), default=None
+                )
                 warm_starts = [] if nearest is None else self.fits[options, nearest]
-                fits = self._fit_folds(options, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers)
+                fits = self._fit_folds(
+                    options, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers
+                )
                 self.fits[options, ridge] = fits
-        # functions (n, r), weights (r, K) and offset (K,) give the scores of all distinct rows; of all folds at once
-        all_scores = (basis.functions @ np.hstack([fit.weights for fit in fits])).reshape(len(self.codes), -1, self.K)
+        # functions (n, r), weights (r, K) and offset (K,) give the scores of all distinct rows; of
+        # all folds at once
+        all_scores = (basis.functions @ np.hstack([fit.weights for fit in fits])).reshape(
+            len(self.codes), -1, self.K
+        )
         fold_scores = []
-        for f, (fit, weights, validated_rows) in enumerate(zip(fits, self.fold_weights, rows, strict=True)):
+        for f, (fit, weights, validated_rows) in enumerate(
+            zip(fits, self.fold_weights, rows, strict=True)
+        ):
             scores = all_scores[self.distinct_row[validated_rows], f] + fit.offset
             scores[:, weights.sum(axis=0) == 0.0] = -np.inf  # groups without training rows
             fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
     def _score_unpenalised(self, rows: Sequence[np.ndarray], workers: int) -> np.ndarray:
-        """Return the class scores (N, K) of the validated rows, fold by fold, by fits without a penalty.
+        """Return the class scores (N, K) of the validated rows, fold by fold, by fits without a
+        penalty.
 
-        `rows` and `workers` are as in `__call__`. A `maximum` has coefficients (K, 1 + size) for the columns of the
-        design, and `groups`, the numbers of those with training rows.
+        `rows` and `workers` are as in `__call__`. A `maximum` has coefficients (K, 1 + size) for
+        the columns of the design, and `groups`, the numbers of those with training rows.
         """
         tasks = [(self.codes, weights, self.layout) for weights in self.fold_weights]
         fold_scores = []
         with serial_blas():
-            for maximum, validated_rows in zip(run_tasks(_maximise_fold, tasks, workers), rows, strict=True):
-                scores = design(self.codes[self.distinct_row[validated_rows]], self.layout) @ maximum.coefficients.T
-                scores[:, np.setdiff1d(np.arange(self.K), maximum.groups)] = -np.inf  # groups without training rows
+            for maximum, validated_rows in zip(
+                run_tasks(_maximise_fold, tasks, workers), rows, strict=True
+            ):
+                scores = (
+                    design(self.codes[self.distinct_row[validated_rows]], self.layout)
+                    @ maximum.coefficients.T
+                )
+                # groups without training rows
+                scores[:, np.setdiff1d(np.arange(self.K), maximum.groups)] = -np.inf
                 fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
     def _fit_folds(
-        self, options: tuple, ridge: float, tolerance: Tolerance, warm_starts: list[Solution], workers: int
+        self,
+        options: tuple,
+        ridge: float,
+        tolerance: Tolerance,
+        warm_starts: list[Solution],
+        workers: int,
     ) -> list[Solution]:
-        """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from, or is empty."""
+        """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from,
+        or is empty.
+        """
         basis = self.bases[options]
         if options not in self.panels:
-            self.panels = {options: Panels(basis.functions, "single" if tolerance is EARLY else "double")}
-        starts = [fit.unknowns for fit in warm_starts] if warm_starts else [None] * len(self.fold_weights)
+            self.panels = {
+                options: Panels(basis.functions, "single" if tolerance is EARLY else "double")
+            }
+        starts = (
+            [fit.unknowns for fit in warm_starts]
+            if warm_starts
+            else [None] * len(self.fold_weights)
+        )
         tasks = [
             (self.panels[options], basis.spectrum, weights, ridge, tolerance, start)
             for weights, start in zip(self.fold_weights, starts, strict=True)
@@ -173,7 +237,8 @@ class HeldOut:
 
 
 def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
-    """Return an order of n rows by the first fold without them in its training, and those in all folds last.
+    """Return an order of n rows by the first fold without them in its training, and those in all
+    folds last.
 
     `fold_weights` holds for each fold the training weights (n, K) of the groups at the rows.
     """
@@ -183,7 +248,9 @@ def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
 
 
 def _maximise_fold(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> ConditionalMaximum:
-    """Return the maximum of the likelihood of a fold's training rows; `weights` as of `_fit_fold`."""
+    """Return the maximum of the likelihood of a fold's training rows; `weights` as of
+    `_fit_fold`.
+    """
     rows = np.flatnonzero(weights.any(axis=1))
     return find_maximum(codes[rows], weights[rows], layout)
 
@@ -198,7 +265,8 @@ def _fit_fold(
 ) -> Solution:
     """Return the fit to a fold's training rows.
 
-    `weights` (n, K) are those of the groups at the distinct rows, zero at rows that are held out, `start` the unknowns
-    of a fit to start from, or None.
+    `weights` (n, K) are those of the groups at the distinct rows, zero at rows that are held out,
+    `start` the unknowns of a fit to start from, or None.
     """
-    return solve(functions, spectrum, weights, [ridge], None, tolerance, start)[0]  # of the only ridge
+    # of the only ridge
+    return solve(functions, spectrum, weights, [ridge], None, tolerance, start)[0]

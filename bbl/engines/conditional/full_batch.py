@@ -1,9 +1,10 @@
 """Conditional likelihood over all rows at once: objective, gradient, and its minimum by L-BFGS.
 
-Letters: n rows, m predictors with D levels beside the reference levels, C couplings, K groups. In the reference gauge
-the parameters of reference levels (the first of each predictor) are zero. R counts the contrasts of all predictors:
-those of the levels of nominal predictors (R = D without others), or of the features of levels in order. Class scores s
-of another model, to which the fit is added, have a factor T, the temperature.
+Letters: n rows, m predictors with D levels beside the reference levels, C couplings, K groups. In
+the reference gauge the parameters of reference levels (the first of each predictor) are zero. R
+counts the contrasts of all predictors: those of the levels of nominal predictors (R = D without
+others), or of the features of levels in order. Class scores s of another model, to which the fit is
+added, have a factor T, the temperature.
 """
 
 from __future__ import annotations
@@ -27,18 +28,23 @@ __all__ = ["FullBatch"]
 BATCH = 4096  # rows whose residuals are summed in single precision
 MAX_CURVATURE_PAIRS = 6  # most recent steps, with their changes of the gradient, that L-BFGS uses
 MAX_TRIALS = 30  # lengths that a line search tries
-MAX_SLOPE_SHARE = 0.9  # a slope that falls is accepted up to this share of the initial one (sigma of Hager & Zhang)
-MAX_UPHILL_SHARE = 0.8  # a slope that rises, up to this share of the initial one's size (1 - 2 delta, delta = 0.1)
-ROUNDING = 1e-6  # share by which the objective may rise in a step, as single precision may change it so much
+# a slope that falls is accepted up to this share of the initial one (sigma of Hager & Zhang)
+MAX_SLOPE_SHARE = 0.9
+# a slope that rises, up to this share of the initial one's size (1 - 2 delta, delta = 0.1)
+MAX_UPHILL_SHARE = 0.8
+# share by which the objective may rise in a step, as single precision may change it so much
+ROUNDING = 1e-6
 
 
 class FullBatch:
-    """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` of all rows, and its gradient.
+    """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` of all rows, and its
+    gradient.
 
-    The unknowns are, with K numbers each, the fields of R contrasts of the predictors' levels, the couplings of pairs
-    of contrasts, and the offsets b; then ln T. A predictor's contrasts are orthonormal in the kernel and uncorrelated
-    over the rows. The norm of f is that of the vector of fields and couplings. Scaled unknowns are unknowns
-    divided by the attribute `scale`, about the inverse root of their curvature.
+    The unknowns are, with K numbers each, the fields of R contrasts of the predictors' levels, the
+    couplings of pairs of contrasts, and the offsets b; then ln T. A predictor's contrasts are
+    orthonormal in the kernel and uncorrelated over the rows. The norm of f is that of the vector of
+    fields and couplings. Scaled unknowns are unknowns divided by the attribute `scale`, about the
+    inverse root of their curvature.
 
     Parameters
     ----------
@@ -62,7 +68,8 @@ class FullBatch:
     Attributes
     ----------
     fits_f, ridge : bool, float
-        Whether the ridge is finite, and the ridge, 0 if it is not: f then stays at 0 without a penalty.
+        Whether the ridge is finite, and the ridge, 0 if it is not: f then stays at 0 without a
+        penalty.
     means : ndarray, shape (D,)
         Shares of the non-reference levels.
     kernel_factors : (float, float)
@@ -72,13 +79,16 @@ class FullBatch:
     inverse : sparse array, shape (R, D)
         Maps them back, by least squares.
     level_cells, contrast_cells : pairs of ndarrays of int, shape (C,)
-        The two levels (of D), or the two contrasts (of R), of each coupling; C may differ between the two.
+        The two levels (of D), or the two contrasts (of R), of each coupling; C may differ between
+        the two.
     climber : Climber
-        The kernel. It holds the point to evaluate in the reference gauge: fields `h` (D, K), couplings `J` (D, D, K),
-        and offsets `b` and `shift`, each (K,), whose sum is the score of the row of reference levels.
+        The kernel. It holds the point to evaluate in the reference gauge: fields `h` (D, K),
+        couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is the score of
+        the row of reference levels.
     residual_sums : tuple of ndarrays, shapes (D, D, K), (D, K) and (K,)
-        At the last evaluation, sums of residuals at pairs of levels, at levels and over all rows. A residual is the
-        fitted probability less the indicator of the group, times the row's share of the weight.
+        At the last evaluation, sums of residuals at pairs of levels, at levels and over all rows. A
+        residual is the fitted probability less the indicator of the group, times the row's share of
+        the weight.
     residuals : ndarray, shape (n, K)
         Of each row, for the gradient by ln T; no rows without scores.
     scale : ndarray
@@ -109,87 +119,137 @@ class FullBatch:
         self.fits_f, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
         self.scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
         coding = coding_of(layout, ordered)
-        level_shares, self.kernel_factors = shares_and_factors(codes, self.weights, layout, coding, tau)
+        level_shares, self.kernel_factors = shares_and_factors(
+            codes, self.weights, layout, coding, tau
+        )
         self.means = np.concatenate([predictor_shares[1:] for predictor_shares in level_shares])
-        # of each predictor: values (L - 1, r) of r contrasts at the non-reference levels, and variances (r,)
+        # of each predictor: values (L - 1, r) of r contrasts at the non-reference levels, and
+        # variances (r,)
         contrasts = [
-            coding.uncorrelated_contrasts(i, predictor_shares) for i, predictor_shares in enumerate(level_shares)
+            coding.uncorrelated_contrasts(i, predictor_shares)
+            for i, predictor_shares in enumerate(level_shares)
         ]
         self.basis = block_diag([coo_array(values) for values, _ in contrasts], format="csr")
-        self.inverse = block_diag([coo_array(_inverse(values)) for values, _ in contrasts], format="csr")
+        self.inverse = block_diag(
+            [coo_array(_inverse(values)) for values, _ in contrasts], format="csr"
+        )
         self.level_cells = cells(layout)
         self.contrast_cells = cells(coding.contrast_layout(layout))
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
-        self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.kernel_factors)
+        self.climber = Climber(
+            layout.start.astype(np.intp), pairs, self.means, K, self.kernel_factors
+        )
         self.scale = self._scale(np.concatenate([variance for _, variance in contrasts]))
         side = layout.D if layout.count(2) else 0  # no table without pairs
         self.residual_sums = np.empty((side, side, K)), np.empty((layout.D, K)), np.empty(K)
         self.residuals, self.evaluations, self.loss = np.empty(self.scores.shape), 0, np.nan
 
     def _scale(self, variance: np.ndarray) -> np.ndarray:
-        """Return the units of the unknowns, about the inverse roots of the objective's curvatures by them.
+        """Return the units of the unknowns, about the inverse roots of the objective's curvatures
+        by them.
 
-        `variance` (R,) is that of each contrast over the rows. Probabilities P are taken as 1 / K, in P (1 - P).
+        `variance` (R,) is that of each contrast over the rows. Probabilities P are taken as 1 / K,
+        in P (1 - P).
         """
-        K, (row, column), (field_factor, coupling_factor) = self.K, self.contrast_cells, self.kernel_factors
-        f_variance = np.concatenate([field_factor * variance, coupling_factor * variance[row] * variance[column]])
+        K, (row, column), (field_factor, coupling_factor) = (
+            self.K,
+            self.contrast_cells,
+            self.kernel_factors,
+        )
+        f_variance = np.concatenate(
+            [field_factor * variance, coupling_factor * variance[row] * variance[column]]
+        )
         # in place of 0 where f is not fitted, and of the offsets' curvatures: 1, roughly
         f_curvature = (self.ridge if self.fits_f else 1.0) + f_variance * (K - 1.0) / K**2
         centred = self.scores - self.scores.mean(axis=1, keepdims=True)
-        t_curvature = 1.0 + (float(self.weights @ (centred**2).sum(axis=1)) / K if len(centred) else 0.0)
-        return np.concatenate([np.repeat(1.0 / np.sqrt(f_curvature), K), np.ones(K), [1.0 / np.sqrt(t_curvature)]])
+        t_curvature = 1.0 + (
+            float(self.weights @ (centred**2).sum(axis=1)) / K if len(centred) else 0.0
+        )
+        return np.concatenate(
+            [np.repeat(1.0 / np.sqrt(f_curvature), K), np.ones(K), [1.0 / np.sqrt(t_curvature)]]
+        )
 
     def _change_basis(self, tables: np.ndarray, basis: csr_array) -> np.ndarray:
         """Return ``basis @ table @ basis.T`` for each of K tables (D, D, K) or (R, R, K)."""
-        for _ in range(2):  # the second turn multiplies the other axis, and restores the order of axes
+        # the second turn multiplies the other axis, and restores the order of axes
+        for _ in range(2):
             product = (basis @ tables.reshape(len(tables), -1)).reshape(basis.shape[0], -1, self.K)
             tables = product.swapaxes(0, 1)
         return tables
 
-    def _scatter(self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int) -> np.ndarray:
-        """Return tables (side, side, K) with `couplings` (C, K) at `positions`, two arrays (C,), and zero elsewhere."""
+    def _scatter(
+        self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int
+    ) -> np.ndarray:
+        """Return tables (side, side, K) with `couplings` (C, K) at `positions`, two arrays (C,),
+        and zero elsewhere.
+        """
         out = np.zeros((side, side, self.K))
         out[positions] = couplings
         return out
 
-    def unknowns(self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-        """Return the scaled unknowns, a vector, of fields and couplings (K, layout.size), constants (K,) and T.
+    def unknowns(
+        self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0
+    ) -> np.ndarray:
+        """Return the scaled unknowns, a vector, of fields and couplings (K, layout.size), constants
+        (K,) and T.
 
         The inverse of `tables`.
         """
         D, m = self.layout.D, self.means
         h, J = theta[:, :D].T, np.empty((0, self.K))
-        centred_h, J_at_means = h.copy(), np.zeros(self.K)  # fields where all other indicators are at their means
+        # fields where all other indicators are at their means
+        centred_h, J_at_means = h.copy(), np.zeros(self.K)
         if len(self.level_cells[0]):
-            tables = self._scatter(theta[:, D:].T, self.level_cells, D)  # (D, D, K): J, zero below the diagonal
-            # what couplings add to the fields of first and of second levels if the other is at its mean, (D, K)
-            first_means, second_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
+            # (D, D, K): J, zero below the diagonal
+            tables = self._scatter(theta[:, D:].T, self.level_cells, D)
+            # what couplings add to the fields of first and of second levels if the other is at its
+            # mean, (D, K)
+            first_means, second_means = (
+                np.einsum("cdk,d->ck", tables, m),
+                np.einsum("cdk,c->dk", tables, m),
+            )
             centred_h, J_at_means = h + first_means + second_means, m @ first_means
             # or 1.0: a factor of 0 leaves couplings out of f, whatever J is
-            J = self._change_basis(tables, self.inverse)[self.contrast_cells] / np.sqrt(self.kernel_factors[1] or 1.0)
+            J = self._change_basis(tables, self.inverse)[self.contrast_cells] / np.sqrt(
+                self.kernel_factors[1] or 1.0
+            )
         fields = self.inverse @ centred_h / np.sqrt(self.kernel_factors[0])
-        # the score where all indicators are at their means: constant + m'h + m'Jm; m'centred_h has m'Jm twice
+        # the score where all indicators are at their means: constant + m'h + m'Jm; m'centred_h has
+        # m'Jm twice
         b = constant + m @ centred_h - J_at_means
         x = np.concatenate([fields.ravel(), J.ravel(), b, [np.log(temperature)]])
         return x / self.scale
 
     def tables(self, unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return fields and couplings (K, layout.size) in the reference gauge, constants (K,), and T."""
+        """Return fields and couplings (K, layout.size) in the reference gauge, constants (K,), and
+        T.
+        """
         R, K, m = self.basis.shape[1], self.K, self.means
         x = unknowns * self.scale
         fields, couplings = x[: R * K].reshape(R, K), x[R * K : -K - 1].reshape(-1, K)
         h = np.sqrt(self.kernel_factors[0]) * (self.basis @ fields)
         constant, J = x[-K - 1 : -1] - m @ h, couplings
         if len(couplings):
-            contrast_tables = self._scatter(np.sqrt(self.kernel_factors[1]) * couplings, self.contrast_cells, R)
+            contrast_tables = self._scatter(
+                np.sqrt(self.kernel_factors[1]) * couplings, self.contrast_cells, R
+            )
             tables = self._change_basis(contrast_tables, self.basis)
             # as in `unknowns`: what couplings add to fields if the other level is at its mean
-            first_means, second_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
-            h, constant, J = h - first_means - second_means, constant + m @ first_means, tables[self.level_cells]
+            first_means, second_means = (
+                np.einsum("cdk,d->ck", tables, m),
+                np.einsum("cdk,c->dk", tables, m),
+            )
+            h, constant, J = (
+                h - first_means - second_means,
+                constant + m @ first_means,
+                tables[self.level_cells],
+            )
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
 
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at scaled unknowns, and its gradient by them; sets `loss`, and counts `evaluations`."""
+        """Return the objective at scaled unknowns, and its gradient by them; sets `loss`, and
+        counts `evaluations`.
+        """
         K, m, x = self.K, self.means, unknowns * self.scale
         theta, constant, temperature = self.tables(unknowns)
         climber, D = self.climber, self.layout.D
@@ -205,9 +265,12 @@ class FullBatch:
         self.loss, self.evaluations = value, self.evaluations + 1
         pair_sums, level_sums, total = self.residual_sums
         gradient = np.zeros(len(x))
-        f_part, offset_part = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)  # the latter with ln T
+        # the latter with ln T
+        f_part, offset_part = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)
         if self.fits_f:
-            fields = np.sqrt(self.kernel_factors[0]) * (self.basis.T @ (level_sums - m[:, None] * total))
+            fields = np.sqrt(self.kernel_factors[0]) * (
+                self.basis.T @ (level_sums - m[:, None] * total)
+            )
             couplings = np.empty((0, K))
             if len(row):
                 # sums of the products of centred indicators with the residuals
@@ -223,16 +286,18 @@ class FullBatch:
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
         squared_norms = (float(x[part] @ x[part]) for part in (f_part, offset_part))
         value += sum(
-            0.5 * penalty * norm for penalty, norm in zip((self.ridge, self.offset_penalty), squared_norms, strict=True)
+            0.5 * penalty * norm
+            for penalty, norm in zip((self.ridge, self.offset_penalty), squared_norms, strict=True)
         )
         return value, gradient * self.scale
 
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:
-        """Return scaled unknowns by L-BFGS from `x`, until no component of the gradient exceeds `tolerance`.
+        """Return scaled unknowns by L-BFGS from `x`, until no component of the gradient exceeds
+        `tolerance`.
 
-        It also ends after `rounds` steps, or if the line search finds no step. Near the minimum a step changes the
-        objective by less than single precision resolves. Steps are therefore judged by slopes, as in the approximate
-        Wolfe conditions of Hager & Zhang (2005).
+        It also ends after `rounds` steps, or if the line search finds no step. Near the minimum a
+        step changes the objective by less than single precision resolves. Steps are therefore
+        judged by slopes, as in the approximate Wolfe conditions of Hager & Zhang (2005).
         """
         curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MAX_CURVATURE_PAIRS)
         value, gradient = self(x)
@@ -252,16 +317,20 @@ class FullBatch:
     def _line_search(
         self, x: np.ndarray, value: float, gradient: np.ndarray, direction: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Return objective, gradient and displacement of a step along `direction` that ends where it is flat enough.
+        """Return objective, gradient and displacement of a step along `direction` that ends where
+        it is flat enough.
 
-        None if no step was found. `value` and `gradient` are those at `x`. The step's length is bisected between `low`,
-        which is too short, and `high`, which is too long; it is doubled while no length was too long.
+        None if no step was found. `value` and `gradient` are those at `x`. The step's length is
+        bisected between `low`, which is too short, and `high`, which is too long; it is doubled
+        while no length was too long.
         """
         slope, step, low, high = float(gradient @ direction), 1.0, 0.0, np.inf
         for _ in range(MAX_TRIALS):
             new_value, new_gradient = self(x + step * direction)
             new_slope = float(new_gradient @ direction)
-            if new_slope > -MAX_UPHILL_SHARE * slope or not new_value <= value + ROUNDING * abs(value):
+            if new_slope > -MAX_UPHILL_SHARE * slope or not new_value <= value + ROUNDING * abs(
+                value
+            ):
                 high = step
             elif new_slope < MAX_SLOPE_SHARE * slope:
                 low = step
@@ -271,10 +340,13 @@ class FullBatch:
         return None
 
 
-def _direction(gradient: np.ndarray, curvature_pairs: deque[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _direction(
+    gradient: np.ndarray, curvature_pairs: deque[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
     """Return the L-BFGS direction by the two-loop recursion.
 
-    `curvature_pairs` holds steps, each as its displacement and the change of the gradient, the oldest first.
+    `curvature_pairs` holds steps, each as its displacement and the change of the gradient, the
+    oldest first.
     """
     out, projections = -gradient, []
     for displacement, gradient_change in reversed(curvature_pairs):
@@ -282,12 +354,22 @@ def _direction(gradient: np.ndarray, curvature_pairs: deque[tuple[np.ndarray, np
         out = out - projections[-1] * gradient_change
     if curvature_pairs:
         displacement, gradient_change = curvature_pairs[-1]
-        out = out * (float(displacement @ gradient_change) / float(gradient_change @ gradient_change))
-    for (displacement, gradient_change), projection in zip(curvature_pairs, reversed(projections), strict=True):
-        out = out + (projection - float(gradient_change @ out) / float(displacement @ gradient_change)) * displacement
+        out = out * (
+            float(displacement @ gradient_change) / float(gradient_change @ gradient_change)
+        )
+    for (displacement, gradient_change), projection in zip(
+        curvature_pairs, reversed(projections), strict=True
+    ):
+        out = (
+            out
+            + (projection - float(gradient_change @ out) / float(displacement @ gradient_change))
+            * displacement
+        )
     return out
 
 
 def _inverse(values: np.ndarray) -> np.ndarray:
-    """Return the inverse (r, L - 1) of contrasts at levels (L - 1, r); the pseudo-inverse of fewer than L - 1."""
+    """Return the inverse (r, L - 1) of contrasts at levels (L - 1, r); the pseudo-inverse of fewer
+    than L - 1.
+    """
     return np.linalg.inv(values) if values.shape[0] == values.shape[1] else np.linalg.pinv(values)

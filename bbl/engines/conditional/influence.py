@@ -21,18 +21,20 @@ __all__ = ["ConditionalInfluence"]
 class ConditionalInfluence(JointInfluence):
     """Influence of rows on the maximum of the likelihood P(group | row).
 
-    There are K groups. Each has 1 + size coefficients: an intercept, then the parameters of the layout; those of the
-    reference group are zero. A row moves the estimate by ``I^-1 u / W``: u is its score, I the Fisher information of
-    one observation, W the weight of the rows. The covariance of the estimate is ``I^-1 / W``. The *basis* marks the
-    coefficients that were estimated. The others are held at a value, as the rows determine no more coefficients.
+    There are K groups. Each has 1 + size coefficients: an intercept, then the parameters of the
+    layout; those of the reference group are zero. A row moves the estimate by ``I^-1 u / W``: u is
+    its score, I the Fisher information of one observation, W the weight of the rows. The covariance
+    of the estimate is ``I^-1 / W``. The *basis* marks the coefficients that were estimated. The
+    others are held at a value, as the rows determine no more coefficients.
 
     Parameters
     ----------
     layout : Layout
     maximum : ConditionalMaximum
-        `groups` (k,) are the numbers of the groups with rows, the reference group first; `basis` (K, 1 + size) marks
-        the coefficients of the basis; `aliased` (1 + size,) marks columns of the design that depend on others; `flat`
-        (K, 1 + size, d) holds directions that change no probability, and `value` is the mean log-likelihood.
+        `groups` (k,) are the numbers of the groups with rows, the reference group first; `basis`
+        (K, 1 + size) marks the coefficients of the basis; `aliased` (1 + size,) marks columns of
+        the design that depend on others; `flat` (K, 1 + size, d) holds directions that change no
+        probability, and `value` is the mean log-likelihood.
     codes : ndarray, shape (n, m)
         The distinct rows that were fitted.
     weights : ndarray, shape (n,)
@@ -48,7 +50,9 @@ class ConditionalInfluence(JointInfluence):
         The reference group.
     """
 
-    def __init__(self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, weights: np.ndarray):
+    def __init__(
+        self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, weights: np.ndarray
+    ):
         self.layout, self.maximum, self.total = layout, maximum, float(weights.sum())
         self.coefficients, self.reference = maximum.coefficients, maximum.reference
         self._codes, self._weights = codes, weights
@@ -60,62 +64,85 @@ class ConditionalInfluence(JointInfluence):
 
     @property
     def rank(self) -> int:
-        """Number of coefficients that the rows determine: those of the basis, which were estimated."""
+        """Number of coefficients that the rows determine: those of the basis, which were
+        estimated.
+        """
         return int(self.maximum.basis.sum())
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
-        """Return P(group | row), shape (n, K), of a design (n, 1 + size); zero for groups without rows."""
+        """Return P(group | row), shape (n, K), of a design (n, 1 + size); zero for groups without
+        rows.
+        """
         groups, out = self.maximum.groups, np.zeros((len(Z), len(self.coefficients)))
         out[:, groups] = np.exp(log_probabilities(Z @ self.coefficients[groups].T))
         return out
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        """Inverse (r, r) of the information of one observation about the r coefficients of the basis."""
+        """Inverse (r, r) of the information of one observation about the r coefficients of the
+        basis.
+        """
         groups = self.maximum.groups
         with serial_blas():
             Z = design(self._codes, self.layout)
             # without the reference group, which has no coefficient in the basis
             p, basis = self.probabilities(Z)[:, groups], self.maximum.basis[groups[1:]]
             fisher = information(Z, p, self._weights / self.total, basis)
-            return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))  # of all its coefficients
+            # of all its coefficients
+            return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero of those outside the basis."""
+        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero of those
+        outside the basis.
+        """
         shape, basis = self.coefficients.shape, self.maximum.basis.ravel()
-        check_memory(8.0 * float(basis.size) ** 2, f"A covariance of {basis.size:,} coefficients", "See bse.")
+        check_memory(
+            8.0 * float(basis.size) ** 2, f"A covariance of {basis.size:,} coefficients", "See bse."
+        )
         out = np.zeros((basis.size, basis.size))
         out[np.ix_(basis, basis)] = self._inverse / self.total
         return out.reshape(*shape, *shape)
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of `b`."""
-        # group and column of each coefficient of the basis; it adds to the difference if the group is a, and is
-        # subtracted if the group is b
+        """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of
+        `b`.
+        """
+        # group and column of each coefficient of the basis; it adds to the difference if the group
+        # is a, and is subtracted if the group is b
         group, column = np.nonzero(self.maximum.basis)
         to_difference = np.zeros((len(group), self.coefficients.shape[1]))
         to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
         return to_difference.T @ self._inverse @ to_difference / self.total
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether rows determine each coefficient (1 + size,) of group `a` less that of `b`."""
+        """Return whether rows determine each coefficient (1 + size,) of group `a` less that of
+        `b`.
+        """
         return self.maximum.determined(a, b)
 
     @property
     def flat(self) -> np.ndarray:
-        """Directions (K, 1 + size, d) without loss of fit, from separated rows, aliased columns and absent groups."""
+        """Directions (K, 1 + size, d) without loss of fit, from separated rows, aliased columns and
+        absent groups.
+        """
         is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))  # (K, 1 + size)
-        is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True  # groups without rows
+        # groups without rows
+        is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True
         unit_vectors = np.eye(is_free.size)[:, is_free.ravel()].reshape(*is_free.shape, -1)
         return np.concatenate([self.maximum.flat, unit_vectors], axis=2)
 
     @property
     def unbounded(self) -> set[tuple[int, int]]:
-        """Levels, as (predictor, code), of parameters that move without end, as rows are separated."""
-        return self.layout.levels_of((np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2)))
+        """Levels, as (predictor, code), of parameters that move without end, as rows are
+        separated.
+        """
+        return self.layout.levels_of(
+            (np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2))
+        )
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by all coefficients.
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by
+        all coefficients.
 
         `rows` has level codes (n, m) and a `response` (n,), the groups.
         """
@@ -126,7 +153,8 @@ class ConditionalInfluence(JointInfluence):
         return residual[:, :, None] * Z[:, None, :]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times `total`.
+        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times
+        `total`.
 
         Coefficients outside the basis have no influences.
         """

@@ -1,14 +1,15 @@
-"""The kernel of fields and couplings, a basis of functions that span it, and the tables of such functions.
+"""The kernel of fields and couplings, a basis of functions that span it, and the tables of such
+functions.
 
-The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)``. Here ``g = sum_i g_i``, where g_i is the inner product of
-the centred features of predictor i's levels in x and x' (indicators, or those of a `Coding` of levels in order); g2 is
-the sum of ``g_i g_j`` over interacting pairs; a and b are the means of g(x, x) and g2(x, x) over the rows; tau is the
-weight of couplings against fields.
+The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)``. Here ``g = sum_i g_i``, where g_i is
+the inner product of the centred features of predictor i's levels in x and x' (indicators, or those
+of a `Coding` of levels in order); g2 is the sum of ``g_i g_j`` over interacting pairs; a and b are
+the means of g(x, x) and g2(x, x) over the rows; tau is the weight of couplings against fields.
 
-Letters: n rows, m predictors with F features in all (predictor i has L_i levels and d_i features), r basis functions,
-K groups. In the flat parameter vector of a `Layout`, the D fields come first: those of predictor i, for its levels but
-the reference level, begin at ``layout.start[i]``. The table of pair k, ``layout.pairs[k]``, begins at
-``layout.pair_start[k]``.
+Letters: n rows, m predictors with F features in all (predictor i has L_i levels and d_i features),
+r basis functions, K groups. In the flat parameter vector of a `Layout`, the D fields come first:
+those of predictor i, for its levels but the reference level, begin at ``layout.start[i]``. The
+table of pair k, ``layout.pairs[k]``, begins at ``layout.pair_start[k]``.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ __all__ = ["Basis", "Kernel", "determined", "make_basis", "shares_and_factors", 
 
 NEGLIGIBLE_TRACE = 1e-10  # share of the kernel's trace that the basis may leave out
 BLOCK = 32  # rows whose kernel columns are computed at once
-UNDETERMINED = 1e-6  # share of a parameter's squared norm that may lie outside the span of the rows, by rounding
-PIVOT_SHARE = 0.25  # a row of a block becomes a pivot if its residual is at least this share of the largest one's
+# share of a parameter's squared norm that may lie outside the span of the rows, by rounding
+UNDETERMINED = 1e-6
+# a row of a block becomes a pivot if its residual is at least this share of the largest one's
+PIVOT_SHARE = 0.25
 CHUNK = 4096  # rows whose kernel is computed at a time
 PRODUCTS_AT_ONCE = 2**21  # weighted features of points that are multiplied at once
 
@@ -38,10 +41,11 @@ class Kernel:
     Attributes
     ----------
     layout : Layout
-        Which pairs interact (`pairs` (P, 2); `complete` if all do), and where parameters are in a flat vector.
+        Which pairs interact (`pairs` (P, 2); `complete` if all do), and where parameters are in a
+        flat vector.
     coding : Coding
-        The features of levels; ``columns[i]`` is the slice of predictor i's among all F, and `is_nominal` says that all
-        are indicators.
+        The features of levels; ``columns[i]`` is the slice of predictor i's among all F, and
+        `is_nominal` says that all are indicators.
     means : ndarray, shape (F,)
         Means of all features: the shares of the levels of nominal predictors.
     scale : tuple of float
@@ -54,9 +58,12 @@ class Kernel:
     scale: tuple[float, float]
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return k(x, x_p) as an array (n, r), from the features (n, F) of x and the centred features (r, F) of x_p."""
+        """Return k(x, x_p) as an array (n, r), from the features (n, F) of x and the centred
+        features (r, F) of x_p.
+        """
         layout, coding = self.layout, self.coding
-        if coding.is_nominal:  # (x - mean)'p = x'(p - mean'p), as the indicators x of a predictor sum to one
+        # (x - mean)'p = x'(p - mean'p), as the indicators x of a predictor sum to one
+        if coding.is_nominal:
             factors = points.T.copy()  # (F, r): g is rows @ factors
             for columns in coding.columns:
                 factors[columns] -= self.means[columns] @ factors[columns]
@@ -67,16 +74,21 @@ class Kernel:
             return self.scale[0] * g
         if layout.complete:  # all pairs interact
             if coding.is_nominal:
-                # g_i is the factor of the level that predictor i has, so its square may be summed by indicators
+                # g_i is the factor of the level that predictor i has, so its square may be summed
+                # by indicators
                 g_i_squares = rows @ (factors * factors)
             else:
-                g_i_squares = sum((rows[:, columns] @ factors[columns]) ** 2 for columns in coding.columns)
+                g_i_squares = sum(
+                    (rows[:, columns] @ factors[columns]) ** 2 for columns in coding.columns
+                )
             g2 = 0.5 * (g * g - g_i_squares)
         else:  # g_i times the sum of g_j over the partners j of i
             g2 = np.zeros_like(g)
             for i in np.unique(layout.pairs[:, 0]):
                 partners = layout.pairs[layout.pairs[:, 0] == i, 1]
-                column_ranges = [np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners]
+                column_ranges = [
+                    np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners
+                ]
                 partner_columns = np.concatenate(column_ranges)
                 g_i = rows[:, coding.columns[i]] @ factors[coding.columns[i]]
                 g2 += g_i * (rows[:, partner_columns] @ factors[partner_columns])
@@ -115,9 +127,14 @@ class Basis:
         return out
 
 
-def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding) -> tuple[np.ndarray, np.ndarray]:
-    """Return g(x, x) and g2(x, x), each (n,), of encoded rows x (n, m); `means` (F,) are those of all features."""
-    g_i = np.empty(codes.shape)  # of each predictor, (n, m): the squared distance of its features from the means
+def diagonal(
+    codes: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return g(x, x) and g2(x, x), each (n,), of encoded rows x (n, m); `means` (F,) are those of
+    all features.
+    """
+    # of each predictor, (n, m): the squared distance of its features from the means
+    g_i = np.empty(codes.shape)
     for i, columns in enumerate(coding.columns):
         g_i[:, i] = coding.squared_distances(i, means[columns])[codes[:, i]]
     g = g_i.sum(axis=1)
@@ -145,7 +162,8 @@ def _kernel_means(
 
 
 def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
-    """Return the factors of g and g2 in the kernel, from the means `a` and `b`, so that the mean of k(x, x) is 1.
+    """Return the factors of g and g2 in the kernel, from the means `a` and `b`, so that the mean of
+    k(x, x) is 1.
 
     `tau` is the weight of g2 against g. Without interactions b is 0, and so is the factor of g2.
     """
@@ -157,7 +175,8 @@ def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
 def shares_and_factors(
     codes: np.ndarray, row_shares: np.ndarray, layout: Layout, coding: Coding, tau: float
 ) -> tuple[list[np.ndarray], tuple[float, float]]:
-    """Return the shares (L_i,) of each predictor's levels in rows (n, m), and the kernel's factors by `_kernel_scale`.
+    """Return the shares (L_i,) of each predictor's levels in rows (n, m), and the kernel's factors
+    by `_kernel_scale`.
 
     `row_shares` (n,) are the shares of the rows in the weight of all.
     """
@@ -167,12 +186,18 @@ def shares_and_factors(
 
 
 def make_basis(
-    codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, rank: int, ordered: str = "nominal"
+    codes: np.ndarray,
+    weights: np.ndarray,
+    layout: Layout,
+    tau: float,
+    rank: int,
+    ordered: str = "nominal",
 ) -> Basis:
-    """Return a basis of the kernel: functions of the rows that a pivoted Cholesky factorisation chooses.
+    """Return a basis of the kernel: functions of the rows that a pivoted Cholesky factorisation
+    chooses.
 
-    The next row chosen, the pivot, is that with the largest weighted residual: what the factor leaves of its k(x, x).
-    Kernel columns are computed for blocks of rows with large residuals.
+    The next row chosen, the pivot, is that with the largest weighted residual: what the factor
+    leaves of its k(x, x). Kernel columns are computed for blocks of rows with large residuals.
 
     Parameters
     ----------
@@ -183,7 +208,8 @@ def make_basis(
     tau : float
         Weight of couplings against fields.
     rank : int
-        Largest number of functions. If levels and pairs of levels are fewer, the basis spans the kernel exactly.
+        Largest number of functions. If levels and pairs of levels are fewer, the basis spans the
+        kernel exactly.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
         Coding of predictors whose levels are in order.
     """
@@ -196,24 +222,34 @@ def make_basis(
     centred = rows - means
     g, g2 = diagonal(codes, means, layout, coding)
     kernel = Kernel(layout, coding, means, _kernel_scale(float(share @ g), float(share @ g2), tau))
-    residual = kernel.scale[0] * g + kernel.scale[1] * g2  # (n,): k(x, x) less what the factor explains of it
+    # (n,): k(x, x) less what the factor explains of it
+    residual = kernel.scale[0] * g + kernel.scale[1] * g2
     negligible, max_rank = NEGLIGIBLE_TRACE * (residual @ share), min(rank, len(rows))
-    factor = np.empty((max_rank, len(rows)))  # the matrix of k at all pairs of rows is about factor' factor
+    # the matrix of k at all pairs of rows is about factor' factor
+    factor = np.empty((max_rank, len(rows)))
     pivots: list[int] = []  # rows that were chosen
     while len(pivots) < max_rank and residual @ share > negligible:
         # n_explained: rows of the factor that `columns` below takes into account
         n_explained, weighted_residual = len(pivots), residual * share
         block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
         # (block, n): kernel columns of the block, less what the factor explains of them
-        columns = kernel(rows, centred[block]).T - factor[:n_explained, block].T @ factor[:n_explained]
-        least_residual = PIVOT_SHARE * weighted_residual[block[0]]  # with less, a new block is worth while
+        columns = (
+            kernel(rows, centred[block]).T - factor[:n_explained, block].T @ factor[:n_explained]
+        )
+        # with less, a new block is worth while
+        least_residual = PIVOT_SHARE * weighted_residual[block[0]]
         while len(pivots) < max_rank:
             row_in_block = int((residual[block] * share[block]).argmax())
             p = int(block[row_in_block])
-            if residual[p] <= 0.0 or residual[p] * share[p] < least_residual or residual @ share <= negligible:
+            if (
+                residual[p] <= 0.0
+                or residual[p] * share[p] < least_residual
+                or residual @ share <= negligible
+            ):
                 break
             k = len(pivots)
-            # (n,): the pivot's kernel column, less what the rows of the factor since the block began explain, too
+            # (n,): the pivot's kernel column, less what the rows of the factor since the block
+            # began explain, too
             column = columns[row_in_block] - factor[n_explained:k, p] @ factor[n_explained:k]
             if column[p] <= 0.0:  # the residual was a rounding error
                 residual[p] = 0.0
@@ -225,19 +261,22 @@ def make_basis(
     r = len(pivots)
     # rotate the functions, rows of the factor, so that they are orthogonal over the rows
     weighted = factor[:r] * np.sqrt(share)
-    spectrum, rotation = np.linalg.eigh(weighted @ weighted.T)  # a symmetric product takes half of the work
-    # C = factor[:r, pivots]' is lower triangular, and k at the pivots is C C': the factor at x is k(x, x_p) C'^-1, so
-    # that mix is C'^-1 rotation
+    # a symmetric product takes half of the work
+    spectrum, rotation = np.linalg.eigh(weighted @ weighted.T)
+    # C = factor[:r, pivots]' is lower triangular, and k at the pivots is C C': the factor at x is
+    # k(x, x_p) C'^-1, so that mix is C'^-1 rotation
     mix = solve_triangular(factor[:r, pivots].T, rotation, lower=True, trans="T")
     functions = (rotation.T @ factor[:r]).T  # Fortran-contiguous
     return Basis(kernel, centred[pivots], mix, np.maximum(spectrum, 0.0), functions)
 
 
 def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return fields and couplings (K, layout.size), and constants (K,), of the K functions ``basis(x) @ weights``.
+    """Return fields and couplings (K, layout.size), and constants (K,), of the K functions
+    ``basis(x) @ weights``.
 
-    `weights` has shape (r, K). Fields and couplings are in the reference gauge: zero at the reference levels (the first
-    of each predictor); the constants are the functions at the row of reference levels.
+    `weights` has shape (r, K). Fields and couplings are in the reference gauge: zero at the
+    reference levels (the first of each predictor); the constants are the functions at the row of
+    reference levels.
     """
     layout, coding, scale = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale
     # (F,): centred features of the reference levels
@@ -249,25 +288,33 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     for i in np.unique(layout.pairs[:, 0]):
         pairs = np.flatnonzero(layout.pairs[:, 0] == i)
         partners = layout.pairs[pairs, 1]
-        columns = np.concatenate([np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners])
+        columns = np.concatenate(
+            [np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners]
+        )
         # (K, d_i, q): slopes of the products of i's features with the q features of its partners
         pair_slopes = scale[1] * _products_of_features(
             alpha, basis.points[:, coding.columns[i]], basis.points[:, columns]
         )
-        at_reference = reference[coding.columns[i]] @ pair_slopes  # (K, q): slopes where i has its reference level
-        by_level = coding.differences([i], pair_slopes.swapaxes(1, 2)).swapaxes(1, 2)  # (K, L_i - 1, q)
+        # (K, q): slopes where i has its reference level
+        at_reference = reference[coding.columns[i]] @ pair_slopes
+        # (K, L_i - 1, q)
+        by_level = coding.differences([i], pair_slopes.swapaxes(1, 2)).swapaxes(1, 2)
         constant += at_reference @ reference[columns]
         theta[:, layout.start[i] : layout.start[i + 1]] += by_level @ reference[columns]
         theta[:, layout.columns(partners)] += coding.differences(partners, at_reference)
         couplings = coding.differences(partners, by_level)  # (K, L_i - 1, D of the partners)
         ends = np.cumsum(layout.n_levels[partners] - 1)[:-1]
         for pair, table in zip(pairs, np.split(couplings, ends, axis=2), strict=True):
-            theta[:, layout.pair_start[pair] : layout.pair_start[pair + 1]] = table.reshape(len(theta), -1)
+            theta[:, layout.pair_start[pair] : layout.pair_start[pair + 1]] = table.reshape(
+                len(theta), -1
+            )
     return theta, constant
 
 
 def _products_of_features(alpha: np.ndarray, P: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """Return ``sum_p alpha_kp P_pa Q_pb`` as an array (K, d, q), from `alpha` (K, r), P (r, d) and Q (r, q)."""
+    """Return ``sum_p alpha_kp P_pa Q_pb`` as an array (K, d, q), from `alpha` (K, r), P (r, d) and
+    Q (r, q).
+    """
     out = np.empty((len(alpha), P.shape[1], Q.shape[1]))
     at_once = max(1, PRODUCTS_AT_ONCE // max(P.size, 1))  # functions k
     for first in range(0, len(alpha), at_once):
@@ -279,17 +326,20 @@ def _products_of_features(alpha: np.ndarray, P: np.ndarray, Q: np.ndarray) -> np
 
 
 def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return whether the training rows determine each parameter (layout.size,), rather than the penalty does.
+    """Return whether the training rows determine each parameter (layout.size,), rather than the
+    penalty does.
 
-    A parameter is the inner product of f with an element of the kernel's space, whose squared norm is known. The basis
-    functions are orthonormal in that space. The sum of squares of a column of `tables` is therefore the squared norm of
-    the element's projection on the span of the rows. A parameter is determined if the element equals its projection.
-    If a combination of the functions is constant in all rows, the free offset can take its place, and parameters to
-    which the combination contributes are not determined.
+    A parameter is the inner product of f with an element of the kernel's space, whose squared norm
+    is known. The basis functions are orthonormal in that space. The sum of squares of a column of
+    `tables` is therefore the squared norm of the element's projection on the span of the rows. A
+    parameter is determined if the element equals its projection. If a combination of the functions
+    is constant in all rows, the free offset can take its place, and parameters to which the
+    combination contributes are not determined.
 
-    With s_a the squared distance of the features of level a from those of the reference level, and d_j that of the
-    features of the reference level of predictor j from their means, the squared norms are ``s_a (scale[0] + scale[1]
-    sum_j d_j)`` for a field, over the predictors j that interact with its own, and ``scale[1] s_a s_b`` for a coupling.
+    With s_a the squared distance of the features of level a from those of the reference level, and
+    d_j that of the features of the reference level of predictor j from their means, the squared
+    norms are ``s_a (scale[0] + scale[1] sum_j d_j)`` for a field, over the predictors j that
+    interact with its own, and ``scale[1] s_a s_b`` for a coupling.
 
     Parameters
     ----------
@@ -299,7 +349,12 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     weights : ndarray, shape (n,)
         Those of the training rows.
     """
-    layout, coding, scale, means = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale, basis.kernel.means
+    layout, coding, scale, means = (
+        basis.kernel.layout,
+        basis.kernel.coding,
+        basis.kernel.scale,
+        basis.kernel.means,
+    )
     reference_distance = np.array(  # (m,): d_j, of the reference level's features from the means
         [coding.squared_distances(i, means[columns])[0] for i, columns in enumerate(coding.columns)]
     )
@@ -308,18 +363,23 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
         partner_distance[i] += reference_distance[j]
         partner_distance[j] += reference_distance[i]
     steps = coding.squared_steps()  # (D,): s_a of all non-reference levels
-    squared_norm = np.empty(layout.size)  # of the element whose inner product with f is the parameter
-    squared_norm[: layout.D] = steps * np.repeat(scale[0] + scale[1] * partner_distance, np.diff(layout.start))
+    # of the element whose inner product with f is the parameter
+    squared_norm = np.empty(layout.size)
+    squared_norm[: layout.D] = steps * np.repeat(
+        scale[0] + scale[1] * partner_distance, np.diff(layout.start)
+    )
     if layout.count(2):
         row, column = cells(layout)  # the two non-reference levels, 0 ... D - 1, of each coupling
         squared_norm[layout.D :] = scale[1] * steps[row] * steps[column]
     spanned_norm = (tables**2).sum(axis=0)
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm
-    has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)  # functions that are not rounding errors
+    # functions that are not rounding errors
+    has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
     mean = weights / weights.sum() @ basis.functions
     # c (r,): the weights by which the functions come closest to the constant 1, in mean square
     c = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
     if 1.0 - mean @ c < UNDETERMINED:  # the functions do combine to 1
-        # determined if c is orthogonal to the column of tables: their squared cosine is at most UNDETERMINED
+        # determined if c is orthogonal to the column of tables: their squared cosine is at most
+        # UNDETERMINED
         is_determined &= np.abs(c @ tables) <= np.sqrt(UNDETERMINED * spanned_norm * (c @ c))
     return is_determined

@@ -1,4 +1,6 @@
-"""Conditional fits of more rows than a basis of the kernel serves: minibatches, then L-BFGS over all rows."""
+"""Conditional fits of more rows than a basis of the kernel serves: minibatches, then L-BFGS over
+all rows.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,10 @@ def fit_many_rows(
 ) -> list[JointFit]:
     """Fit all K groups at each of `ridges` of an engine `Conditional`, from the largest on.
 
-    The first fit starts with minibatches, each later one from the fit before; L-BFGS follows. With ``early_stopping``
-    each fit starts with minibatches and ends there. Minibatches have a parameter for each level. If predictors in order
-    have another coding, a short L-BFGS follows the minibatches even with ``early_stopping``.
+    The first fit starts with minibatches, each later one from the fit before; L-BFGS follows. With
+    ``early_stopping`` each fit starts with minibatches and ends there. Minibatches have a parameter
+    for each level. If predictors in order have another coding, a short L-BFGS follows the
+    minibatches even with ``early_stopping``.
 
     Parameters
     ----------
@@ -47,8 +50,8 @@ def fit_many_rows(
     K : int
     ridges : sequence of float
     oof_scores : OutOfFoldScores or None
-        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose positions are `rows`
-        (N,) and whose weights are `weights` (N,).
+        Fixed class scores that the fit is added to: `scores` (N, K) of N rows of the sample, whose
+        positions are `rows` (N,) and whose weights are `weights` (N,).
     rng : Generator
 
     Returns
@@ -56,7 +59,11 @@ def fit_many_rows(
     list of JointFit
         In the order of `ridges`.
     """
-    rows = sample if oof_scores is None else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
+    rows = (
+        sample
+        if oof_scores is None
+        else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
+    )
     scores, offset_penalty = None, OFFSET_PENALTY
     if oof_scores is not None:
         # the penalty of offsets and of the temperature has the weight of one observation
@@ -64,18 +71,32 @@ def fit_many_rows(
     ends_with_minibatches = engine.early_stopping and coding_of(layout, engine.ordered).is_nominal
     fit, fits = None, {}  # the fit before, a `JointFit`; all fits, by position in `ridges`
     for k in sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True):
-        objective = FullBatch(rows.codes, rows.response, rows.weights, layout, K, float(engine.scale), ridges[k],
-                              offset_penalty, scores, engine.ordered)  # fmt: skip
+        objective = FullBatch(
+            rows.codes,
+            rows.response,
+            rows.weights,
+            layout,
+            K,
+            float(engine.scale),
+            ridges[k],
+            offset_penalty,
+            scores,
+            engine.ordered,
+        )
         if fit is None or engine.early_stopping:
             fit = replace(engine, ridge=ridges[k]).by_batches(sample, layout, K, oof_scores, rng)
-        # the flat vector of scaled unknowns of fields and couplings (K, size), constants (K,) and temperature
+        # the flat vector of scaled unknowns of fields and couplings (K, size), constants (K,) and
+        # temperature
         unknowns = objective.unknowns(fit.theta, fit.constant, fit.temperature)
         if not ends_with_minibatches:
             tolerance = EARLY if engine.early_stopping else FINISHED
             unknowns = objective.minimise(unknowns, tolerance.gradient, tolerance.rounds)
             theta, constant, temperature = objective.tables(unknowns)
             fit = fit._replace(theta=theta, constant=constant, temperature=temperature)
-        gradient = float(np.abs(objective(unknowns)[1]).max())  # [0] is the objective; its call sets `loss`
-        fit = fit._replace(loss=objective.loss, gradient=gradient, evaluations=objective.evaluations)
+        # [0] is the objective; its call sets `loss`
+        gradient = float(np.abs(objective(unknowns)[1]).max())
+        fit = fit._replace(
+            loss=objective.loss, gradient=gradient, evaluations=objective.evaluations
+        )
         fit = fits[k] = fit._replace(converged=gradient <= HARMLESS)
     return [fits[k] for k in range(len(ridges))]

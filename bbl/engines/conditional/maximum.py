@@ -1,15 +1,17 @@
-"""The maximum of the likelihood P(group | row) without a penalty: multinomial logistic regression by Newton's method.
+"""The maximum of the likelihood P(group | row) without a penalty: multinomial logistic regression
+by Newton's method.
 
-The *design* of a row is a one, for the intercept, and the indicators of its fields and couplings. Each group but the
-*reference group*, the first with rows, has a coefficient for each column of the design; those of the reference group
-are zero. A *cell* is a distinct row with a group.
+The *design* of a row is a one, for the intercept, and the indicators of its fields and couplings.
+Each group but the *reference group*, the first with rows, has a coefficient for each column of the
+design; those of the reference group are zero. A *cell* is a distinct row with a group.
 
-The likelihood may have no finite maximum, but rise without end along a direction of the coefficients, in which some
-cells lose their probability. The limit is the maximum of the likelihood of the other cells, which are said to be *on
-the face*; the *support* is an array that marks them. *Flat* directions of the coefficients do not change probabilities
-on the face.
+The likelihood may have no finite maximum, but rise without end along a direction of the
+coefficients, in which some cells lose their probability. The limit is the maximum of the likelihood
+of the other cells, which are said to be *on the face*; the *support* is an array that marks them.
+*Flat* directions of the coefficients do not change probabilities on the face.
 
-Letters: n distinct rows, K groups, k groups with rows, p = 1 + size columns of the design, d flat directions.
+Letters: n distinct rows, K groups, k groups with rows, p = 1 + size columns of the design, d flat
+directions.
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ ITMAX = 200  # Newton steps
 OFF_FACE_LOG = 40.0  # cells that lose their probability in the limit are given at most exp(-40)
 MIN_PIVOT = 1e-6  # least pivot of linearly independent columns of the design, scaled to unit norm
 MAX_COEFFICIENTS = 5000  # of all groups together; their information matrix is factored
-ZERO_LOADING = 1e-6  # least component of a flat direction that is not rounding: its coefficient changes along it
-MIN_INFORMATION = 1e-6  # least in a scaled direction that counts, where no linear programme tells what is determined
+# least component of a flat direction that is not rounding: its coefficient changes along it
+ZERO_LOADING = 1e-6
+# least in a scaled direction that counts, where no linear programme tells what is determined
+MIN_INFORMATION = 1e-6
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,9 @@ class ConditionalMaximum:
     groups : ndarray of intp, shape (k,)
         Those with rows; the first is the reference group.
     coefficients : ndarray, shape (K, 1 + size)
-        Intercept, fields and couplings of each group less those of the reference group; zero for groups without rows.
-        Where the maximum is reached in a limit, a point at which cells off the face have a probability of at most
-        exp(-40).
+        Intercept, fields and couplings of each group less those of the reference group; zero for
+        groups without rows. Where the maximum is reached in a limit, a point at which cells off the
+        face have a probability of at most exp(-40).
     value : float
         Mean log-likelihood of an observation.
     norm : float
@@ -58,13 +62,14 @@ class ConditionalMaximum:
     n_iter : int
         Newton steps.
     basis : ndarray of bool, shape (K, 1 + size)
-        Coefficients that are estimated, as many as the cells on the face determine; the others are held fixed.
+        Coefficients that are estimated, as many as the cells on the face determine; the others are
+        held fixed.
     flat : ndarray, shape (K, 1 + size, d)
-        Directions that do not change probabilities on the face, in linearly independent columns of the design. The
-        likelihood may rise along them without end.
+        Directions that do not change probabilities on the face, in linearly independent columns of
+        the design. The likelihood may rise along them without end.
     aliased : ndarray of bool, shape (1 + size,)
-        Columns of the design that depend linearly on others: of levels that never occur together, or of terms that say
-        the same.
+        Columns of the design that depend linearly on others: of levels that never occur together,
+        or of terms that say the same.
     occurs : ndarray of bool, shape (1 + size,)
         Whether the levels of each coefficient occur together in some row.
     n_rows : int
@@ -96,10 +101,14 @@ class ConditionalMaximum:
         return self.norm <= HARMLESS
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return whether the rows determine the coefficients (1 + size,) of group `a` less those of group `b`."""
+        """Return whether the rows determine the coefficients (1 + size,) of group `a` less those of
+        group `b`.
+        """
         if a not in self.groups or b not in self.groups:
             return np.zeros(self.coefficients.shape[1], dtype=bool)
-        return ~self.aliased & (np.abs(self.flat[a] - self.flat[b]).max(axis=1, initial=0.0) < ZERO_LOADING)
+        return ~self.aliased & (
+            np.abs(self.flat[a] - self.flat[b]).max(axis=1, initial=0.0) < ZERO_LOADING
+        )
 
 
 def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
@@ -108,10 +117,12 @@ def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients of groups after the first.
+    """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients of
+    groups after the first.
 
-    `Z` (n, c) holds z_n, `p` (n, k) the probabilities of the groups, `weights` (n,) w_n, `free` (k - 1, c) which
-    coefficients are meant. The result is square, with a row for each of them, group by group.
+    `Z` (n, c) holds z_n, `p` (n, k) the probabilities of the groups, `weights` (n,) w_n, `free` (k
+    - 1, c) which coefficients are meant. The result is square, with a row for each of them, group
+    by group.
     """
     # positions of each group's free coefficients in the result: starts[a] .. stops[a]
     stops = np.cumsum(free.sum(axis=1))
@@ -120,7 +131,8 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
     for a in range(len(free)):
         root_weights = np.sqrt(weights * p[:, 1 + a] * np.maximum(1.0 - p[:, 1 + a], 0.0))
         scaled = Z[:, free[a]] * root_weights[:, None]
-        out[starts[a] : stops[a], starts[a] : stops[a]] = scaled.T @ scaled  # half the work of a general product
+        # half the work of a general product
+        out[starts[a] : stops[a], starts[a] : stops[a]] = scaled.T @ scaled
         for b in range(a):
             cross_weights = -weights * p[:, 1 + a] * p[:, 1 + b]
             block = (Z[:, free[a]] * cross_weights[:, None]).T @ Z[:, free[b]]
@@ -130,14 +142,16 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
 
 
 class _Likelihood:
-    """The mean of ln P(group | row), as an `Objective` of Newton's method (`bbl.engines.likelihood.newton`).
+    """The mean of ln P(group | row), as an `Objective` of Newton's method
+    (`bbl.engines.likelihood.newton`).
 
     Parameters
     ----------
     Z : ndarray, shape (n, p)
         Design.
     shares : ndarray, shape (n, k)
-        Share of each cell in the weight of all rows; groups are those with rows, the reference group first.
+        Share of each cell in the weight of all rows; groups are those with rows, the reference
+        group first.
     support : ndarray of bool, shape (n, k)
         Cells that keep a probability.
     free : ndarray of bool, shape (k - 1, p)
@@ -158,7 +172,9 @@ class _Likelihood:
         self.row_shares, self.observed = shares.sum(axis=1), shares > 0.0
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p) of groups after the first, from the vector of those that are free."""
+        """Return the coefficients (k - 1, p) of groups after the first, from the vector of those
+        that are free.
+        """
         out = np.zeros(self.free.shape)
         out[self.free] = theta
         return out
@@ -172,7 +188,9 @@ class _Likelihood:
         p = np.exp(scores)
         norm = p.sum(axis=1)
         self.p = p / norm[:, None]
-        return float(self.shares[self.observed] @ scores[self.observed] - self.row_shares @ np.log(norm))
+        return float(
+            self.shares[self.observed] @ scores[self.observed] - self.row_shares @ np.log(norm)
+        )
 
     def gradient(self) -> np.ndarray:
         """Return the gradient by the free coefficients, at the point of the last `value`."""
@@ -180,12 +198,15 @@ class _Likelihood:
         return (residual[:, 1:].T @ self.Z)[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information of one observation about the free coefficients, as the only one of a list."""
+        """Return the Fisher information of one observation about the free coefficients, as the only
+        one of a list.
+        """
         return [information(self.Z, self.p, self.row_shares, self.free)]
 
 
 class _Table:
-    """The distinct rows: their design and their weights in the k groups that have rows; p = 1 + size columns.
+    """The distinct rows: their design and their weights in the k groups that have rows; p = 1 +
+    size columns.
 
     Attributes
     ----------
@@ -194,7 +215,8 @@ class _Table:
     shares : ndarray, shape (n, k)
         Share of each cell in the weight of all rows.
     columns, aliased : ndarrays of bool, shape (p,)
-        Linearly independent columns of the design that span it; columns that depend linearly on others.
+        Linearly independent columns of the design that span it; columns that depend linearly on
+        others.
 
     Parameters
     ----------
@@ -213,18 +235,27 @@ class _Table:
         n_free = int(self.columns.sum()) * (counts.shape[1] - 1)
         if n_free > MAX_COEFFICIENTS:
             raise OptionError(
-                f"ridge=0 solves for all coefficients at once, up to {MAX_COEFFICIENTS:,} of them, and these rows have "
-                f"{n_free:,}. Give ridge='cv', or use fewer predictors or fewer interactions.",
+                f"ridge=0 solves for all coefficients at once, up to {MAX_COEFFICIENTS:,} of "
+                f"them, and these rows have {n_free:,}. Give ridge='cv', or use fewer predictors "
+                "or fewer interactions.",
                 argument="ridge",
             )
 
     def find_separation(self) -> Separation | None:
-        """Return the separation that a linear programme finds; None if the programme is too large, or fails."""
-        n_entries = self.counts.size * int(self.columns.sum())  # of the programme: cells times columns
-        separation = separated_cells(self.Z[:, self.columns], self.counts) if n_entries <= MAX_CELLS else None
+        """Return the separation that a linear programme finds; None if the programme is too large,
+        or fails.
+        """
+        # of the programme: cells times columns
+        n_entries = self.counts.size * int(self.columns.sum())
+        separation = (
+            separated_cells(self.Z[:, self.columns], self.counts)
+            if n_entries <= MAX_CELLS
+            else None
+        )
         if separation is None:
             return None
-        direction = np.zeros((self.counts.shape[1], self.Z.shape[1]))  # (k, p): zero for the other columns
+        # (k, p): zero for the other columns
+        direction = np.zeros((self.counts.shape[1], self.Z.shape[1]))
         direction[:, self.columns] = separation.direction
         return separation._replace(direction=direction)
 
@@ -233,18 +264,21 @@ class _Table:
         free, flat = self._free_and_flat(support)
         likelihood = _Likelihood(self.Z, self.shares, support, free)
         start = self.start[1:] - self.start[0]
-        # the same probabilities on the face, with coefficients of zero where they are not free: flat direction l has a
-        # one at the l-th of the d coefficients of independent columns that are not free, and zeros at the others
+        # the same probabilities on the face, with coefficients of zero where they are not free:
+        # flat direction l has a one at the l-th of the d coefficients of independent columns that
+        # are not free, and zeros at the others
         start = start - flat @ start[self.columns & ~free]
         maximum = maximise(likelihood, start[free], TOLERANCE, ITMAX)
-        likelihood.value(maximum.theta)  # so that `gradient` and `curvatures` are those at the maximum
+        # so that `gradient` and `curvatures` are those at the maximum
+        likelihood.value(maximum.theta)
         return _Face(likelihood, maximum, flat)
 
     def _free_and_flat(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which coefficients (k - 1, p) to estimate on a support (n, k), and the flat directions (k - 1, p, d).
+        """Return which coefficients (k - 1, p) to estimate on a support (n, k), and the flat
+        directions (k - 1, p, d).
 
-        Both come from the null space of an information matrix on the support. That space is the same at all positive
-        probabilities; here the cells of a row have equal ones.
+        Both come from the null space of an information matrix on the support. That space is the
+        same at all positive probabilities; here the cells of a row have equal ones.
         """
         k, p, r = self.counts.shape[1], self.Z.shape[1], int(self.columns.sum())
         free = np.repeat(self.columns[None], k - 1, axis=0)
@@ -259,7 +293,9 @@ class _Table:
         directions = np.zeros((len(fisher), int((~basis).sum())))
         directions[~basis] = np.eye(directions.shape[1])
         if basis.any() and directions.shape[1]:
-            directions[basis] = -np.linalg.solve(fisher[np.ix_(basis, basis)], fisher[np.ix_(basis, ~basis)])
+            directions[basis] = -np.linalg.solve(
+                fisher[np.ix_(basis, basis)], fisher[np.ix_(basis, ~basis)]
+            )
         flat = np.zeros((k - 1, p, directions.shape[1]))
         flat[:, self.columns] = directions.reshape(k - 1, r, directions.shape[1])
         free[:, self.columns] = basis.reshape(k - 1, r)
@@ -273,10 +309,11 @@ class _Face:
     Attributes
     ----------
     likelihood : _Likelihood
-        Evaluated at the maximum: ``curvatures()[0]`` is the information about its `free` coefficients.
+        Evaluated at the maximum: ``curvatures()[0]`` is the information about its `free`
+        coefficients.
     maximum : Maximum
-        The point `theta`, a vector of the free coefficients; the objective, the norm of its gradient, and the number of
-        steps.
+        The point `theta`, a vector of the free coefficients; the objective, the norm of its
+        gradient, and the number of steps.
     flat : ndarray, shape (k - 1, p, d)
         Directions that do not change probabilities on the face.
     """
@@ -286,26 +323,36 @@ class _Face:
     flat: np.ndarray
 
     def is_certain(self, layout: Layout) -> bool:
-        """Return whether the point proves that this likelihood has a finite maximum; see `existence.is_certain`."""
-        # that holds if 2 R |gradient| is below the least eigenvalue of the information. R bounds the norm of the
-        # difference of two groups' statistics, which have a one each for the intercept and each table (`scopes`)
+        """Return whether the point proves that this likelihood has a finite maximum; see
+        `existence.is_certain`.
+        """
+        # that holds if 2 R |gradient| is below the least eigenvalue of the information. R bounds
+        # the norm of the difference of two groups' statistics, which have a one each for the
+        # intercept and each table (`scopes`)
         squared_R = 2 * (1 + len(layout.scopes))
-        return is_certain(self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms=squared_R)
+        return is_certain(
+            self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms=squared_R
+        )
 
     def flat_and_uninformed(self) -> np.ndarray:
-        """Return the flat directions (k - 1, p, d), with one for each coefficient that has next to no information."""
+        """Return the flat directions (k - 1, p, d), with one for each coefficient that has next to
+        no information.
+        """
         free = self.likelihood.free
         is_uninformed = np.zeros(free.shape, dtype=bool)
         if free.any():
             is_uninformed[free] = ~informed(self.likelihood.curvatures()[0], MIN_INFORMATION)
-        unit_vectors = np.eye(free.size)[:, is_uninformed.ravel()].reshape(*free.shape, int(is_uninformed.sum()))
+        unit_vectors = np.eye(free.size)[:, is_uninformed.ravel()].reshape(
+            *free.shape, int(is_uninformed.sum())
+        )
         return np.concatenate([self.flat, unit_vectors], axis=2)
 
     def to_limit(self, separation: Separation) -> np.ndarray:
-        """Return the coefficients (k, p) of a point close to the limit, less those of the first group.
+        """Return the coefficients (k, p) of a point close to the limit, less those of the first
+        group.
 
-        From the maximum on the face it goes along the separation's direction, until cells off the face have a
-        probability of at most exp(-40).
+        From the maximum on the face it goes along the separation's direction, until cells off the
+        face have a probability of at most exp(-40).
         """
         coefficients = np.zeros(separation.direction.shape)
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)
@@ -314,10 +361,14 @@ class _Face:
             Z, shares = self.likelihood.Z, self.likelihood.shares
             scores, score_rates = Z @ coefficients.T, Z @ separation.direction.T
             observed = shares.argmax(axis=1)[:, None]  # an observed group of each row
-            # of each cell off the face: how fast its score falls behind, and how much it has to fall
-            drop_rate = (np.take_along_axis(score_rates, observed, axis=1) - score_rates)[is_off_face]
+            # of each cell off the face: how fast its score falls behind, and how much it has to
+            # fall
+            drop_rate = (np.take_along_axis(score_rates, observed, axis=1) - score_rates)[
+                is_off_face
+            ]
             scores_on_face = np.where(separation.support, scores, -np.inf)
-            log_ratio = scores - np.logaddexp.reduce(scores_on_face, axis=1, keepdims=True)  # to the cells on the face
+            # to the cells on the face
+            log_ratio = scores - np.logaddexp.reduce(scores_on_face, axis=1, keepdims=True)
             needed_drop = log_ratio[is_off_face] + OFF_FACE_LOG
             coefficients += max(float((needed_drop / drop_rate).max()), 0.0) * separation.direction
             coefficients -= coefficients[0]
@@ -325,10 +376,12 @@ class _Face:
 
 
 def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which columns (p,) of a design (n, p) are a basis of its column space, and which depend on others.
+    """Return which columns (p,) of a design (n, p) are a basis of its column space, and which
+    depend on others.
 
-    Columns that do not depend on others are all in the basis. With as many rows as columns, a Cholesky factor of Z'Z
-    shows quickly if all are independent; else a QR factorisation with pivoting finds the rank.
+    Columns that do not depend on others are all in the basis. With as many rows as columns, a
+    Cholesky factor of Z'Z shows quickly if all are independent; else a QR factorisation with
+    pivoting finds the rank.
     """
     from scipy.linalg import lapack, qr, solve_triangular
 
@@ -348,16 +401,20 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     columns[pivots[:r]] = True
     aliased[pivots[r:]] = True
     # columns of the basis that others are combinations of
-    aliased[pivots[:r]] = np.abs(solve_triangular(R[:r, :r], R[:r, r:])).max(axis=1, initial=0.0) > ZERO_LOADING
+    aliased[pivots[:r]] = (
+        np.abs(solve_triangular(R[:r, :r], R[:r, r:])).max(axis=1, initial=0.0) > ZERO_LOADING
+    )
     return columns, aliased
 
 
 def find_maximum(
     codes: np.ndarray, weights: np.ndarray, layout: Layout, start: np.ndarray | None = None
 ) -> ConditionalMaximum:
-    """Return the maximum of the likelihood of distinct rows (n, m) with `weights` (n, K) in each group.
+    """Return the maximum of the likelihood of distinct rows (n, m) with `weights` (n, K) in each
+    group.
 
-    The iteration begins at the coefficients `start` (K, 1 + size), such as those of a fit to other weights; else at 0.
+    The iteration begins at the coefficients `start` (K, 1 + size), such as those of a fit to other
+    weights; else at 0.
     """
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)
     n, K, p, k = len(codes), weights.shape[1], 1 + layout.size, len(groups)
@@ -377,7 +434,10 @@ def find_maximum(
         if complete_separation is None:  # judge by the information alone
             flat = face.flat_and_uninformed()
         elif (complete_separation.support != separation.support).any():
-            separation, face = complete_separation, table.maximise_on_face(complete_separation.support)
+            separation, face = (
+                complete_separation,
+                table.maximise_on_face(complete_separation.support),
+            )
             flat = face.flat
     coefficients, basis = np.zeros((K, p)), np.zeros((K, p), dtype=bool)
     coefficients[groups], basis[groups[1:]] = face.to_limit(separation), face.likelihood.free
@@ -387,5 +447,15 @@ def find_maximum(
     value, norm, n_iter = face.maximum[1:]  # without the point itself
     occurs = np.asarray(table.Z.any(axis=0))
     return ConditionalMaximum(
-        groups, coefficients, value, norm, n_iter, basis, all_flat, table.aliased, occurs, n, is_separated
+        groups,
+        coefficients,
+        value,
+        norm,
+        n_iter,
+        basis,
+        all_flat,
+        table.aliased,
+        occurs,
+        n,
+        is_separated,
     )

@@ -1,4 +1,6 @@
-"""Information of multinomial logistic regression with a ridge penalty, and covariances of class differences."""
+"""Information of multinomial logistic regression with a ridge penalty, and covariances of class
+differences.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ __all__ = ["contrasts", "difference_covariance", "information"]
 def contrasts(K: int) -> np.ndarray:
     """Return orthonormal contrasts (K, K - 1) of classes: columns of unit norm that sum to zero."""
     centring = np.eye(K) - 1.0 / K  # projects on vectors that sum to zero
-    return np.linalg.svd(centring)[0][:, : K - 1]  # left singular vectors; the last has the singular value 0
+    # left singular vectors; the last has the singular value 0
+    return np.linalg.svd(centring)[0][:, : K - 1]
 
 
 def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``, ((K - 1) r, (K - 1) r).
+    """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``, ((K - 1) r, (K
+    - 1) r).
 
-    It is the information about a coefficient for each contrast of classes and each function, in the order of contrasts.
-    `functions` (n, r) holds z_n, `p` (n, K) the probabilities of the classes, `weights` (n,) w_n. C (K, K - 1) is
-    `contrasts(K)`.
+    It is the information about a coefficient for each contrast of classes and each function, in the
+    order of contrasts. `functions` (n, r) holds z_n, `p` (n, K) the probabilities of the classes,
+    `weights` (n,) w_n. C (K, K - 1) is `contrasts(K)`.
     """
     r, C = functions.shape[1], contrasts(p.shape[1])
     contrast_means = p @ C  # (n, K - 1)
@@ -26,7 +30,9 @@ def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np
     for k in range(C.shape[1]):
         for j in range(k + 1):
             # weights of the rows times the covariances of two contrasts of the class indicators
-            block_weights = weights * (p @ (C[:, k] * C[:, j]) - contrast_means[:, k] * contrast_means[:, j])
+            block_weights = weights * (
+                p @ (C[:, k] * C[:, j]) - contrast_means[:, k] * contrast_means[:, j]
+            )
             out[k, :, j] = (functions * block_weights[:, None]).T @ functions
             out[j, :, k] = out[k, :, j]
     return out.reshape(C.shape[1] * r, -1)
@@ -40,11 +46,13 @@ def difference_covariance(
     intercept_penalty: float,
     pair: tuple[int, int],
 ) -> np.ndarray:
-    """Return the covariance (r, r) of the coefficients of class ``pair[0]`` less those of class ``pair[1]``.
+    """Return the covariance (r, r) of the coefficients of class ``pair[0]`` less those of class
+    ``pair[1]``.
 
-    It is ``H^-1 I H^-1``. I is the Fisher information: the covariance of the score of fixed rows with classes drawn
-    from `p`. H is I plus the number of observations times the diagonal matrix of penalties. Coefficients sum to zero
-    over classes at the optimum, so they are computed in contrasts of classes.
+    It is ``H^-1 I H^-1``. I is the Fisher information: the covariance of the score of fixed rows
+    with classes drawn from `p`. H is I plus the number of observations times the diagonal matrix of
+    penalties. Coefficients sum to zero over classes at the optimum, so they are computed in
+    contrasts of classes.
 
     Parameters
     ----------
@@ -67,9 +75,11 @@ def difference_covariance(
     fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
     H = fisher.copy()
     penalty = np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
-    H[np.diag_indices_from(H)] += penalty  # contrast by contrast: of r coefficients, then of the intercept
+    # contrast by contrast: of r coefficients, then of the intercept
+    H[np.diag_indices_from(H)] += penalty
     C = contrasts(K)
-    # the differences of the two classes' coefficients, without the intercept, as columns ((K - 1) (r + 1), r)
+    # the differences of the two classes' coefficients, without the intercept, as columns ((K - 1)
+    # (r + 1), r)
     contrast_columns = np.kron((C[pair[0]] - C[pair[1]])[:, None], np.eye(r + 1)[:, :r])
     solved = cho_solve(cho_factor(H, overwrite_a=True), contrast_columns)
     return (solved.T @ fisher @ solved) / total

@@ -12,30 +12,40 @@ from bbl.rows.sample import Sample
 
 __all__ = ["limits"]
 
-SEPARATED = "the predictors separate the groups perfectly, so the likelihood has no maximum; give ridge='cv'"
-TOO_FEW_ROWS = "the distinct rows are fewer than the coefficients, and do not determine them; give ridge='cv'"
-ALIASED = "the rows do not determine it beside the other terms; leave one of them out, or give ridge='cv'"
+SEPARATED = (
+    "the predictors separate the groups perfectly, so the likelihood has no maximum; give "
+    "ridge='cv'"
+)
+TOO_FEW_ROWS = (
+    "the distinct rows are fewer than the coefficients, and do not determine them; give ridge='cv'"
+)
+ALIASED = (
+    "the rows do not determine it beside the other terms; leave one of them out, or give ridge='cv'"
+)
 ABSENT = "give ridge > 0"
 
 
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
-    """Return, for each group, its number of determined coefficients, its unbounded parameters, and notes for warnings.
+    """Return, for each group, its number of determined coefficients, its unbounded parameters, and
+    notes for warnings.
 
-    Notes about all groups together go with the first group. There is no note on couplings of levels that never occur
-    together: the tables of parameters say so.
+    Notes about all groups together go with the first group. There is no note on couplings of levels
+    that never occur together: the tables of parameters say so.
 
     Parameters
     ----------
     maximum : ConditionalMaximum
-        Of coefficients (K, 1 + size). `basis` (K, 1 + size) marks those that were estimated, `aliased` (1 + size,)
-        those whose columns of the design depend on others, `occurs` (1 + size,) those whose levels occur together;
-        ``determined(a, b)`` marks those whose difference between two groups the rows determine. `groups` are the
-        groups with rows, `reference` the first of them, and `is_separated` says whether each row keeps one group alone.
+        Of coefficients (K, 1 + size). `basis` (K, 1 + size) marks those that were estimated,
+        `aliased` (1 + size,) those whose columns of the design depend on others, `occurs` (1 +
+        size,) those whose levels occur together; ``determined(a, b)`` marks those whose difference
+        between two groups the rows determine. `groups` are the groups with rows, `reference` the
+        first of them, and `is_separated` says whether each row keeps one group alone.
     sample : Sample
         Its `pooled` rows are those of all groups.
     layout : Layout
     """
-    counts = level_counts(sample.pooled, layout.n_levels)  # weights (L_i,) of the levels of each predictor
+    # weights (L_i,) of the levels of each predictor
+    counts = level_counts(sample.pooled, layout.n_levels)
     # masks (size,) of parameters; [1:] leaves the intercept out
     has_absent_level, aliased = holds_absent_level(layout, counts), maximum.aliased[1:]
     notes = absent_levels(counts, ABSENT)  # one for each level without rows
@@ -45,12 +55,18 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
         notes += (Note(predictor=-1, level=-1, what=TOO_FEW_ROWS),)
     else:
         # for each predictor with such parameters the first, a tuple (predictor, level, ...)
-        aliased_parameters = first_parameters(layout, aliased & maximum.occurs[1:] & ~has_absent_level)
+        aliased_parameters = first_parameters(
+            layout, aliased & maximum.occurs[1:] & ~has_absent_level
+        )
         notes += tuple(Note(i, level=-1, what=ALIASED) for i, *_ in aliased_parameters)
     out = []
     for g, basis in enumerate(maximum.basis):
         # a group without rows has no such parameters
-        is_unbounded = ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
-        unbounded_parameters = () if maximum.is_separated else first_parameters(layout, is_unbounded)
+        is_unbounded = (
+            ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
+        )
+        unbounded_parameters = (
+            () if maximum.is_separated else first_parameters(layout, is_unbounded)
+        )
         out.append(Limit(int(basis.sum()), unbounded_parameters, notes if g == 0 else ()))
     return out

@@ -1,13 +1,16 @@
 """Engine `HighOrder`: sparse high-order Boltzmann machines.
 
-A term is a set of predictors that interact; its order is their number. The regressions of single predictors on products
-of the others choose the terms; then all parameters are fitted together. A regression *votes* for the terms that it
-chooses, and for their sub-terms with its predictor. A layout says where each of `size` parameters is in a vector: first
-D fields, one for each non-reference level, then the table of each term. The result of `choose` has the `weights` of the
-chosen terms of a regression, a dictionary of arrays by term, the `intercept`, and `path`, fits at all penalties. A
-`Fitted` has the parameters `theta` (size,), the objective `value`, the gradient norm `norm`, and how the fit ended.
+A term is a set of predictors that interact; its order is their number. The regressions of single
+predictors on products of the others choose the terms; then all parameters are fitted together. A
+regression *votes* for the terms that it chooses, and for their sub-terms with its predictor. A
+layout says where each of `size` parameters is in a vector: first D fields, one for each
+non-reference level, then the table of each term. The result of `choose` has the `weights` of the
+chosen terms of a regression, a dictionary of arrays by term, the `intercept`, and `path`, fits at
+all penalties. A `Fitted` has the parameters `theta` (size,), the objective `value`, the gradient
+norm `norm`, and how the fit ended.
 
-Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.
+Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS,
+section 3.
 """
 
 from __future__ import annotations
@@ -49,37 +52,41 @@ Term = tuple[int, ...]
 
 @dataclass(frozen=True)
 class HighOrder(Engine):
-    """A sparse high-order Boltzmann machine (SHBM): the method chooses the terms; the formula names the predictors.
+    """A sparse high-order Boltzmann machine (SHBM): the method chooses the terms; the formula names
+    the predictors.
 
-    In each group every predictor is regressed on products of the others. A product in the regression of predictor i
-    makes a term of its predictors and i. The terms of all regressions are merged and their sub-terms added (a product
-    in the zero-sum gauge is a sum of products of all lower orders in the reference gauge). Then all parameters are
-    fitted jointly.
+    In each group every predictor is regressed on products of the others. A product in the
+    regression of predictor i makes a term of its predictors and i. The terms of all regressions are
+    merged and their sub-terms added (a product in the zero-sum gauge is a sum of products of all
+    lower orders in the reference gauge). Then all parameters are fitted jointly.
 
     Parameters
     ----------
     order : int, default 3
         Largest number of predictors in a term.
     lambda_ : {"ebic", "cv"}, float, or sequence of ``order - 1`` floats, default "ebic"
-        How the terms of a regression are chosen. A number is the penalty of `bbl.shooter` on the sum of losses, for all
-        products or one each for products of 1, 2, ... predictors; "cv" takes the one of least held-out loss in 5 folds.
-        "ebic" takes as candidates the products on a path of penalties to slightly beyond its least extended BIC; a
-        stepwise search adds and removes indicators of their joint levels while the extended BIC (gamma = 1) falls.
+        How the terms of a regression are chosen. A number is the penalty of `bbl.shooter` on the
+        sum of losses, for all products or one each for products of 1, 2, ... predictors; "cv" takes
+        the one of least held-out loss in 5 folds. "ebic" takes as candidates the products on a path
+        of penalties to slightly beyond its least extended BIC; a stepwise search adds and removes
+        indicators of their joint levels while the extended BIC (gamma = 1) falls.
     combine : {"or", "and", "max"}, default "or"
-        Which terms are kept: those of the regression of at least one ("or") or two ("and") of their predictors, each
-        regression's sub-terms included. "max" keeps the terms of "or" with the weight of largest magnitude in a
-        regression, without the joint fit.
+        Which terms are kept: those of the regression of at least one ("or") or two ("and") of their
+        predictors, each regression's sub-terms included. "max" keeps the terms of "or" with the
+        weight of largest magnitude in a regression, without the joint fit.
     refit : {"pseudo", "exact", "pcd", "cd", "mf"}, default "pseudo"
-        Method of the joint fit: pseudo-likelihood, exact likelihood (up to 2**20 states), persistent contrastive
-        divergence, contrastive divergence from the rows, or damped mean field.
+        Method of the joint fit: pseudo-likelihood, exact likelihood (up to 2**20 states),
+        persistent contrastive divergence, contrastive divergence from the rows, or damped mean
+        field.
     penalty : {"group", "l1"}, default "group"
         Whether all levels of a term enter together.
     screen : {"heredity", "all"}, default "heredity"
-        Which products of two predictors are candidates in a regression: those with a chosen predictor, or all.
+        Which products of two predictors are candidates in a regression: those with a chosen
+        predictor, or all.
     ridge : float, optional
-        L2 penalty per observation of all terms in the joint fit, which keeps them finite where rows are separated;
-        fields have 1e-6 at most. By default 2 divided by the number of observations. Raise it if there are few rows for
-        many terms.
+        L2 penalty per observation of all terms in the joint fit, which keeps them finite where rows
+        are separated; fields have 1e-6 at most. By default 2 divided by the number of observations.
+        Raise it if there are few rows for many terms.
     tolerance : float, default 1e-9
         Norm of the gradient at which "pseudo" and "exact" fits end.
 
@@ -90,14 +97,16 @@ class HighOrder(Engine):
 
     Notes
     -----
-    Predictors that are constant in a group get ``h = ln f`` with a prior count of 1, and no terms. With
-    ``missing="marginal"`` the complete rows are fitted.
+    Predictors that are constant in a group get ``h = ln f`` with a prior count of 1, and no terms.
+    With ``missing="marginal"`` the complete rows are fitted.
 
     Examples
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.HighOrder(lambda_=10.0), verbose=0)
+    >>> fit = bbl.bbl(
+    ...     "Survived ~ .^2", titanic, "Freq", method=bbl.HighOrder(lambda_=10.0), verbose=0
+    ... )
     >>> fit.order_counts  # doctest: +NORMALIZE_WHITESPACE
            No  Yes
     order
@@ -116,9 +125,15 @@ class HighOrder(Engine):
     tolerance: float = 1e-9
     name = "shbm"
     tuned = Tuned(
-        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
-        tuple(10.0 ** np.arange(0.5, 3.01, 0.25)), simpler="larger", logarithmic=True, rules=RULES,
-    )  # fmt: skip
+        "lambda_",
+        "lambda",
+        r"$\lambda$",
+        r"Penalty $\lambda$",
+        tuple(10.0 ** np.arange(0.5, 3.01, 0.25)),
+        simpler="larger",
+        logarithmic=True,
+        rules=RULES,
+    )
     log_z = "half"
     samples = True
     chooses = True
@@ -156,13 +171,15 @@ class HighOrder(Engine):
         complete = sample.rows(~sample.missing.any(axis=1))
         if not complete.n:
             raise DataError(
-                "no row of a group has all predictors known, which method='shbm' needs. Leave some predictors out, or "
-                "give missing values a level of their own (missing='level')."
+                "no row of a group has all predictors known, which method='shbm' needs. Leave some "
+                "predictors out, or give missing values a level of their own (missing='level')."
             )
         return complete
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return about the bytes of the rows' indicators, their probabilities and the regressions."""
+        """Return about the bytes of the rows' indicators, their probabilities and the
+        regressions.
+        """
         return 40.0 * n * layout.D  # five arrays (n, D) of numbers of 8 bytes
 
     def path(
@@ -174,26 +191,38 @@ class HighOrder(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Choose the terms of one group and fit them, at each penalty of `values`; None for the engine's own."""
+        """Choose the terms of one group and fit them, at each penalty of `values`; None for the
+        engine's own.
+        """
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
         rng = np.random.default_rng(0) if rng is None else rng
         report_share = None if progress is None else (lambda share: progress(share / len(engines)))
         return [engine._fit(sample, layout, workers, rng, report_share) for engine in engines]
 
     def _fit(
-        self, sample: Sample, layout: Layout, workers: int, rng: np.random.Generator, progress: Callable | None
+        self,
+        sample: Sample,
+        layout: Layout,
+        workers: int,
+        rng: np.random.Generator,
+        progress: Callable | None,
     ) -> EngineFit:
-        """Fit one group; predictors that are constant in the group take no part in regressions and joint fit.
+        """Fit one group; predictors that are constant in the group take no part in regressions and
+        joint fit.
 
-        `progress` is called with shares of the work. The joint fit starts from the weights of the regressions or, if it
-        samples or is of mean field, from independent predictors.
+        `progress` is called with shares of the work. The joint fit starts from the weights of the
+        regressions or, if it samples or is of mean field, from independent predictors.
         """
         varying = np.flatnonzero((sample.codes != sample.codes[:1]).any(axis=0))
         varying_sample = Sample(np.ascontiguousarray(sample.codes[:, varying]), sample.weights)
         n_levels = layout.n_levels[varying]
         rngs = rng.spawn(len(varying) + 1)  # one for each regression, and one for the joint fit
-        tasks = [(varying_sample, n_levels, i, self, task_rng) for i, task_rng in enumerate(rngs[:-1])]
-        report_regression = None if progress is None else (lambda: progress(REGRESSIONS_SHARE / len(tasks)))
+        tasks = [
+            (varying_sample, n_levels, i, self, task_rng) for i, task_rng in enumerate(rngs[:-1])
+        ]
+        report_regression = (
+            None if progress is None else (lambda: progress(REGRESSIONS_SHARE / len(tasks)))
+        )
         regressions = run_tasks(_regress, tasks, workers, report_regression)
         min_votes = 2 if self.combine == "and" else 1
         terms, votes = _merge_terms([regression.terms for regression in regressions], min_votes)
@@ -201,8 +230,11 @@ class HighOrder(Engine):
         site_weights = _site_weights(varying_layout, regressions)
         start = _largest_magnitude(site_weights)
         # or: without a varying predictor there is nothing to concatenate
-        start[: varying_layout.D] = np.concatenate([regression.field for regression in regressions] or [np.empty(0)])
-        fitted = Fitted(start, value=float("nan"), norm=0.0, n_iter=0, converged=True)  # without a joint fit
+        start[: varying_layout.D] = np.concatenate(
+            [regression.field for regression in regressions] or [np.empty(0)]
+        )
+        # without a joint fit
+        fitted = Fitted(start, value=float("nan"), norm=0.0, n_iter=0, converged=True)
         if self.combine != "max" and varying_layout.D:
             if self.refit not in ("pseudo", "exact"):
                 start = _independent_start(varying_sample, varying_layout)
@@ -223,29 +255,40 @@ class HighOrder(Engine):
         votes: dict[Term, int],
         site_weights: np.ndarray,
     ) -> EngineFit:
-        """Return a fit of all predictors, given that of the `varying` ones (their numbers among all).
+        """Return a fit of all predictors, given that of the `varying` ones (their numbers among
+        all).
 
-        Constant predictors get the fields ``ln f(x)/f(0)`` of their smoothed shares f, and no terms. `fitted`, `votes`
-        and `site_weights` (order, size) are about the varying predictors: their joint fit, the number of regressions
-        that vote for each term, and the estimates by single regressions (see `_site_weights`). The fit's state holds
-        "votes" (size,): for each parameter the votes for its term, 0 for fields; and "nodes" (order, size): the site
-        weights. Both are in the layout of all predictors.
+        Constant predictors get the fields ``ln f(x)/f(0)`` of their smoothed shares f, and no
+        terms. `fitted`, `votes` and `site_weights` (order, size) are about the varying predictors:
+        their joint fit, the number of regressions that vote for each term, and the estimates by
+        single regressions (see `_site_weights`). The fit's state holds "votes" (size,): for each
+        parameter the votes for its term, 0 for fields; and "nodes" (order, size): the site weights.
+        Both are in the layout of all predictors.
         """
         full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
         D = varying_layout.D
         theta, full_votes = np.zeros(full_layout.size), np.zeros(full_layout.size)
-        theta[: full_layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+        theta[: full_layout.D] = np.concatenate(
+            [log_ratio(f) for f in frequencies(sample, layout, 1.0)]
+        )
         columns = full_layout.columns(varying)
         # constant predictors have no terms: couplings are in the same order in both layouts
         theta[columns], theta[full_layout.D :] = fitted.theta[:D], fitted.theta[D:]
         full_weights = np.full((len(site_weights), full_layout.size), np.nan)
-        full_weights[:, columns], full_weights[:, full_layout.D :] = site_weights[:, :D], site_weights[:, D:]
+        full_weights[:, columns], full_weights[:, full_layout.D :] = (
+            site_weights[:, :D],
+            site_weights[:, D:],
+        )
         for term, count in votes.items():
             full_layout.table(full_votes, *varying[list(term)])[...] = count
         notes: tuple[Note, ...] = ()
         if not fitted.converged:
             detail = f"gradient norm {fitted.norm:.2g} after {fitted.n_iter} iterations"
-            remedy = "raise ridge" if self.refit in ("pseudo", "exact") else "raise ridge, or take refit='pseudo'"
+            remedy = (
+                "raise ridge"
+                if self.refit in ("pseudo", "exact")
+                else "raise ridge, or take refit='pseudo'"
+            )
             notes = (
                 Note(
                     predictor=-1,  # the fit as a whole
@@ -276,8 +319,8 @@ class Regression(NamedTuple):
     field : ndarray, shape (L - 1,)
         Fields of the non-reference levels of i.
     tables : dict of ndarray
-        For each term, by its predictors other than i: coefficients of non-reference levels, those of i along the last
-        axis.
+        For each term, by its predictors other than i: coefficients of non-reference levels, those
+        of i along the last axis.
     """
 
     terms: list[Term]
@@ -285,19 +328,28 @@ class Regression(NamedTuple):
     tables: dict[Term, np.ndarray]
 
 
-def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rng: np.random.Generator) -> Regression:
+def _regress(
+    sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rng: np.random.Generator
+) -> Regression:
     """Regress predictor `i` on products of the others, with the options of `engine`.
 
-    `n_levels` (m,) holds the levels of all predictors. In the regression the predictors are the m - 1 others, in their
-    order, and the classes are the K levels of i that occur. The weights of a term with d features are (d, K - 1): they
-    give K - 1 links, from which `contrasts` makes the scores of the K classes. `engine.lambda_` is a penalty of all
-    terms, a tuple of one for each order of products, or the rule "ebic" or "cv" that chooses the terms.
+    `n_levels` (m,) holds the levels of all predictors. In the regression the predictors are the m -
+    1 others, in their order, and the classes are the K levels of i that occur. The weights of a
+    term with d features are (d, K - 1): they give K - 1 links, from which `contrasts` makes the
+    scores of the K classes. `engine.lambda_` is a penalty of all terms, a tuple of one for each
+    order of products, or the rule "ebic" or "cv" that chooses the terms.
     """
     others = np.delete(np.arange(len(n_levels)), i)
     occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)
     K, levels = len(occurring_levels), [int(n_levels[j]) for j in others]
-    lambda_ = engine.lambda_ if not isinstance(engine.lambda_, float) else (engine.lambda_,) * (engine.order - 1)
-    problem = Problem.make(np.ascontiguousarray(sample.codes[:, others]), levels, y.ravel(), K, sample.weights)
+    lambda_ = (
+        engine.lambda_
+        if not isinstance(engine.lambda_, float)
+        else (engine.lambda_,) * (engine.order - 1)
+    )
+    problem = Problem.make(
+        np.ascontiguousarray(sample.codes[:, others]), levels, y.ravel(), K, sample.weights
+    )
     order = max(1, min(engine.order - 1, len(others)))
     chosen = choose(
         problem,
@@ -310,19 +362,24 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     )
     weights, intercept = chosen.weights, chosen.intercept
     if engine.lambda_ == "ebic":
-        # a point of the path has a stage for each order; the last one has the chosen products of all orders
-        # ([-1:]: the last one, or none)
-        candidates = {term for point in chosen.path for stage in point.stages[-1:] for term in stage.weights}
+        # a point of the path has a stage for each order; the last one has the chosen products of
+        # all orders ([-1:]: the last one, or none)
+        candidates = {
+            term for point in chosen.path for stage in point.stages[-1:] for term in stage.weights
+        }
         selected = choose_stepwise(problem, order, candidates, engine.screen)
         start = {term: np.zeros((problem.size(term), K - 1)) for term in selected}
-        weights, intercept = refit(problem, start, intercept)[:2]  # the first two fields of a `Refit`
-    # tables of links in the zero-sum gauge, then in the reference gauge; from links to log odds of the levels of i.
-    # A table has an axis for each predictor of its term, then the K - 1 links; that of () is the intercept's
+        # the first two fields of a `Refit`
+        weights, intercept = refit(problem, start, intercept)[:2]
+    # tables of links in the zero-sum gauge, then in the reference gauge; from links to log odds of
+    # the levels of i. A table has an axis for each predictor of its term, then the K - 1 links;
+    # that of () is the intercept's
     zero_sum_tables = {term: zero_sum_table(term, levels, w) for term, w in weights.items()}
     zero_sum_tables[()] = intercept[None] + zero_sum_tables.get((), 0.0)
     tables, level_contrasts = {}, contrasts(K).T
     for term, table in reference_tables(zero_sum_tables).items():
-        # the reshape drops a leading axis of length 1 of the intercept; the last axis of scores: levels that occur
+        # the reshape drops a leading axis of length 1 of the intercept; the last axis of scores:
+        # levels that occur
         score = table.reshape(*table.shape[-1 - len(term) :]) @ level_contrasts
         log_odds = np.zeros((*score.shape[:-1], int(n_levels[i])))
         log_odds[..., occurring_levels] = score - score[..., :1]
@@ -330,59 +387,75 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
         # without the reference levels along all axes
         tables[tuple(int(others[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
     terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in add_subterms(weights)]
-    return Regression(terms, tables.pop(()), tables)  # the table without other predictors holds the fields
+    # the table without other predictors holds the fields
+    return Regression(terms, tables.pop(()), tables)
 
 
-def _merge_terms(chosen: Sequence[list[Term]], min_votes: int) -> tuple[list[Term], dict[Term, int]]:
-    """Return the terms of at least `min_votes` regressions, with their sub-terms, and the votes of these.
+def _merge_terms(
+    chosen: Sequence[list[Term]], min_votes: int
+) -> tuple[list[Term], dict[Term, int]]:
+    """Return the terms of at least `min_votes` regressions, with their sub-terms, and the votes of
+    these.
 
-    `chosen` holds the terms of each regression; the votes of a term are the number of regressions that have it.
+    `chosen` holds the terms of each regression; the votes of a term are the number of regressions
+    that have it.
     """
     votes: dict[Term, int] = {}
     for terms in chosen:
         for term in terms:
             votes[term] = votes.get(term, 0) + 1
     elected = [term for term, count in votes.items() if count >= min_votes]
-    closure = {sub for term in elected for k in range(2, len(term) + 1) for sub in combinations(term, k)}
+    closure = {
+        sub for term in elected for k in range(2, len(term) + 1) for sub in combinations(term, k)
+    }
     return sorted(closure), {term: count for term, count in votes.items() if term in closure}
 
 
 def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarray:
     """Return the estimates of all parameters by single regressions, shape (order, size).
 
-    Row k holds those by the regression of the k-th predictor of the parameter's term; nan where it lacks the term.
+    Row k holds those by the regression of the k-th predictor of the parameter's term; nan where it
+    lacks the term.
     """
     out = np.full((max(layout.order, 2), layout.size), np.nan)
     for terms in layout.terms:
         for term in terms.tolist():
             for axis, i in enumerate(term):
                 others = tuple(j for j in term if j != i)
-                if others in regressions[i].tables:  # whose axes are the others, then i, as asked of `table`
+                # whose axes are the others, then i, as asked of `table`
+                if others in regressions[i].tables:
                     layout.table(out[axis], *others, i)[...] = regressions[i].tables[others]
     return out
 
 
 def _largest_magnitude(site_weights: np.ndarray) -> np.ndarray:
-    """Return the entry of largest magnitude of each column of (order, size); 0 where all are nan."""
+    """Return the entry of largest magnitude of each column of (order, size); 0 where all are
+    nan.
+    """
     weights = np.nan_to_num(site_weights)
     return np.take_along_axis(weights, np.abs(weights).argmax(axis=0)[None], axis=0)[0]
 
 
 def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the parameters (size,) of independent predictors: fields ``ln f/f_0`` with a prior count of 1."""
+    """Return the parameters (size,) of independent predictors: fields ``ln f/f_0`` with a prior
+    count of 1.
+    """
     theta = np.zeros(layout.size)
     theta[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
     return theta
 
 
 def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
-    """Return the checked option `lambda_`: a rule, one penalty, or `n` penalties for products of 1 to n predictors."""
+    """Return the checked option `lambda_`: a rule, one penalty, or `n` penalties for products of 1
+    to n predictors.
+    """
     if isinstance(value, str):
         return choice("lambda_", value, RULES)
     if isinstance(value, Sequence | np.ndarray):
         if len(value) != n:
             raise OptionError(
-                f"lambda_ holds {len(value)} penalties; give {n}, for products of 1 to {n} predictors, or one number.",
+                f"lambda_ holds {len(value)} penalties; give {n}, for products of 1 to {n} "
+                "predictors, or one number.",
                 argument="lambda_",
             )
         return tuple(real("lambda_", v, 0.0, open_low=True) for v in value)

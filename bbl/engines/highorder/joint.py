@@ -1,9 +1,10 @@
 """Joint estimation of all parameters (size,) of a model with terms of any order, by five methods.
 
-Pseudo-likelihood and exact likelihood are convex, and solved by Newton's method; contrastive divergence, its persistent
-variant and damped mean field follow a gradient whose model moments are estimated (Min et al. 2014, section 3.3). The
-moments are the means of the monomials, the products of indicators that the parameters multiply. A row has D indicators,
-one for each non-reference level of each predictor; they are the columns of X (n, D).
+Pseudo-likelihood and exact likelihood are convex, and solved by Newton's method; contrastive
+divergence, its persistent variant and damped mean field follow a gradient whose model moments are
+estimated (Min et al. 2014, section 3.3). The moments are the means of the monomials, the products
+of indicators that the parameters multiply. A row has D indicators, one for each non-reference level
+of each predictor; they are the columns of X (n, D).
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ EVALUATE_EVERY = 5  # mean-field steps between evaluations of the pseudo-likelih
 CHAINS = 512  # Gibbs chains that estimate moments
 SWEEPS = 3  # sweeps of the chains, or mean-field updates, for a step
 DAMPING = 0.8  # share of the new means in a damped mean-field update
-SETTLED = 0.02  # largest mean gradient of a converged sampled fit, in standard deviations of a monomial
+# largest mean gradient of a converged sampled fit, in standard deviations of a monomial
+SETTLED = 0.02
 
 
 class Fitted(NamedTuple):
-    """Result of `fit_jointly`: parameters (size,), the objective per observation, and how the fit ended.
+    """Result of `fit_jointly`: parameters (size,), the objective per observation, and how the fit
+    ended.
 
-    The objective `value` is the log pseudo-likelihood or log-likelihood less the penalty, nan for sampled gradients;
-    `norm` is the norm of its remaining gradient.
+    The objective `value` is the log pseudo-likelihood or log-likelihood less the penalty, nan for
+    sampled gradients; `norm` is the norm of its remaining gradient.
     """
 
     theta: np.ndarray
@@ -58,7 +61,9 @@ class Fitted(NamedTuple):
 
 
 class Objective(Protocol):
-    """A convex function of parameters (size,); the Hessian is that at the last point of evaluation."""
+    """A convex function of parameters (size,); the Hessian is that at the last point of
+    evaluation.
+    """
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return value and gradient (size,)."""
@@ -76,13 +81,17 @@ class Objective(Protocol):
 class PseudoObjective:
     """`Objective`: minus the mean log pseudo-likelihood of rows plus a ridge penalty.
 
-    `ridge` is the penalty per observation of terms; `P` (n, D) holds the conditional probabilities of all levels at the
-    last point of evaluation.
+    `ridge` is the penalty per observation of terms; `P` (n, D) holds the conditional probabilities
+    of all levels at the last point of evaluation.
     """
 
     def __init__(self, layout: Layout, sample: Sample, ridge: float):
         # four arrays (n, D) of numbers of 8 bytes
-        check_memory(32.0 * sample.n * layout.D, f"A joint fit of {sample.n} rows", "Use fewer rows or predictors.")
+        check_memory(
+            32.0 * sample.n * layout.D,
+            f"A joint fit of {sample.n} rows",
+            "Use fewer rows or predictors.",
+        )
         self.layout, self.ridge, self.monomials = layout, _ridges(layout, ridge), Monomials(layout)
         self.X, self.weights = one_hot(sample.codes, layout), sample.weights / sample.total
         # first column and number of columns in X of each predictor that has any
@@ -100,28 +109,34 @@ class PseudoObjective:
     def curve(self, v: np.ndarray) -> np.ndarray:
         """Return the Hessian at the last point times `v` (size,)."""
         field = self.monomials.fields(v, self.X)
-        # change of the probabilities as the parameters change by v: the fields less their mean over each predictor
+        # change of the probabilities as the parameters change by v: the fields less their mean over
+        # each predictor
         mean_field = np.add.reduceat(self.P * field, self.first_column, axis=1)
         G = self.P * (field - np.repeat(mean_field, self.n_columns, axis=1)) * self.weights[:, None]
         return self.monomials.adjoint(self.X, G) + self.ridge * v
 
     def diagonal(self) -> np.ndarray:
         """Return the diagonal (size,) of the Hessian at the last point."""
-        return self.monomials.adjoint(self.X, self.P * (1.0 - self.P) * self.weights[:, None]) + self.ridge
+        return (
+            self.monomials.adjoint(self.X, self.P * (1.0 - self.P) * self.weights[:, None])
+            + self.ridge
+        )
 
 
 class ExactObjective:
-    """`Objective`: minus the mean log-likelihood plus a ridge penalty, by enumeration of all states.
+    """`Objective`: minus the mean log-likelihood plus a ridge penalty, by enumeration of all
+    states.
 
-    `means` (size,) are those of the monomials over the rows; `moments` (size,) those over the states with probabilities
-    `p`, at the last point of evaluation.
+    `means` (size,) are those of the monomials over the rows; `moments` (size,) those over the
+    states with probabilities `p`, at the last point of evaluation.
     """
 
     def __init__(self, layout: Layout, means: np.ndarray, ridge: float):
         states = math.prod(layout.n_levels.tolist())
         if states > MAX_STATES:
             raise OptionError(
-                f"refit='exact' would list {states:.3g} states (at most {MAX_STATES}); take refit='pseudo'.",
+                f"refit='exact' would list {states:.3g} states (at most {MAX_STATES}); take "
+                "refit='pseudo'.",
                 argument="refit",
             )
         # two arrays (states, D) of numbers of 8 bytes
@@ -137,7 +152,9 @@ class ExactObjective:
         self.p = p / p.sum()
         self.moments = self.monomials.sums(self.X, self.p)
         value = largest + np.log(p.sum()) - theta @ self.means
-        return float(value + 0.5 * (self.ridge @ theta**2)), self.moments - self.means + self.ridge * theta
+        return float(
+            value + 0.5 * (self.ridge @ theta**2)
+        ), self.moments - self.means + self.ridge * theta
 
     def curve(self, v: np.ndarray) -> np.ndarray:
         """Return the Hessian at the last point times `v` (size,)."""
@@ -150,15 +167,21 @@ class ExactObjective:
 
 
 def _ridges(layout: Layout, ridge: float) -> np.ndarray:
-    """Return the penalty (size,) of each parameter; that of fields is just enough to keep them finite."""
+    """Return the penalty (size,) of each parameter; that of fields is just enough to keep them
+    finite.
+    """
     return np.where(np.arange(layout.size) < layout.D, min(ridge, MAX_FIELD_RIDGE), ridge)
 
 
-def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: int = MAX_NEWTON_STEPS) -> Fitted:
-    """Return the minimum from `theta` (size,) by Newton's method, with conjugate gradients and step halving.
+def minimise(
+    objective: Objective, theta: np.ndarray, tolerance: float, itmax: int = MAX_NEWTON_STEPS
+) -> Fitted:
+    """Return the minimum from `theta` (size,) by Newton's method, with conjugate gradients and step
+    halving.
 
-    `tolerance` is the norm of the gradient at which it ends. If no step lowers the objective any more, or after `itmax`
-    steps, a norm of up to 100 times the tolerance counts as converged. `n_iter` is the number of steps.
+    `tolerance` is the norm of the gradient at which it ends. If no step lowers the objective any
+    more, or after `itmax` steps, a norm of up to 100 times the tolerance counts as converged.
+    `n_iter` is the number of steps.
     """
     value, gradient = objective(theta)
     n_steps = 0
@@ -172,10 +195,13 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
         while step > 1e-10:
             new_theta = theta + step * direction
             new_value, new_gradient = objective(new_theta)
-            if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):  # Armijo's rule, to rounding
+            # Armijo's rule, to rounding
+            if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):
                 break
             step *= 0.5
-        else:  # no step lowers it; value and gradient are still those of theta, now its stored Hessian is too
+        # no step lowers it; value and gradient are still those of theta, now its stored Hessian is
+        # too
+        else:
             value, gradient = objective(theta)
             break
         theta, value, gradient = new_theta, new_value, new_gradient
@@ -187,9 +213,11 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
 def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> np.ndarray:
     """Return the solution (size,) of ``Hessian @ x = right`` by preconditioned conjugate gradients.
 
-    These stop when the preconditioned norm of the residual has fallen to `accuracy` times that of `right` (size,).
+    These stop when the preconditioned norm of the residual has fallen to `accuracy` times that of
+    `right` (size,).
     """
-    preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)  # the bound only prevents division by zero
+    # the bound only prevents division by zero
+    preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)
     out, residual = np.zeros_like(right), right.copy()
     scaled = preconditioner * residual
     direction, squared_norm = scaled, float(residual @ scaled)
@@ -205,8 +233,12 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
         new_squared_norm = float(residual @ scaled)
         if new_squared_norm <= target:
             break
-        direction, squared_norm = scaled + new_squared_norm / squared_norm * direction, new_squared_norm
-    return out if out.any() else preconditioner * right  # the latter if not even the first step was possible
+        direction, squared_norm = (
+            scaled + new_squared_norm / squared_norm * direction,
+            new_squared_norm,
+        )
+    # the latter if not even the first step was possible
+    return out if out.any() else preconditioner * right
 
 
 def fit_jointly(
@@ -219,11 +251,12 @@ def fit_jointly(
     rng: np.random.Generator,
     progress: Callable | None = None,
 ) -> Fitted:
-    """Fit all parameters to complete rows by `method`, one of `REFITS`, starting from `theta` (layout.size,).
+    """Fit all parameters to complete rows by `method`, one of `REFITS`, starting from `theta`
+    (layout.size,).
 
-    `ridge` is the L2 penalty per observation of all terms; that of fields is at most 1e-6. `tolerance` is the norm of
-    the gradient at which "pseudo" and "exact" end; `rng` serves "pcd" and "cd". `progress` is not used: callers
-    report the fit as a whole.
+    `ridge` is the L2 penalty per observation of all terms; that of fields is at most 1e-6.
+    `tolerance` is the norm of the gradient at which "pseudo" and "exact" end; `rng` serves "pcd"
+    and "cd". `progress` is not used: callers report the fit as a whole.
     """
     with serial_blas():
         if method == "pseudo":
@@ -244,45 +277,60 @@ def _ascend(
     theta: np.ndarray,
     rng: np.random.Generator,
 ) -> Fitted:
-    """Follow the gradient of the log-likelihood, ``means - moments - ridges * theta``, with estimated model moments.
+    """Follow the gradient of the log-likelihood, ``means - moments - ridges * theta``, with
+    estimated model moments.
 
-    `means` (size,) are those of the monomials over the rows. Steps are divided by the monomials' variances and get
-    shorter with time. With sampled moments the result is the average over the second half of the steps (Polyak &
-    Juditsky 1992); its norm is the largest component of the mean gradient of that half, in standard deviations of the
-    monomials. The mean-field gradient need not vanish anywhere: the result are the parameters of largest
-    pseudo-likelihood on the way, and the fit has converged if these are not the last ones. `method` is "pcd", "cd" or
-    "mf"; the fit starts from `theta` (size,).
+    `means` (size,) are those of the monomials over the rows. Steps are divided by the monomials'
+    variances and get shorter with time. With sampled moments the result is the average over the
+    second half of the steps (Polyak & Juditsky 1992); its norm is the largest component of the mean
+    gradient of that half, in standard deviations of the monomials. The mean-field gradient need not
+    vanish anywhere: the result are the parameters of largest pseudo-likelihood on the way, and the
+    fit has converged if these are not the last ones. `method` is "pcd", "cd" or "mf"; the fit
+    starts from `theta` (size,).
     """
     monomials = Monomials(layout)
     scale, ridges = np.maximum(means * (1.0 - means), MIN_VARIANCE), _ridges(layout, ridge)
     if method == "mf":
-        moments, pseudo = _mean_field_moments(layout, monomials, sample), PseudoObjective(layout, sample, ridge)
+        moments, pseudo = (
+            _mean_field_moments(layout, monomials, sample),
+            PseudoObjective(layout, sample, ridge),
+        )
     else:
         moments, pseudo = _chain_moments(layout, monomials, sample, theta, method, rng), None
-    # of sampled moments: averages over the second half of the steps; of mean field: the point of the best evaluation
+    # of sampled moments: averages over the second half of the steps; of mean field: the point of
+    # the best evaluation
     average, mean_gradient = theta, np.zeros(len(theta))
     best, best_step, best_value = theta, 0, math.inf
     for step in range(STEPS):
         gradient = means - moments(theta) - ridges * theta
         theta = theta + RATE / (1.0 + step / DECAY_STEPS) * gradient / scale
         if pseudo is None and 2 * step >= STEPS:
-            share = 1.0 / (step - (STEPS - 1) // 2)  # of this step in the average so far: 1, 1/2, 1/3, ...
+            # of this step in the average so far: 1, 1/2, 1/3, ...
+            share = 1.0 / (step - (STEPS - 1) // 2)
             average = average + (theta - average) * share
             mean_gradient = mean_gradient + (gradient - mean_gradient) * share
-        elif pseudo is not None and step % EVALUATE_EVERY == 0 and (value := pseudo(theta)[0]) < best_value:
+        elif (
+            pseudo is not None
+            and step % EVALUATE_EVERY == 0
+            and (value := pseudo(theta)[0]) < best_value
+        ):
             best_value, best, best_step = value, theta, step
     if pseudo is not None:
         is_last = best_step + EVALUATE_EVERY >= STEPS  # of the evaluations
-        return Fitted(best, -best_value, float(np.linalg.norm(gradient)), STEPS, converged=not is_last)
+        return Fitted(
+            best, -best_value, float(np.linalg.norm(gradient)), STEPS, converged=not is_last
+        )
     norm = float(np.abs(mean_gradient / np.sqrt(scale)).max(initial=0.0))
     return Fitted(average, float("nan"), norm, STEPS, converged=norm <= SETTLED)
 
 
-def _mean_field_moments(layout: Layout, monomials: Monomials, sample: Sample) -> Callable[[np.ndarray], np.ndarray]:
+def _mean_field_moments(
+    layout: Layout, monomials: Monomials, sample: Sample
+) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function from parameters to moments (size,) by damped mean field.
 
-    The means r (n, D) of the levels start at each row and are updated by ``r <- .2 r + .8 P(x | r)``. The mean of a
-    monomial is approximated by the product of means.
+    The means r (n, D) of the levels start at each row and are updated by ``r <- .2 r + .8 P(x |
+    r)``. The mean of a monomial is approximated by the product of means.
     """
     X, share = one_hot(sample.codes, layout), sample.weights / sample.total
 
@@ -290,21 +338,30 @@ def _mean_field_moments(layout: Layout, monomials: Monomials, sample: Sample) ->
         """Return the moments (size,) at `theta` (size,)."""
         r = X
         for _ in range(SWEEPS):
-            r = r + DAMPING * (normalised(monomials.fields(theta, r), layout)[1] - r)  # [1]: probabilities (n, D)
+            # [1]: probabilities (n, D)
+            r = r + DAMPING * (normalised(monomials.fields(theta, r), layout)[1] - r)
         return monomials.sums(r, share)
 
     return moments
 
 
 def _chain_moments(
-    layout: Layout, monomials: Monomials, sample: Sample, theta: np.ndarray, method: str, rng: np.random.Generator
+    layout: Layout,
+    monomials: Monomials,
+    sample: Sample,
+    theta: np.ndarray,
+    method: str,
+    rng: np.random.Generator,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from parameters to moments (size,), the means of monomials over Gibbs chains.
+    """Return a function from parameters to moments (size,), the means of monomials over Gibbs
+    chains.
 
-    Chains start at random, and go on from call to call; with `method` "cd" they restart from random rows at each call.
-    `theta` (size,) gives the chains their shapes; its values are replaced before the first sweep.
+    Chains start at random, and go on from call to call; with `method` "cd" they restart from random
+    rows at each call. `theta` (size,) gives the chains their shapes; its values are replaced before
+    the first sweep.
     """
-    # fields (D,), couplings (D, D), and a `Tables` of the terms of 3 and more (`values`: their parameters), or None
+    # fields (D,), couplings (D, D), and a `Tables` of the terms of 3 and more (`values`: their
+    # parameters), or None
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=higher_terms)
     share = sample.weights / sample.total

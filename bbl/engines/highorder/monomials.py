@@ -1,7 +1,8 @@
 """Monomials of a model with terms of any order, and sums of them over rows.
 
-A term is a set of k interacting predictors, its order is k. Each of its parameters multiplies a monomial, a product of
-indicators of k non-reference levels; a field multiplies a single indicator. Indicators are columns of X (n, D).
+A term is a set of k interacting predictors, its order is k. Each of its parameters multiplies a
+monomial, a product of indicators of k non-reference levels; a field multiplies a single indicator.
+Indicators are columns of X (n, D).
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class Monomials:
     Attributes
     ----------
     orders : list of tuples
-        For each order k from 2 on with T > 0 parameters: their positions (T,), the columns of their indicators (k, T),
-        and for each of the k factors the sparse matrix (T, D) that adds a parameter's value to the column of the
-        factor.
+        For each order k from 2 on with T > 0 parameters: their positions (T,), the columns of their
+        indicators (k, T), and for each of the k factors the sparse matrix (T, D) that adds a
+        parameter's value to the column of the factor.
 
     Examples
     --------
@@ -46,7 +47,8 @@ class Monomials:
 
     def __init__(self, layout: Layout):
         self.D, self.size = layout.D, layout.size
-        columns = term_columns(layout)  # (highest order, size): columns in X of each parameter's indicators, then -1
+        # (highest order, size): columns in X of each parameter's indicators, then -1
+        columns = term_columns(layout)
         order = (columns >= 0).sum(axis=0)
         self.orders: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
         for k in range(2, layout.order + 1):
@@ -55,11 +57,14 @@ class Monomials:
             scatters = [_scatter(factor_columns[axis], layout.D) for axis in range(k)]
             if len(positions):
                 self.orders.append((positions, factor_columns, scatters))
-        # rows of a chunk; the other ones in max guard against division by zero and chunks without rows
+        # rows of a chunk; the other ones in max guard against division by zero and chunks without
+        # rows
         self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:
-        """Return slices of n rows, such that the monomials of a slice and one order are at most `CELLS`."""
+        """Return slices of n rows, such that the monomials of a slice and one order are at most
+        `CELLS`.
+        """
         return (slice(first, first + self._rows) for first in range(0, n, self._rows))
 
     def sums(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -73,7 +78,9 @@ class Monomials:
         return out
 
     def energies(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the sum of all monomials times their parameters `theta` (size,) in each row, shape (n,)."""
+        """Return the sum of all monomials times their parameters `theta` (size,) in each row, shape
+        (n,).
+        """
         out = X @ theta[: self.D]
         for rows in self._chunks(len(X)):
             chunk = X[rows]
@@ -82,7 +89,8 @@ class Monomials:
         return out
 
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the field (n, D) of each level in each row: the derivative of the energy by the level's indicator.
+        """Return the field (n, D) of each level in each row: the derivative of the energy by the
+        level's indicator.
 
         `theta` (size,) are the parameters, `X` (n, D) the indicators.
         """
@@ -92,13 +100,17 @@ class Monomials:
             for positions, columns, scatters in self.orders:
                 for axis in range(len(columns)):
                     other_columns = np.delete(columns, axis, axis=0)
-                    out[rows] += (_product(chunk, other_columns) * theta[positions]) @ scatters[axis]
+                    out[rows] += (_product(chunk, other_columns) * theta[positions]) @ scatters[
+                        axis
+                    ]
         return out
 
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
-        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,), for weights G (n, D).
+        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,), for weights G (n,
+        D).
 
-        With the derivatives G of a loss by the `fields` at `X`, it is the gradient of the loss by theta.
+        With the derivatives G of a loss by the `fields` at `X`, it is the gradient of the loss by
+        theta.
         """
         out = np.zeros(self.size)
         out[: self.D] = G.sum(axis=0)
@@ -107,12 +119,16 @@ class Monomials:
             for positions, columns, _ in self.orders:
                 for axis in range(len(columns)):
                     other_products = _product(chunk, np.delete(columns, axis, axis=0))
-                    out[positions] += np.einsum("rt,rt->t", other_products, G_chunk[:, columns[axis]])
+                    out[positions] += np.einsum(
+                        "rt,rt->t", other_products, G_chunk[:, columns[axis]]
+                    )
         return out
 
 
 def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return T products (n, T) of k columns of X (n, D) each, whose numbers `columns` (k, T) holds."""
+    """Return T products (n, T) of k columns of X (n, D) each, whose numbers `columns` (k, T)
+    holds.
+    """
     out = X[:, columns[0]]
     for column in columns[1:]:
         out = out * X[:, column]
@@ -120,7 +136,9 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _scatter(columns: np.ndarray, D: int) -> csr_array:
-    """Return the sparse matrix (T, D) with a one in row t at ``columns[t]``; `columns` has shape (T,)."""
+    """Return the sparse matrix (T, D) with a one in row t at ``columns[t]``; `columns` has shape
+    (T,).
+    """
     from scipy.sparse import csr_array
 
     T = len(columns)

@@ -1,1 +1,3 @@
-"""Exact maximum likelihood of log-linear models: sums over all states, or over the cliques of a junction tree."""
+"""Exact maximum likelihood of log-linear models: sums over all states, or over the cliques of a
+junction tree.
+"""

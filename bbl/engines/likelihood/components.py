@@ -1,4 +1,6 @@
-"""The connected parts of an interaction graph: predictors of different parts are independent in the model."""
+"""The connected parts of an interaction graph: predictors of different parts are independent in the
+model.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ __all__ = ["Component", "components"]
 
 
 class Component(NamedTuple):
-    """Predictors that interact with each other, directly or through others, and with no predictor outside.
+    """Predictors that interact with each other, directly or through others, and with no predictor
+    outside.
 
     Predictors of structural zeros count as interacting.
 
@@ -36,18 +39,24 @@ class Component(NamedTuple):
         missing = None if rows.missing is None else rows.missing[:, self.predictors]
         if missing is not None and not missing.any():
             missing = None
-        return Sample(np.ascontiguousarray(rows.codes[:, self.predictors]), rows.weights, None, missing)
+        return Sample(
+            np.ascontiguousarray(rows.codes[:, self.predictors]), rows.weights, None, missing
+        )
 
 
 def components(layout: Layout) -> list[Component]:
-    """Return the connected parts of the interaction graph, in the order of their first predictors."""
-    if layout.complete and layout.m > 1:  # all pairs interact (m = 0, which has no parts, is left to the code below)
+    """Return the connected parts of the interaction graph, in the order of their first
+    predictors.
+    """
+    # all pairs interact (m = 0, which has no parts, is left to the code below)
+    if layout.complete and layout.m > 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
     n_components, label = connected_components(csr_matrix(layout.joined), directed=False)
-    # label (m,): part of each predictor; joined (m, m): whether two share a term or structural zeros
+    # label (m,): part of each predictor; joined (m, m): whether two share a term or structural
+    # zeros
     if n_components == 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     # predictors of each table of fields and of each term (`layout.scopes`), by component
@@ -57,9 +66,11 @@ def components(layout: Layout) -> list[Component]:
     flat_positions, found_components = np.arange(layout.size), []
     for k in range(n_components):
         predictors = np.flatnonzero(label == k)
-        number = {int(i): new for new, i in enumerate(predictors)}  # of a predictor within the component
+        # of a predictor within the component
+        number = {int(i): new for new, i in enumerate(predictors)}
         terms = [tuple(number[i] for i in scope) for scope in scopes[k] if len(scope) > 1]
-        # table(v, *scope): the entries of v of one term; the new layout keeps the order of the terms
+        # table(v, *scope): the entries of v of one term; the new layout keeps the order of the
+        # terms
         positions = [layout.table(flat_positions, *scope).ravel() for scope in scopes[k]]
         support = layout.support  # structural zeros, whose predictors are all in one component
         if support is not None:

@@ -11,10 +11,13 @@ from bbl.model.layout import Layout
 __all__ = ["add_parameters"]
 
 
-def add_parameters(layout: Layout, theta: np.ndarray, scope: tuple[int, ...], energy: np.ndarray) -> bool:
+def add_parameters(
+    layout: Layout, theta: np.ndarray, scope: tuple[int, ...], energy: np.ndarray
+) -> bool:
     """Add the parameters that give the energies of a table, up to a constant, to `theta` in place.
 
-    A parameter is an alternating sum of energies: differences from the reference level (code 0) along each axis.
+    A parameter is an alternating sum of energies: differences from the reference level (code 0)
+    along each axis.
 
     Parameters
     ----------
@@ -28,17 +31,21 @@ def add_parameters(layout: Layout, theta: np.ndarray, scope: tuple[int, ...], en
     Returns
     -------
     bool
-        Whether the model has all terms that this takes; if not, `theta` has only some of them added.
+        Whether the model has all terms that this takes; if not, `theta` has only some of them
+        added.
     """
     for axis in range(len(scope)):  # level 0 stays, other levels become differences from it
         reference = energy.take([0], axis)
         energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
     for order in range(1, len(scope) + 1):
         for axes in combinations(range(len(scope)), order):
-            table = energy[tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))]
+            table = energy[
+                tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))
+            ]
             members = [scope[axis] for axis in axes]
             if order == 1 or layout.index(*members) >= 0:  # -1: the model lacks the term
-                layout.table(theta, *members)[...] += table  # a view of them in theta, its axes in the order of members
+                # a view of them in theta, its axes in the order of members
+                layout.table(theta, *members)[...] += table
             elif table.any():
                 return False
     return True

@@ -37,7 +37,8 @@ from bbl.rows.sample import Rows, Sample
 __all__ = ["MaximumLikelihood"]
 
 MAX_ORDER = 99  # largest order of terms that are read
-HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+# gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+HARMLESS = 1e-6
 NOT_CONVERGED = "the likelihood did not reach its maximum; raise itmax"
 
 
@@ -45,19 +46,19 @@ NOT_CONVERGED = "the likelihood did not reach its maximum; raise itmax"
 class MaximumLikelihood(Engine):
     """Exact maximum likelihood of log-linear models, with terms of any order.
 
-    A closed form where the model is decomposable; Newton's method on a table of all states (up to 65,536); beyond,
-    L-BFGS with exact gradients from a junction tree.
+    A closed form where the model is decomposable; Newton's method on a table of all states (up to
+    65,536); beyond, L-BFGS with exact gradients from a junction tree.
 
     Parameters
     ----------
     lambda_ : float or sequence of float, default 0.0
-        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms of three predictors,
-        and so on.
+        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms
+        of three predictors, and so on.
     lambdah : float, default 0.0
         L2 penalty on fields.
     prior_count : float, default 0.0
-        Number of rows that are spread evenly over all states that can occur. Without couplings, and without
-        structural zeros, this is naive Bayes with that `prior_count`.
+        Number of rows that are spread evenly over all states that can occur. Without couplings, and
+        without structural zeros, this is naive Bayes with that `prior_count`.
     tolerance : float, default 1e-10
         Norm of the gradient of the log-likelihood of one observation at which a fit ends.
     itmax : int, default 200
@@ -70,18 +71,25 @@ class MaximumLikelihood(Engine):
 
     Notes
     -----
-    Where cells are empty the likelihood may rise without end along some combinations of parameters, even if no margin
-    is zero. These parameters are found by a linear programme (up to 2 million states times parameters; beyond, where a
-    margin of a term is zero) and reported as not estimable; the fit is the limit, in which some states have no
-    probability, and degrees of freedom count the states and parameters that are left (Fienberg & Rinaldo 2012, Annals
-    of Statistics 40). Missing values are summed out, as in the EM algorithm, on a table of all states: right if they
-    are missing at random.
+    Where cells are empty the likelihood may rise without end along some combinations of parameters,
+    even if no margin is zero. These parameters are found by a linear programme (up to 2 million
+    states times parameters; beyond, where a margin of a term is zero) and reported as not
+    estimable; the fit is the limit, in which some states have no probability, and degrees of
+    freedom count the states and parameters that are left (Fienberg & Rinaldo 2012, Annals of
+    Statistics 40). Missing values are summed out, as in the EM algorithm, on a table of all states:
+    right if they are missing at random.
 
     Examples
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, "Freq", method=bbl.MaximumLikelihood(), verbose=0)
+    >>> fit = bbl.bbl(
+    ...     "Survived ~ Class * Sex + Age",
+    ...     titanic,
+    ...     "Freq",
+    ...     method=bbl.MaximumLikelihood(),
+    ...     verbose=0,
+    ... )
     >>> fit.logLik()
     'log Lik.' -3869.678 (df=16)
     """
@@ -117,10 +125,14 @@ class MaximumLikelihood(Engine):
     @classmethod
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
-        return super().refusals() | {"composite_criteria": "method='ml' has the likelihood itself: see aic and bic"}
+        return super().refusals() | {
+            "composite_criteria": "method='ml' has the likelihood itself: see aic and bic"
+        }
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an error if its sums are too large, before any is allocated."""
+        """Return the layout unchanged; raise an error if its sums are too large, before any is
+        allocated.
+        """
         check_orders(self.lambda_, layout)
         if layout.support is not None:
             check_zeros(layout)
@@ -128,29 +140,34 @@ class MaximumLikelihood(Engine):
             is_listed = n_states(component.layout) <= MAX_STATES
             if not is_listed and not sample.complete:
                 raise DataError(
-                    f"method='ml' sums out missing values on a table of all states, up to {MAX_STATES:,} of them, and "
-                    f"{component.layout.m} predictors that interact have {n_states(component.layout):.3g}. Take "
-                    "missing='level', missing='drop' or method='pseudo'.",
+                    "method='ml' sums out missing values on a table of all states, up to "
+                    f"{MAX_STATES:,} of them, and {component.layout.m} predictors that interact "
+                    f"have {n_states(component.layout):.3g}. Take missing='level', missing='drop' "
+                    "or method='pseudo'.",
                     argument="missing",
                 )
             if not is_listed and tree_order(component.layout) is None:
                 raise OptionError(
-                    f"the exact likelihood of these {layout.m:,} predictors and {layout.n_terms:,} interactions needs "
-                    f"a table of at least {least_width(component.layout):,} predictors, and more than {MAX_CELLS:.2g} "
+                    f"the exact likelihood of these {layout.m:,} predictors and "
+                    f"{layout.n_terms:,} interactions needs a table of at least "
+                    f"{least_width(component.layout):,} predictors, and more than {MAX_CELLS:.2g} "
                     "cells in all. Take method='pseudo', or a formula with fewer interactions.",
                     argument="method",
                 )
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the tables, and of the Fisher information where Newton's method needs it.
+        """Return the bytes of the tables, and of the Fisher information where Newton's method needs
+        it.
 
-        Rows `n` and `settings`, the number of penalties, take no more memory: the arguments are those of all engines.
+        Rows `n` and `settings`, the number of penalties, take no more memory: the arguments are
+        those of all engines.
         """
         needed = 0.0
         for component in components(layout):
             if n_states(component.layout) <= MAX_STATES:
-                # in bytes: four matrices (size, size), and eight tables of all states, of numbers of 8 bytes
+                # in bytes: four matrices (size, size), and eight tables of all states, of numbers
+                # of 8 bytes
                 information = 32.0 * float(min(component.layout.size, MAX_NEWTON_SIZE)) ** 2
                 needed = max(needed, 64.0 * n_states(component.layout) + information)
             else:
@@ -158,12 +175,15 @@ class MaximumLikelihood(Engine):
         return needed
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
-        """Return the penalty of each parameter, and the prior count, at the penalty `lambda_` of couplings."""
+        """Return the penalty of each parameter, and the prior count, at the penalty `lambda_` of
+        couplings.
+        """
         ridge = np.full(layout.size, self.lambdah)
         n_orders = len(layout.terms)  # one array of terms for each order from 2 on
         # strict=False, below: a penalty for pairs may be given although the model has no terms
         by_order = lambda_ if isinstance(lambda_, tuple) else (lambda_,) * n_orders
-        # positions at which the tables of an order begin in the parameter vector, and at which the last one ends
+        # positions at which the tables of an order begin in the parameter vector, and at which the
+        # last one ends
         for table_starts, order_lambda in zip(layout.term_start, by_order, strict=False):
             ridge[table_starts[0] : table_starts[-1]] = order_lambda
         return Penalty(ridge, self.prior_count)
@@ -176,24 +196,31 @@ class MaximumLikelihood(Engine):
         workers: int = 1,
         start: np.ndarray | None = None,
     ):
-        """Return a list of fits of one group, one at each penalty of `values`, or at `lambda_` if None.
+        """Return a list of fits of one group, one at each penalty of `values`, or at `lambda_` if
+        None.
 
-        Iterations begin at the parameters `start` (layout.size,) if they are given. `workers` is not used: the argument
-        is that of all engines.
+        Iterations begin at the parameters `start` (layout.size,) if they are given. `workers` is
+        not used: the argument is that of all engines.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
         penalties = [self.penalty(layout, value) for value in grid]
-        return [self._finish(sample, layout, solver.fit(sample, p, start), p.ridge) for p in penalties]
+        return [
+            self._finish(sample, layout, solver.fit(sample, p, start), p.ridge) for p in penalties
+        ]
 
-    def _finish(self, sample: Rows, layout: Layout, solution: Solution, ridge: np.ndarray) -> EngineFit:
-        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) holds the penalties.
+    def _finish(
+        self, sample: Rows, layout: Layout, solution: Solution, ridge: np.ndarray
+    ) -> EngineFit:
+        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) holds the
+        penalties.
 
-        ``solution.determined`` and ``solution.basis`` are masks (size,): the parameters with a finite and unique
-        maximum, and as many parameters as the fit has degrees of freedom.
+        ``solution.determined`` and ``solution.basis`` are masks (size,): the parameters with a
+        finite and unique maximum, and as many parameters as the fit has degrees of freedom.
         """
         notes: tuple[Note, ...] = ()
-        absent = np.zeros(layout.size, dtype=bool)  # parameters of levels without rows, which notes report
+        # parameters of levels without rows, which notes report
+        absent = np.zeros(layout.size, dtype=bool)
         if not self.prior_count and not self.lambdah:
             counts = level_counts(sample, layout.n_levels)
             notes = absent_levels(counts, "give lambdah or prior_count > 0")
@@ -201,20 +228,26 @@ class MaximumLikelihood(Engine):
         is_converged = solution.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
             detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
-            remedy = "" if self.prior_count or ridge.any() else ", or give lambda_ or prior_count > 0"
+            remedy = (
+                "" if self.prior_count or ridge.any() else ", or give lambda_ or prior_count > 0"
+            )
             # -1: the fit as a whole, no level
             notes += (Note(predictor=-1, level=-1, what=NOT_CONVERGED + remedy, detail=detail),)
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
             could_be_determined = determined_by_states(layout)
-            # parameters that the structural zeros alone leave open are not reported. The exception: if no other
-            # parameter lacks an optimum, but the fit has a lower rank than the states that can occur, then it is a
-            # limit in which some of these states have no probability, and only those parameters show it
-            if (without_optimum & could_be_determined).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
+            # parameters that the structural zeros alone leave open are not reported. The exception:
+            # if no other parameter lacks an optimum, but the fit has a lower rank than the states
+            # that can occur, then it is a limit in which some of these states have no probability,
+            # and only those parameters show it
+            if (
+                without_optimum & could_be_determined
+            ).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
                 without_optimum &= could_be_determined
         unbounded = first_parameters(layout, without_optimum)
         converged = np.full(layout.m, is_converged)
-        converged[[i for i, *_ in unbounded]] = False  # each tuple of `unbounded` begins with the predictor
+        # each tuple of `unbounded` begins with the predictor
+        converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
             solution.theta,
             solution.value,
@@ -227,28 +260,39 @@ class MaximumLikelihood(Engine):
         )
 
     def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:
-        """Fit a group again; return the influence of rows on the estimate, and the fitted rows: those given."""
+        """Fit a group again; return the influence of rows on the estimate, and the fitted rows:
+        those given.
+        """
         return self._influence(sample, layout, None), sample
 
-    def _influence(self, sample: Sample, layout: Layout, start: np.ndarray | None) -> LikelihoodInfluence:
+    def _influence(
+        self, sample: Sample, layout: Layout, start: np.ndarray | None
+    ) -> LikelihoodInfluence:
         """Fit a group from `start`, and return the influence of rows on the estimate."""
         penalty = self.penalty(layout, self.lambda_)
         solution = Solver(layout, self.tolerance, self.itmax).fit(sample, penalty, start)
         return LikelihoodInfluence(sample, layout, solution, penalty)
 
-    def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
+    def unpenalised(
+        self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray
+    ) -> Unpenalised:
         """Fit the rows of a group without a penalty, all predictors together.
 
-        Iterations begin at `start` (layout.size,). The influence holds the estimate `theta`, and `determined`, a mask
-        of the parameters that the rows determine. `sites`, the predictors that other engines regress on the others, is
-        not used.
+        Iterations begin at `start` (layout.size,). The influence holds the estimate `theta`, and
+        `determined`, a mask of the parameters that the rows determine. `sites`, the predictors that
+        other engines regress on the others, is not used.
         """
-        influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(rows, layout, start)
+        influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(
+            rows, layout, start
+        )
         return Unpenalised(influence.theta, influence.determined, influence)
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
-        """Return the largest log-likelihood of rows, without a penalty, and the number of parameters that it takes."""
+        """Return the largest log-likelihood of rows, without a penalty, and the number of
+        parameters that it takes.
+        """
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
-        # value: per observation; basis: a mask of as many parameters as the fit has degrees of freedom
+        # value: per observation; basis: a mask of as many parameters as the fit has degrees of
+        # freedom
         return rows.total * solution.value, int(solution.basis.sum())

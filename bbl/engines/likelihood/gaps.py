@@ -1,12 +1,15 @@
-"""The likelihood of rows with missing values: each row counts by the probability of what is known of it.
+"""The likelihood of rows with missing values: each row counts by the probability of what is known
+of it.
 
-That is right if values are missing at random: whether a value is missing may depend on the known values of its row
-(Little & Rubin 2019, section 6.2). The gradient is that of the EM algorithm: the counts of incomplete rows are spread
-over the states that they may be, by the fitted probabilities, and their moments compared with those of the model.
-States are the n combinations of levels of all predictors of a part of the model; tables of them have one axis for each
-predictor. A `StateTable` holds the `shape` of these tables, the `strides` (m,), by how many positions the next level of
-each predictor is away in the list of states, and `possible`, a mask (n,) of the states that can occur, None if all can.
-`size` is the number of parameters, each with an indicator of a state, whose mean is its moment.
+That is right if values are missing at random: whether a value is missing may depend on the known
+values of its row (Little & Rubin 2019, section 6.2). The gradient is that of the EM algorithm: the
+counts of incomplete rows are spread over the states that they may be, by the fitted probabilities,
+and their moments compared with those of the model. States are the n combinations of levels of all
+predictors of a part of the model; tables of them have one axis for each predictor. A `StateTable`
+holds the `shape` of these tables, the `strides` (m,), by how many positions the next level of each
+predictor is away in the list of states, and `possible`, a mask (n,) of the states that can occur,
+None if all can. `size` is the number of parameters, each with an indicator of a state, whose mean
+is its moment.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ __all__ = ["IncompleteLikelihood"]
 ROWS = 65536  # rows of a chunk of a file
 BLOCK_SIZE = 2**22  # indicators that are averaged together
 TINY = 1e-280  # probabilities up to this count as zero: nothing is divided by them
-NEGLIGIBLE = 1e-8  # share of the rows that a state on the way to no probability has at most when the iteration ends
+# share of the rows that a state on the way to no probability has at most when the iteration ends
+NEGLIGIBLE = 1e-8
 
 
 class Pattern(NamedTuple):
@@ -53,10 +57,15 @@ def missing_patterns(table: StateTable, component: Component, rows: Rows) -> lis
     counts: dict[tuple[bool, ...], np.ndarray] = {}
     for chunk in map(component.columns, rows.chunks(ROWS)):
         for is_missing, positions in rows_by_pattern(chunk):
-            shape = tuple(1 if missing else L for missing, L in zip(is_missing, table.shape, strict=True))
-            codes = np.where(is_missing, 0, chunk.codes[positions]).astype(np.intp)  # missing axes have length 1
+            shape = tuple(
+                1 if missing else L for missing, L in zip(is_missing, table.shape, strict=True)
+            )
+            # missing axes have length 1
+            codes = np.where(is_missing, 0, chunk.codes[positions]).astype(np.intp)
             cells = np.ravel_multi_index(tuple(codes.T), shape)
-            weight = np.bincount(cells, chunk.weights[positions], int(np.prod(shape))).reshape(shape)
+            weight = np.bincount(cells, chunk.weights[positions], int(np.prod(shape))).reshape(
+                shape
+            )
             key = tuple(is_missing.tolist())
             counts[key] = counts[key] + weight if key in counts else weight
     missing_axes = [tuple(np.flatnonzero(key).tolist()) for key in counts]
@@ -68,7 +77,9 @@ def missing_patterns(table: StateTable, component: Component, rows: Rows) -> lis
 
 
 def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield which predictors are missing (m,), and the positions of the rows in which exactly these are."""
+    """Yield which predictors are missing (m,), and the positions of the rows in which exactly these
+    are.
+    """
     missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
     masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
     for k, is_missing in enumerate(masks):
@@ -76,7 +87,8 @@ def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class IncompleteLikelihood:
-    """`Objective` of rows with missing values: the mean log-probability of what is known, less the penalty.
+    """`Objective` of rows with missing values: the mean log-probability of what is known, less the
+    penalty.
 
     Parameters
     ----------
@@ -106,27 +118,43 @@ class IncompleteLikelihood:
         States that ln Z sums over; None for all that can occur.
     """
 
-    def __init__(self, table: StateTable, patterns: list[Pattern], added_counts: np.ndarray, penalty: np.ndarray):
+    def __init__(
+        self,
+        table: StateTable,
+        patterns: list[Pattern],
+        added_counts: np.ndarray,
+        penalty: np.ndarray,
+    ):
         check_memory(
-            8.0 * table.n * (table.layout.size + 4),  # the indicators (n, size), and four vectors (n,)
+            # the indicators (n, size), and four vectors (n,)
+            8.0 * table.n * (table.layout.size + 4),
             f"Sums over {table.n} states of incomplete rows",
             "Use fewer predictors, missing='level' or method='pseudo'.",
         )
         self.table, self.penalty = table, penalty
         self.support: np.ndarray | None = None
-        self.complete = added_counts + sum(pattern.counts.ravel() for pattern in patterns if not pattern.missing)
+        self.complete = added_counts + sum(
+            pattern.counts.ravel() for pattern in patterns if not pattern.missing
+        )
         self.patterns = [pattern for pattern in patterns if pattern.missing]
-        self.total = float(self.complete.sum() + sum(pattern.counts.sum() for pattern in self.patterns))
+        self.total = float(
+            self.complete.sum() + sum(pattern.counts.sum() for pattern in self.patterns)
+        )
 
     def compatible_states(self) -> np.ndarray:
         """Return a mask (n,) of the states that some row may be, given what is known of it."""
         compatible = (self.complete > 0.0).reshape(self.table.shape)
         for pattern in self.patterns:
             compatible = compatible | (pattern.counts > 0.0)
-        return compatible.ravel() if self.table.possible is None else compatible.ravel() & self.table.possible
+        return (
+            compatible.ravel()
+            if self.table.possible is None
+            else compatible.ravel() & self.table.possible
+        )
 
     def evenly_spread_counts(self) -> np.ndarray:
-        """Return the counts (n,) of all states if each row is spread evenly over the states that it may be.
+        """Return the counts (n,) of all states if each row is spread evenly over the states that it
+        may be.
 
         States that cannot occur get counts too: these only give the iteration a start.
         """
@@ -149,7 +177,9 @@ class IncompleteLikelihood:
         observed = np.flatnonzero(self.complete)
         total = float(self.complete[observed] @ np.log(self.p[observed]))
         state_p = self.p.reshape(self.table.shape)
-        self.margins = [state_p.sum(axis=pattern.missing, keepdims=True) for pattern in self.patterns]
+        self.margins = [
+            state_p.sum(axis=pattern.missing, keepdims=True) for pattern in self.patterns
+        ]
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
             occurs = pattern.counts > 0.0
             total += float(pattern.counts[occurs] @ np.log(margin[occurs]))
@@ -157,29 +187,41 @@ class IncompleteLikelihood:
 
     def expected_counts(self) -> np.ndarray:
         """Return the expected counts (n,) of all states given what is known of all rows."""
-        counts, state_p = self.complete.reshape(self.table.shape).copy(), self.p.reshape(self.table.shape)
+        counts, state_p = (
+            self.complete.reshape(self.table.shape).copy(),
+            self.p.reshape(self.table.shape),
+        )
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
             counts += _shares(pattern.counts, margin) * state_p
         return counts.ravel()
 
     def counts_without_negligible(self) -> np.ndarray:
-        """Return the expected counts (n,), but 0 in states that no complete row has and hardly any other may have.
+        """Return the expected counts (n,), but 0 in states that no complete row has and hardly any
+        other may have.
 
-        If the likelihood rises without end, the iteration stops on the way, where these states have hardly any
-        probability left.
+        If the likelihood rises without end, the iteration stops on the way, where these states have
+        hardly any probability left.
         """
         counts = self.expected_counts()
         return np.where(counts > NEGLIGIBLE * self.total, counts, self.complete)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient (size,): moments of the expected counts less those of the model, less the penalty's."""
+        """Return the gradient (size,): moments of the expected counts less those of the model, less
+        the penalty's.
+        """
         self.mu = self.table.moments(self.p)
-        return self.table.moments(self.expected_counts()) / self.total - self.mu - self.penalty * self.theta
+        return (
+            self.table.moments(self.expected_counts()) / self.total
+            - self.mu
+            - self.penalty * self.theta
+        )
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the observed information, and that of complete rows, both (size, size) and with the penalty.
+        """Return the observed information, and that of complete rows, both (size, size) and with
+        the penalty.
 
-        The former need not be positive; the latter gives the step of the EM gradient algorithm (Lange 1995, JRSS B 57).
+        The former need not be positive; the latter gives the step of the EM gradient algorithm
+        (Lange 1995, JRSS B 57).
         """
         complete_information = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
         return [complete_information - self._missing_information(), complete_information]
@@ -190,10 +232,11 @@ class IncompleteLikelihood:
         return self.table.indicators()
 
     def _missing_information(self) -> np.ndarray:
-        """Return the covariance (size, size) of the indicators given what is known of a row, averaged over all rows.
+        """Return the covariance (size, size) of the indicators given what is known of a row,
+        averaged over all rows.
 
-        With T (size,) the indicators it is the mean of ``E[T T' | known] - E[T | known] E[T | known]'``, which is 0 for
-        complete rows.
+        With T (size,) the indicators it is the mean of ``E[T T' | known] - E[T | known] E[T |
+        known]'``, which is 0 for complete rows.
         """
         out = self.table.indicator_products(self.expected_counts() - self.complete)
         for pattern in self.patterns:
@@ -203,12 +246,15 @@ class IncompleteLikelihood:
         return out / self.total
 
     def _means(self, pattern: Pattern, cells: np.ndarray) -> np.ndarray:
-        """Return the means (len(cells), size) of the indicators given what is known in some rows of a pattern.
+        """Return the means (len(cells), size) of the indicators given what is known in some rows of
+        a pattern.
 
-        `cells` holds positions in the raveled counts of the pattern, each a combination of known levels.
+        `cells` holds positions in the raveled counts of the pattern, each a combination of known
+        levels.
         """
         table = self.table
-        # the states of a cell: that with level 0 of all missing predictors, plus each of the offsets
+        # the states of a cell: that with level 0 of all missing predictors, plus each of the
+        # offsets
         first_states = np.array(np.unravel_index(cells, pattern.counts.shape)).T @ table.strides
         lengths = [table.shape[i] for i in pattern.missing]
         offsets = np.array(list(np.ndindex(*lengths))) @ table.strides[list(pattern.missing)]
@@ -219,7 +265,9 @@ class IncompleteLikelihood:
             p = self.p[states]
             conditional = _shares(p, np.broadcast_to(p.sum(axis=1, keepdims=True), p.shape))
             # r: cells, k: their states, s: parameters
-            out[first : first + step] = np.einsum("rk,rks->rs", conditional, self._indicators[states])
+            out[first : first + step] = np.einsum(
+                "rk,rks->rs", conditional, self._indicators[states]
+            )
         return out
 
     def row_means(self, rows: Sample) -> np.ndarray:
@@ -229,19 +277,26 @@ class IncompleteLikelihood:
         """
         table, size = self.table, self.table.layout.size
         out = np.tile(self.mu, (rows.n, 1))
-        state_p, indicators = self.p.reshape(table.shape), self._indicators.reshape(*table.shape, size)
+        state_p, indicators = (
+            self.p.reshape(table.shape),
+            self._indicators.reshape(*table.shape, size),
+        )
         for is_missing, positions in rows_by_pattern(rows):
             if is_missing.all():
                 continue
             axes = tuple(np.flatnonzero(is_missing).tolist())
             margin = state_p.sum(axis=axes, keepdims=True)
-            conditional = _shares(np.ones_like(margin), margin) * state_p  # state_p / margin, 0 where the margin is 0
-            means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)  # missing axes have length 1
+            # state_p / margin, 0 where the margin is 0
+            conditional = _shares(np.ones_like(margin), margin) * state_p
+            # missing axes have length 1
+            means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)
             codes = np.where(is_missing, 0, rows.codes[positions]).astype(np.intp)
             out[positions] = means[tuple(codes.T)]
         return out
 
 
 def _shares(counts: np.ndarray, margin: np.ndarray) -> np.ndarray:
-    """Return ``counts / margin`` by element; 0 where the margin is TINY at most, as rounding may leave it."""
+    """Return ``counts / margin`` by element; 0 where the margin is TINY at most, as rounding may
+    leave it.
+    """
     return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > TINY)

@@ -1,7 +1,8 @@
 """Newton's method for the exact likelihood of one group, on a table of all states.
 
-`size` is the number of parameters theta, n that of the states, the combinations of levels of all predictors. The moment
-of a parameter is the mean of its indicator: whether a state has all levels that the parameter belongs to.
+`size` is the number of parameters theta, n that of the states, the combinations of levels of all
+predictors. The moment of a parameter is the mean of its indicator: whether a state has all levels
+that the parameter belongs to.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from bbl.engines.likelihood.states import StateTable
 
 __all__ = ["Maximum", "Objective", "StateLikelihood", "maximise"]
 
-SUFFICIENT_INCREASE = 1e-4  # least increase of the objective, as a share of what its slope promises (Armijo)
-ROUNDING = 1e-14  # error of the objective, as a share of it or, since it is a difference, of the largest parameter
+# least increase of the objective, as a share of what its slope promises (Armijo)
+SUFFICIENT_INCREASE = 1e-4
+# error of the objective, as a share of it or, since it is a difference, of the largest parameter
+ROUNDING = 1e-14
 SHORTEST_STEP = 2.0**-30  # share of a Newton step at which halving ends
 NO_INFORMATION = 1e-18  # variance of an indicator that is zero but for rounding
-MIN_PIVOT = 1e-7  # least Cholesky pivot of a scaled information that is solved without its eigenvectors
-ZERO_EIGENVALUE = 1e-12  # eigenvalue that is zero but for rounding, for each parameter of a scaled information
+# least Cholesky pivot of a scaled information that is solved without its eigenvectors
+MIN_PIVOT = 1e-7
+# eigenvalue that is zero but for rounding, for each parameter of a scaled information
+ZERO_EIGENVALUE = 1e-12
 
 
 class Objective(Protocol):
@@ -35,12 +40,15 @@ class Objective(Protocol):
         ...
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return minus the Hessian (size, size), then matrices that are always positive and so give a step upwards."""
+        """Return minus the Hessian (size, size), then matrices that are always positive and so give
+        a step upwards.
+        """
         ...
 
 
 class Maximum(NamedTuple):
-    """Where `maximise` ended: the point, the objective, the norm of its gradient, and the number of steps.
+    """Where `maximise` ended: the point, the objective, the norm of its gradient, and the number of
+    steps.
 
     After `itmax` steps the norm is that before the last one; else it is that at the point.
     """
@@ -64,8 +72,8 @@ class StateLikelihood:
     support : ndarray of bool, shape (n,), or None
         States that ln Z sums over; None for all that can occur.
     basis : ndarray of bool, shape (size,)
-        Parameters that suffice to describe these states, see `existence.rank`; the others stay where they are, as the
-        information of all together would have no Cholesky factor.
+        Parameters that suffice to describe these states, see `existence.rank`; the others stay
+        where they are, as the information of all together would have no Cholesky factor.
 
     Attributes
     ----------
@@ -78,9 +86,20 @@ class StateLikelihood:
     """
 
     def __init__(
-        self, table: StateTable, target: np.ndarray, penalty: np.ndarray, support: np.ndarray | None, basis: np.ndarray
+        self,
+        table: StateTable,
+        target: np.ndarray,
+        penalty: np.ndarray,
+        support: np.ndarray | None,
+        basis: np.ndarray,
     ):
-        self.table, self.target, self.penalty, self.support, self.basis = table, target, penalty, support, basis
+        self.table, self.target, self.penalty, self.support, self.basis = (
+            table,
+            target,
+            penalty,
+            support,
+            basis,
+        )
 
     def value(self, theta: np.ndarray) -> float:
         """Return the objective at `theta`."""
@@ -89,19 +108,25 @@ class StateLikelihood:
         return float(self.target @ theta - log_z - 0.5 * self.penalty @ theta**2)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient (size,): observed less expected moments, less the gradient of the penalty."""
+        """Return the gradient (size,): observed less expected moments, less the gradient of the
+        penalty.
+        """
         self.mu = self.table.moments(self.p)
         return self.target - self.mu - self.penalty * self.theta
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information, 0 for parameters that are not in the basis, plus the penalty."""
+        """Return the Fisher information, 0 for parameters that are not in the basis, plus the
+        penalty.
+        """
         information = self.table.covariances(self.p, self.mu)
         information[~self.basis] = 0.0
         information[:, ~self.basis] = 0.0
         return [information + np.diag(self.penalty)]
 
 
-def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: int, aim: float = np.inf) -> Maximum:
+def maximise(
+    objective: Objective, start: np.ndarray, tolerance: float, itmax: int, aim: float = np.inf
+) -> Maximum:
     """Maximise a function by Newton's method with halved steps.
 
     Parameters
@@ -109,13 +134,13 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
     objective : Objective
     start : ndarray, shape (size,)
     tolerance : float
-        Norm of the gradient at which the iteration ends, after one more step: small probabilities then have all their
-        digits too.
+        Norm of the gradient at which the iteration ends, after one more step: small probabilities
+        then have all their digits too.
     itmax : int
         Largest number of steps.
     aim : float, optional
-        A smaller norm. Steps go on below `tolerance` until it is reached, as long as each step halves the norm: some
-        states may have frequencies below `tolerance`.
+        A smaller norm. Steps go on below `tolerance` until it is reached, as long as each step
+        halves the norm: some states may have frequencies below `tolerance`.
     """
     theta, within_tolerance, norm, n_iter = start.copy(), False, np.inf, 0
     value = objective.value(theta)
@@ -125,7 +150,8 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
         last_norm, norm = norm, float(np.linalg.norm(gradient))
         if norm == 0.0 or (within_tolerance and (norm <= aim or norm > 0.5 * last_norm)):
             break
-        within_tolerance = norm <= tolerance  # the step below is the last one, unless `aim` asks for more
+        # the step below is the last one, unless `aim` asks for more
+        within_tolerance = norm <= tolerance
         step = _uphill_step(objective.curvatures(), gradient)
         slope, length = float(gradient @ step), 1.0  # length: share of the Newton step
         error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))
@@ -154,14 +180,17 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         is_informed = curvature.diagonal() > NO_INFORMATION
         scale = np.sqrt(np.where(is_informed, curvature.diagonal(), 1.0))
         scaled_gradient = np.where(is_informed, gradient, 0.0) / scale
-        scaled = np.where(np.outer(is_informed, is_informed), curvature / np.outer(scale, scale), 0.0)
+        scaled = np.where(
+            np.outer(is_informed, is_informed), curvature / np.outer(scale, scale), 0.0
+        )
         scaled[~is_informed, ~is_informed] = 1.0  # on the diagonal: their step is then 0
         factor, failed = lapack.dpotrf(scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale
         eigenvalues, eigenvectors = eigen.eigenvectors(scaled)  # rising
         rounding = ZERO_EIGENVALUE * len(scaled)
-        if curvature is curvatures[-1] or eigenvalues[0] > -rounding:  # the last one has negative ones only by rounding
+        # the last one has negative ones only by rounding
+        if curvature is curvatures[-1] or eigenvalues[0] > -rounding:
             break
     is_curved = eigenvalues > rounding
     vectors = eigenvectors[:, is_curved]

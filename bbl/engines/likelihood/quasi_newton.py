@@ -11,12 +11,15 @@ import numpy as np
 __all__ = ["Minimum", "minimise"]
 
 MEMORY = 30  # curvature pairs that are kept: a step and the change of the gradient along it
-LARGEST_SLOPE_SHARE = 0.9  # largest absolute slope at the end of a step, as a share of that at its start (Wolfe)
+# largest absolute slope at the end of a step, as a share of that at its start (Wolfe)
+LARGEST_SLOPE_SHARE = 0.9
 MAX_TRIALS = 20  # step lengths tried along one direction
 
 
 class Minimum(NamedTuple):
-    """Where `minimise` ended: the point, the norm of the gradient there, and the number of steps."""
+    """Where `minimise` ended: the point, the norm of the gradient there, and the number of
+    steps.
+    """
 
     theta: np.ndarray
     norm: float
@@ -32,7 +35,8 @@ def minimise(
 ) -> Minimum:
     """Minimise a convex function by L-BFGS (Nocedal & Wright 2006, algorithm 7.5).
 
-    Step lengths are judged by slopes alone: near the minimum, differences of function values are rounding.
+    Step lengths are judged by slopes alone: near the minimum, differences of function values are
+    rounding.
 
     Parameters
     ----------
@@ -63,7 +67,8 @@ def minimise(
         if curvature > 0.0:
             pairs.append((step, change, curvature))
             theta, g = theta + step, g_new
-        elif pairs:  # no step along this direction lowers the slope: try again without curvature pairs
+        # no step along this direction lowers the slope: try again without curvature pairs
+        elif pairs:
             pairs.clear()
         else:
             break
@@ -71,15 +76,19 @@ def minimise(
 
 
 def _step(
-    gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, direction: np.ndarray, slope: float
+    gradient: Callable[[np.ndarray], np.ndarray],
+    theta: np.ndarray,
+    direction: np.ndarray,
+    slope: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a step along `direction` at whose end the slope is small, and the gradient there.
 
-    `slope` is the inner product of gradient and direction at `theta`. Steps are lengthened fourfold while the slope at
-    their end is negative, then bisected. If no slope is small enough, return the longest step that was tried whose
-    slope is still negative, zero if there is none.
+    `slope` is the inner product of gradient and direction at `theta`. Steps are lengthened fourfold
+    while the slope at their end is negative, then bisected. If no slope is small enough, return the
+    longest step that was tried whose slope is still negative, zero if there is none.
     """
-    low, high, length = 0.0, np.inf, 1.0  # low: longest step with a negative slope; high: last one with a positive one
+    # low: longest step with a negative slope; high: last one with a positive one
+    low, high, length = 0.0, np.inf, 1.0
     g_low = np.zeros(len(theta))  # gradient after the step `low`; not read if this stays zero
     for _ in range(MAX_TRIALS):
         g = gradient(theta + length * direction)
@@ -95,7 +104,8 @@ def _step(
 
 
 def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Return the approximate inverse Hessian times the gradient `g` (size,), by the two loops over curvature pairs.
+    """Return the approximate inverse Hessian times the gradient `g` (size,), by the two loops over
+    curvature pairs.
 
     The initial inverse Hessian is diagonal, `inverse_curvature` (size,), scaled to the last pair.
     """

@@ -1,11 +1,13 @@
-"""The exact maximum of the likelihood of a group: closed form, table of all states, or junction tree.
+"""The exact maximum of the likelihood of a group: closed form, table of all states, or junction
+tree.
 
-A *state* is a combination of levels of all predictors; a *moment* of a parameter is the probability that all levels
-that it belongs to occur together, its *indicator* tells whether they do in a state. The parts of a model that do not
-interact are fitted one by one. Where the likelihood rises without end, the maximum is reached in a limit along a
-*direction of recession*, in which only the states of a *face* keep a probability (see
-`bbl.engines.likelihood.existence`). A `Component` is a part: its `predictors`, its `layout`, the `positions` of its
-parameters among those of the whole model. `layout.mask` (m, m) tells which predictors share a term.
+A *state* is a combination of levels of all predictors; a *moment* of a parameter is the probability
+that all levels that it belongs to occur together, its *indicator* tells whether they do in a state.
+The parts of a model that do not interact are fitted one by one. Where the likelihood rises without
+end, the maximum is reached in a limit along a *direction of recession*, in which only the states of
+a *face* keep a probability (see `bbl.engines.likelihood.existence`). A `Component` is a part: its
+`predictors`, its `layout`, the `positions` of its parameters among those of the whole model.
+`layout.mask` (m, m) tells which predictors share a term.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from typing import cast
 import numpy as np
 
 from bbl.engines.likelihood.components import Component, components
-from bbl.engines.likelihood.existence import Face, facial_set, is_certain, rank, step_down, zero_margins
+from bbl.engines.likelihood.existence import (
+    Face,
+    facial_set,
+    is_certain,
+    rank,
+    step_down,
+    zero_margins,
+)
 from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.newton import Maximum, StateLikelihood, maximise
 from bbl.engines.likelihood.quasi_newton import minimise
@@ -29,17 +38,30 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample
 
 __all__ = [
-    "MAX_CELLS", "MAX_INFORMATION_SIZE", "MAX_NEWTON_SIZE", "MAX_STATES", "Penalty", "Solution", "Solver",
-    "least_width", "n_states", "tree_cells", "tree_order",
-]  # fmt: skip
+    "MAX_CELLS",
+    "MAX_INFORMATION_SIZE",
+    "MAX_NEWTON_SIZE",
+    "MAX_STATES",
+    "Penalty",
+    "Solution",
+    "Solver",
+    "least_width",
+    "n_states",
+    "tree_cells",
+    "tree_order",
+]
 
 MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
-MAX_NEWTON_SIZE = 600  # up to so many parameters Newton's method solves with their Fisher information
-MAX_INFORMATION_SIZE = 1500  # up to so many parameters have their rank found by their Fisher information
+# up to so many parameters Newton's method solves with their Fisher information
+MAX_NEWTON_SIZE = 600
+# up to so many parameters have their rank found by their Fisher information
+MAX_INFORMATION_SIZE = 1500
 MAX_CELLS = 2.0**24  # up to so many cells of all cliques a junction tree is used
 OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
-NO_PROBABILITY = 1e-16  # probability below which a cell of a junction tree counts as never occurring
-AIM_OF_RAREST = 1e-6  # norm of the gradient that is aimed at, as a share of the frequency of the rarest state
+# probability below which a cell of a junction tree counts as never occurring
+NO_PROBABILITY = 1e-16
+# norm of the gradient that is aimed at, as a share of the frequency of the rarest state
+AIM_OF_RAREST = 1e-6
 MAX_TRIAL_STEPS = 15  # Newton steps before the search for empty cells that the likelihood avoids
 MAX_PUSHES = 12  # doublings of the way along a direction of recession
 
@@ -72,7 +94,8 @@ class Solution:
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The maximum. If it is reached in a limit: a point so far that the states off the face have less than 1e-16.
+        The maximum. If it is reached in a limit: a point so far that the states off the face have
+        less than 1e-16.
     value : float
         Mean log-likelihood of the rows, less the penalty.
     norm : float
@@ -82,7 +105,8 @@ class Solution:
     determined : ndarray of bool, shape (size,)
         Parameters that are finite at the maximum, and that no other values fit as well.
     basis : ndarray of bool, shape (size,)
-        As many parameters as the model has degrees of freedom on the states that keep a probability; see `rank`.
+        As many parameters as the model has degrees of freedom on the states that keep a
+        probability; see `rank`.
     """
 
     theta: np.ndarray
@@ -100,8 +124,11 @@ def n_states(layout: Layout) -> float:
 
 
 def tree_order(layout: Layout) -> list[int] | None:
-    """Return an order in which to sum out predictors, with at most MAX_CELLS cells in all; None if none was found."""
-    if layout.complete and n_states(layout) > MAX_CELLS:  # with all pairs, all predictors are one clique
+    """Return an order in which to sum out predictors, with at most MAX_CELLS cells in all; None if
+    none was found.
+    """
+    # with all pairs, all predictors are one clique
+    if layout.complete and n_states(layout) > MAX_CELLS:
         return None
     order = perfect_order(layout)
     if order is None:
@@ -111,22 +138,30 @@ def tree_order(layout: Layout) -> list[int] | None:
 
 
 def tree_cells(layout: Layout) -> float:
-    """Return the number of cells of all cliques of the junction tree; infinity if they are too many."""
+    """Return the number of cells of all cliques of the junction tree; infinity if they are too
+    many.
+    """
     order = tree_order(layout)
     return np.inf if order is None else _n_cells(layout, order)
 
 
 def _n_cells(layout: Layout, order: list[int]) -> float:
-    """Return the number of cells of all cliques if predictors are summed out in this order, without overflow."""
+    """Return the number of cells of all cliques if predictors are summed out in this order, without
+    overflow.
+    """
     log_L = np.log(layout.n_levels)
-    return float(np.exp([min(log_L[list(scope)].sum(), 700.0) for scope in clique_scopes(layout, order)]).sum())
+    return float(
+        np.exp(
+            [min(log_L[list(scope)].sum(), 700.0) for scope in clique_scopes(layout, order)]
+        ).sum()
+    )
 
 
 def least_width(layout: Layout) -> int:
     """Return a lower bound of the number of predictors in the largest clique of any junction tree.
 
-    It is one more than the degeneracy of the interaction graph: the most partners that a predictor has left, if those
-    with the fewest are removed one by one.
+    It is one more than the degeneracy of the interaction graph: the most partners that a predictor
+    has left, if those with the fewest are removed one by one.
     """
     mask = layout.mask.astype(np.intp)
     degree, remaining, width = mask.sum(axis=1), np.ones(layout.m, dtype=bool), 0
@@ -158,7 +193,10 @@ class Solver:
 
         Iterations begin at `start` (size,), else at the fields of independent predictors.
         """
-        theta, (determined, basis) = np.zeros(self.layout.size), np.ones((2, self.layout.size), dtype=bool)
+        theta, (determined, basis) = (
+            np.zeros(self.layout.size),
+            np.ones((2, self.layout.size), dtype=bool),
+        )
         value, norm, n_iter = 0.0, 0.0, 0
         with serial_blas():
             for component in components(self.layout):
@@ -166,18 +204,30 @@ class Solver:
                 part_start = None if start is None else start[component.positions]
                 fit = self._fit_part(component, rows, part_penalty, part_start)
                 theta[component.positions] = fit.theta
-                determined[component.positions], basis[component.positions] = fit.determined, fit.basis
-                value, norm, n_iter = value + fit.value, float(np.hypot(norm, fit.norm)), max(n_iter, fit.n_iter)
+                determined[component.positions], basis[component.positions] = (
+                    fit.determined,
+                    fit.basis,
+                )
+                value, norm, n_iter = (
+                    value + fit.value,
+                    float(np.hypot(norm, fit.norm)),
+                    max(n_iter, fit.n_iter),
+                )
         return Solution(theta, value, norm, n_iter, determined, basis)
 
-    def _fit_part(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
-        """Fit a part of the model from `start` (size,), by the first method that can; sizes are those of the part."""
+    def _fit_part(
+        self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
+    ) -> Solution:
+        """Fit a part of the model from `start` (size,), by the first method that can; sizes are
+        those of the part.
+        """
         if rows.in_memory:  # from here on the rows hold the columns of the part alone
             rows = component.columns(cast(Sample, rows))
             component = component._replace(predictors=np.arange(component.layout.m))
         if not rows.complete:
             return self._fit_incomplete(component, rows, penalty, start)
-        has_zeros = component.layout.support is not None  # such parts were refused if they have no table of all states
+        # such parts were refused if they have no table of all states
+        has_zeros = component.layout.support is not None
         order = perfect_order(component.layout) if penalty.is_zero and not has_zeros else None
         if order is not None:
             solution = self._fit_closed(component, rows, order)
@@ -188,8 +238,13 @@ class Solver:
         return self._fit_states(component, rows, penalty, start)
 
     def _fit_closed(self, component: Component, rows: Rows, order: list[int]) -> Solution | None:
-        """Fit a decomposable model by the shares of its cliques; None if it lacks a term, or a cell is empty."""
-        if any(len(s) > 1 and component.layout.index(*s) < 0 for s in clique_scopes(component.layout, order)):
+        """Fit a decomposable model by the shares of its cliques; None if it lacks a term, or a cell
+        is empty.
+        """
+        if any(
+            len(s) > 1 and component.layout.index(*s) < 0
+            for s in clique_scopes(component.layout, order)
+        ):
             return None
         tree = JunctionTree(component.layout, order)
         counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts)
@@ -199,23 +254,33 @@ class Solver:
         target, margins = tree.moments_of(counts / rows.total), tree.margins(theta)
         norm = float(np.linalg.norm(target - tree.moments(margins)))
         all_parameters = np.ones(component.layout.size, dtype=bool)
-        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, all_parameters, all_parameters)
+        return Solution(
+            theta, float(target @ theta) - margins.log_z, norm, 0, all_parameters, all_parameters
+        )
 
-    def _fit_states(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
-        """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone.
+    def _fit_states(
+        self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
+    ) -> Solution:
+        """Fit on a table of all states, by Newton's method or, with many parameters, by gradients
+        alone.
 
-        The fit is on the face of the margins of zero. If the end of Newton's method does not prove that the maximum is
-        there, it is repeated on the facial set; gradients alone prove nothing, and the first face stays.
+        The fit is on the face of the margins of zero. If the end of Newton's method does not prove
+        that the maximum is there, it is repeated on the facial set; gradients alone prove nothing,
+        and the first face stays.
         """
         table = StateTable(component.layout)
-        counts = _sum_rows(component, rows, "states", table.counts) + table.spread(penalty.prior_count)
+        counts = _sum_rows(component, rows, "states", table.counts) + table.spread(
+            penalty.prior_count
+        )
         target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
         start = _independent_start(component.layout, target) if start is None else start
         face = zero_margins(table, counts, free)
         basis, determined = _rank_on_face(table, face, penalty)
         objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
         if component.layout.size > MAX_NEWTON_SIZE:
-            maximum = self._climb(objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge)
+            maximum = self._climb(
+                objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge
+            )
             return Solution(*_push_to_face(table, maximum, face), determined, basis)
         aim = AIM_OF_RAREST * float(counts[counts > 0.0].min() / counts.sum())
         maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS, aim)
@@ -228,13 +293,17 @@ class Solver:
         elif maximum.n_iter == MAX_TRIAL_STEPS:  # enough for the proof, not for the tolerance
             further = maximise(objective, maximum.theta, self.tolerance, self.itmax, aim)
             maximum = further._replace(n_iter=maximum.n_iter + further.n_iter)
-        return Solution(*_push_to_face(table, maximum, face), determined, basis)  # *: the four fields of a `Maximum`
+        # *: the four fields of a `Maximum`
+        return Solution(*_push_to_face(table, maximum, face), determined, basis)
 
-    def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
+    def _fit_incomplete(
+        self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
+    ) -> Solution:
         """Fit rows with missing values on a table of all states, by Newton's method.
 
-        The fit is at first on the facial set of the states that some row may be. States that have hardly any
-        probability at its end are then taken for empty, and the fit is repeated if this makes the facial set smaller.
+        The fit is at first on the facial set of the states that some row may be. States that have
+        hardly any probability at its end are then taken for empty, and the fit is repeated if this
+        makes the facial set smaller.
         """
         table = StateTable(component.layout)
         prior_counts = table.spread(penalty.prior_count)
@@ -251,25 +320,35 @@ class Solver:
         maximum = maximise(objective, start, self.tolerance, self.itmax)
         limit_face = facial_set(table, objective.counts_without_negligible(), penalty.ridge == 0.0)
         # a < b of two masks: b without a
-        if limit_face.support is not None and (face.support is None or (limit_face.support < face.support).any()):
+        if limit_face.support is not None and (
+            face.support is None or (limit_face.support < face.support).any()
+        ):
             face, objective.support = limit_face, limit_face.support
             on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
             maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
-        objective.value(maximum.theta)  # sets the probabilities, and `gradient` the moments, that `curvatures` reads
+        # sets the probabilities, and `gradient` the moments, that `curvatures` reads
+        objective.value(maximum.theta)
         objective.gradient()
-        basis, determined = rank(objective.curvatures()[0])  # of the information; no row may tell of an interaction
-        known_share = objective.total / (rows.total + penalty.prior_count)  # `value` is a mean over known rows
+        # of the information; no row may tell of an interaction
+        basis, determined = rank(objective.curvatures()[0])
+        # `value` is a mean over known rows
+        known_share = objective.total / (rows.total + penalty.prior_count)
         maximum = _push_to_face(table, maximum._replace(value=known_share * maximum.value), face)
-        _, determined_on_face = _rank_on_face(table, face, penalty)  # of all rows: what has finite values on the face
+        # of all rows: what has finite values on the face
+        _, determined_on_face = _rank_on_face(table, face, penalty)
         return Solution(*maximum, determined & determined_on_face, basis)
 
-    def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
+    def _fit_tree(
+        self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
+    ) -> Solution:
         """Fit on a junction tree by gradients alone."""
         order = tree_order(component.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
         tree = JunctionTree(component.layout, order)
         ridge, total = penalty.ridge, rows.total + penalty.prior_count
-        counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts) + tree.spread(penalty.prior_count)
+        counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts) + tree.spread(
+            penalty.prior_count
+        )
         log_support, direction = _find_tree_face(tree, counts, ridge == 0.0)
         target = tree.moments_of(counts / total)
         objective = TreeLikelihood(tree, target, ridge, log_support)
@@ -280,8 +359,11 @@ class Solver:
             return Solution(*maximum, all_parameters, all_parameters)
         basis = determined = direction == 0.0  # if there are too many parameters for a rank
         if component.layout.size <= MAX_INFORMATION_SIZE:
-            # what equally probable states of the support tell apart; a one determines each penalised parameter
-            even_information = tree.information(tree.margins(np.zeros(component.layout.size), log_support))
+            # what equally probable states of the support tell apart; a one determines each
+            # penalised parameter
+            even_information = tree.information(
+                tree.margins(np.zeros(component.layout.size), log_support)
+            )
             basis, determined = rank(even_information + np.diag((ridge > 0.0).astype(float)))
         theta = _push_on_tree(tree, maximum.theta, direction, log_support)
         return Solution(theta, maximum.value, maximum.norm, maximum.n_iter, determined, basis)
@@ -297,27 +379,32 @@ class Solver:
     ) -> Maximum:
         """Return the maximum of an objective by gradients, from `start` (size,).
 
-        `gradient` is that at the last argument of `value`. `target` (size,) are the observed moments, `total` the
-        weight of the rows, `ridge` (size,) the penalties.
+        `gradient` is that at the last argument of `value`. `target` (size,) are the observed
+        moments, `total` the weight of the rows, `ridge` (size,) the penalties.
         """
 
         def descent(theta: np.ndarray) -> np.ndarray:  # minus the gradient (size,) at `theta`
             value(theta)
             return -gradient()
 
-        # a moment that is rare in the rows, but not at the start, has the curvature of the start: with that of the rows
-        # the first step would be so long that no later one could take it back
-        expected = target + descent(start) - ridge * start  # moments mu: descent is mu - target + ridge theta
+        # a moment that is rare in the rows, but not at the start, has the curvature of the start:
+        # with that of the rows the first step would be so long that no later one could take it back
+        # moments mu: descent is mu - target + ridge theta
+        expected = target + descent(start) - ridge * start
         variance = np.maximum(target * (1.0 - target), expected * (1.0 - expected))
-        inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)  # 1 / total: of a moment of one row
+        # 1 / total: of a moment of one row
+        inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)
         minimum = minimise(descent, start, inverse_curvature, self.tolerance, 10 * self.itmax)
         return Maximum(minimum.theta, value(minimum.theta), minimum.norm, minimum.n_iter)
 
 
-def _sum_rows(component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
+def _sum_rows(
+    component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]
+) -> np.ndarray:
     """Return the sum of ``function(columns of the part)`` over blocks of all rows.
 
-    Rows in memory have the part's columns alone; a file (`pooled`) caches the sum by `name`, that of `function`.
+    Rows in memory have the part's columns alone; a file (`pooled`) caches the sum by `name`, that
+    of `function`.
     """
     if rows.in_memory:
         return function(cast(Sample, rows))
@@ -326,7 +413,9 @@ def _sum_rows(component: Component, rows: Rows, name: Hashable, function: Callab
 
 
 def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
-    """Return the parameters (size,) of independent predictors whose moments are `target` (size,), or 0.001 if less."""
+    """Return the parameters (size,) of independent predictors whose moments are `target` (size,),
+    or 0.001 if less.
+    """
     theta = np.zeros(layout.size)
     for i in range(layout.m):
         level_shares = layout.table(target, i)
@@ -336,41 +425,55 @@ def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
 
 
 def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.ndarray, np.ndarray]:
-    """Return a basis of the parameters that the states on a face tell apart, and the determined ones, as `rank`.
+    """Return a basis of the parameters that the states on a face tell apart, and the determined
+    ones, as `rank`.
 
-    Above MAX_INFORMATION_SIZE parameters both are those that the direction of recession does not change.
+    Above MAX_INFORMATION_SIZE parameters both are those that the direction of recession does not
+    change.
     """
     support = table.possible if face.support is None else face.support
     if support is None:
         return (np.ones(table.layout.size, dtype=bool),) * 2
     if table.layout.size > MAX_INFORMATION_SIZE:
         return (face.direction == 0.0,) * 2
-    even_p = support / support.sum()  # equal probabilities; the ones, below, determine the penalised parameters
-    return rank(table.covariances(even_p, table.moments(even_p)) + np.diag((penalty.ridge > 0.0).astype(float)))
+    # equal probabilities; the ones, below, determine the penalised parameters
+    even_p = support / support.sum()
+    return rank(
+        table.covariances(even_p, table.moments(even_p))
+        + np.diag((penalty.ridge > 0.0).astype(float))
+    )
 
 
 def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
-    """Return the maximum moved so far along the face's direction of recession that lost states have no probability.
+    """Return the maximum moved so far along the face's direction of recession that lost states have
+    no probability.
 
-    ``face.support`` (n,) marks the states that keep one (None: all), ``face.direction`` (size,) is the direction.
+    ``face.support`` (n,) marks the states that keep one (None: all), ``face.direction`` (size,) is
+    the direction.
     """
     if face.support is None:
         return maximum
     lost = ~face.support if table.possible is None else table.possible & ~face.support
     direction_energy = table.energies(face.direction)
-    # (n_lost,): by how much a step of 1 lowers each lost state's energy below the face's (argmax: one of its states)
+    # (n_lost,): by how much a step of 1 lowers each lost state's energy below the face's (argmax:
+    # one of its states)
     drop = direction_energy[np.argmax(face.support)] - direction_energy[lost]
     log_z, _ = table.log_partition(maximum.theta, face.support)
     # by how much the log probabilities of lost states are too high
     excess = table.energies(maximum.theta)[lost] - log_z + OFF_FACE_LOG
-    return maximum._replace(theta=maximum.theta + max(float((excess / drop).max()), 0.0) * face.direction)
+    return maximum._replace(
+        theta=maximum.theta + max(float((excess / drop).max()), 0.0) * face.direction
+    )
 
 
-def _find_tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+def _find_tree_face(
+    tree: JunctionTree, counts: np.ndarray, free: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray]:
     """Return the face by the zero margins of terms, and its direction of recession (size,).
 
-    The face is 0 in cells (n_cells,) that keep a probability, and -inf in the others; None if all cells keep one.
-    `counts` (n_cells,) are the observed counts; `free` (size,) marks parameters without a penalty.
+    The face is 0 in cells (n_cells,) that keep a probability, and -inf in the others; None if all
+    cells keep one. `counts` (n_cells,) are the observed counts; `free` (size,) marks parameters
+    without a penalty.
     """
     layout, direction = tree.layout, np.zeros(tree.layout.size)
     support = np.ones(tree.n_cells, dtype=bool)
@@ -378,9 +481,12 @@ def _find_tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) ->
         clique = tree.cliques[clique_number]
         outside = tuple(axis for axis, i in enumerate(clique.scope) if i not in scope)
         margin = counts[clique.cells].reshape(clique.shape).sum(axis=outside, keepdims=True)
-        margin_scope = [i for i in clique.scope if i in scope]  # the axes of the margin, in the order of the clique
+        # the axes of the margin, in the order of the clique
+        margin_scope = [i for i in clique.scope if i in scope]
         is_empty = margin.squeeze(outside) == 0.0
-        margin_direction = step_down(layout, scope, is_empty.transpose([margin_scope.index(i) for i in scope]))
+        margin_direction = step_down(
+            layout, scope, is_empty.transpose([margin_scope.index(i) for i in scope])
+        )
         if margin_direction is not None and free[margin_direction != 0.0].all():
             support[clique.cells] &= np.broadcast_to(margin > 0.0, clique.shape).ravel()
             direction += margin_direction
@@ -389,8 +495,12 @@ def _find_tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) ->
     return np.where(support, 0.0, -np.inf), direction
 
 
-def _push_on_tree(tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, log_support: np.ndarray) -> np.ndarray:
-    """Return `theta` moved so far along `direction` that cells outside the support (n_cells,) have no probability."""
+def _push_on_tree(
+    tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, log_support: np.ndarray
+) -> np.ndarray:
+    """Return `theta` moved so far along `direction` that cells outside the support (n_cells,) have
+    no probability.
+    """
     length = OFF_FACE_LOG
     for _ in range(MAX_PUSHES):
         pushed = theta + length * direction  # `joint`, below: the probabilities of cells (n_cells,)

@@ -1,9 +1,10 @@
-"""Sums over a table of all states: energies, probabilities, moments and their covariances, by one transform.
+"""Sums over a table of all states: energies, probabilities, moments and their covariances, by one
+transform.
 
-A *moment* of a parameter is the probability that all levels that it belongs to occur together: the mean of its
-*indicator*, the product of indicators of these levels. A *state* is a row of codes; states are listed with the last
-predictor running fastest. In the table of indicators, the cell of codes x belongs to the product over the predictors
-with ``x_i > 0`` of the indicators of ``x_i``.
+A *moment* of a parameter is the probability that all levels that it belongs to occur together: the
+mean of its *indicator*, the product of indicators of these levels. A *state* is a row of codes;
+states are listed with the last predictor running fastest. In the table of indicators, the cell of
+codes x belongs to the product over the predictors with ``x_i > 0`` of the indicators of ``x_i``.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ class StateTable:
         self.n = int(np.prod(self.shape, dtype=float))  # float: integers could overflow
         strides = np.ones(layout.m, dtype=np.intp)  # the position of codes x is x @ strides
         if layout.m > 1:
-            strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]  # products of the lengths of all later axes
+            # products of the lengths of all later axes
+            strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]
         self.strides = strides
         self.cells = self._cells()
         self.possible: np.ndarray | None = None
         if layout.support is not None:
-            (self.possible,) = layout.support.states(self.shape)  # structural zeros; (1, n): a layout of one group
+            # structural zeros; (1, n): a layout of one group
+            (self.possible,) = layout.support.states(self.shape)
 
     def _cells(self) -> np.ndarray:
         """Return the position (size,) of each parameter in the table of indicators."""
@@ -68,16 +71,19 @@ class StateTable:
     def energies(self, theta: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of all states for the parameters `theta` (size,).
 
-        A parameter adds to the state of its cell, and to all states with the same levels and any others in place of 0.
+        A parameter adds to the state of its cell, and to all states with the same levels and any
+        others in place of 0.
         """
         table = np.zeros(self.n)
         table[self.cells] = theta
         return self._spread(table)
 
     def _spread(self, table: np.ndarray) -> np.ndarray:
-        """Add, along each axis, the values (n,) at level 0 to those at all other levels, in place; return them.
+        """Add, along each axis, the values (n,) at level 0 to those at all other levels, in place;
+        return them.
 
-        A state then has the sum over all cells that keep some of its levels and have 0 in place of the others.
+        A state then has the sum over all cells that keep some of its levels and have 0 in place of
+        the others.
         """
         for L, stride in zip(self.shape, self.strides, strict=True):
             by_level = table.reshape(-1, L, stride)  # a view: the middle axis is the predictor
@@ -85,9 +91,11 @@ class StateTable:
         return table
 
     def indicator_sums(self, values: np.ndarray) -> np.ndarray:
-        """Return, for each cell (n,), the sum of `values` (n,) over the states in which its indicator is 1.
+        """Return, for each cell (n,), the sum of `values` (n,) over the states in which its
+        indicator is 1.
 
-        Level 0 of a cell stands for any level of a state, so that along each axis it takes the sum of all levels.
+        Level 0 of a cell stands for any level of a state, so that along each axis it takes the sum
+        of all levels.
         """
         table = values.copy()
         for L, stride in zip(self.shape, self.strides, strict=True):
@@ -96,12 +104,17 @@ class StateTable:
         return table
 
     def moments(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of each parameter's indicator over states that are weighted by `values` (n,)."""
+        """Return the sum (size,) of each parameter's indicator over states that are weighted by
+        `values` (n,).
+        """
         return self.indicator_sums(values)[self.cells]
 
     def indicator_products(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums (size, size) of products of two indicators over states that are weighted by `values` (n,)."""
-        cell_sums = np.append(self.indicator_sums(values), 0.0)  # the last, at n, is of products that are always 0
+        """Return the sums (size, size) of products of two indicators over states that are weighted
+        by `values` (n,).
+        """
+        # the last, at n, is of products that are always 0
+        cell_sums = np.append(self.indicator_sums(values), 0.0)
         size = self.layout.size
         out = np.empty((size, size))
         step = max(1, PAIRS_AT_ONCE // max(size, 1))
@@ -110,10 +123,11 @@ class StateTable:
         return out
 
     def quadratic_forms(self, matrix: np.ndarray) -> np.ndarray:
-        """Return ``T(x)' matrix T(x)`` (n,) of all states x, with indicators T(x) (size,); `matrix` is (size, size).
+        """Return ``T(x)' matrix T(x)`` (n,) of all states x, with indicators T(x) (size,); `matrix`
+        is (size, size).
 
-        The product of two indicators is the indicator of their joint cell: with the entries of the matrix summed by
-        joint cell, the form is an energy (see `energies`).
+        The product of two indicators is the indicator of their joint cell: with the entries of the
+        matrix summed by joint cell, the form is an energy (see `energies`).
         """
         table = np.zeros(self.n + 1)  # the last, at n, is of products that are always 0
         size = self.layout.size
@@ -124,7 +138,8 @@ class StateTable:
         return self._spread(table[:-1])
 
     def covariances(self, p: np.ndarray, mu: np.ndarray) -> np.ndarray:
-        """Return the covariances (size, size) of all indicators: the Fisher information of one observation.
+        """Return the covariances (size, size) of all indicators: the Fisher information of one
+        observation.
 
         Parameters
         ----------
@@ -136,7 +151,9 @@ class StateTable:
         return self.indicator_products(p) - np.multiply.outer(mu, mu)
 
     def _joint_cells(self, rows: slice) -> np.ndarray:
-        """Return `_find_joint_cells` of these parameters; those of all are kept if they are not too many."""
+        """Return `_find_joint_cells` of these parameters; those of all are kept if they are not too
+        many.
+        """
         if self.layout.size * self.layout.size <= PAIRS_AT_ONCE:
             return self._all_joint_cells[rows]
         return self._find_joint_cells(rows)
@@ -147,22 +164,25 @@ class StateTable:
         return self._find_joint_cells(slice(None))
 
     def _find_joint_cells(self, rows: slice) -> np.ndarray:
-        """Return the cells (len(rows), size) of products of the indicators of the parameters `rows` with all others.
+        """Return the cells (len(rows), size) of products of the indicators of the parameters `rows`
+        with all others.
 
-        The cell of a product has the levels of both parameters. It is n, no cell, where the product is always 0: the
-        parameters belong to different levels of some predictor.
+        The cell of a product has the levels of both parameters. It is n, no cell, where the product
+        is always 0: the parameters belong to different levels of some predictor.
         """
         codes = self.codes(self.cells)
         has_predictor = (codes > 0).astype(float)  # which predictors each parameter belongs to
         n_shared_predictors = has_predictor[rows] @ has_predictor.T
-        # n_shared_levels: predictors of which both have the same level. These levels add to the positions of both
-        # cells, but only once to that of the product: what they add, `shared_position`, is subtracted below; floats,
-        # like the matrix product, hold both exactly
+        # n_shared_levels: predictors of which both have the same level. These levels add to the
+        # positions of both cells, but only once to that of the product: what they add,
+        # `shared_position`, is subtracted below; floats, like the matrix product, hold both exactly
         n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):
                 in_row, in_column = codes[rows, i] == level, codes[:, i] == level
-                shares_level = np.outer(in_row, in_column) if in_row.any() and in_column.any() else None
+                shares_level = (
+                    np.outer(in_row, in_column) if in_row.any() and in_column.any() else None
+                )
                 if shares_level is not None:
                     n_shared_levels += shares_level
                     shared_position += shares_level * float(level * self.strides[i])
@@ -188,10 +208,13 @@ class StateTable:
             return np.full(self.n, total / self.n)
         return self.possible * (total / self.possible.sum())
 
-    def log_partition(self, theta: np.ndarray, support: np.ndarray | None = None) -> tuple[float, np.ndarray]:
+    def log_partition(
+        self, theta: np.ndarray, support: np.ndarray | None = None
+    ) -> tuple[float, np.ndarray]:
         """Return ln Z and the probabilities (n,) of all states.
 
-        States outside the mask `support` (n,) have probability 0; by default these are the states that cannot occur.
+        States outside the mask `support` (n,) have probability 0; by default these are the states
+        that cannot occur.
         """
         energy = self.energies(theta)
         support = self.possible if support is None else support

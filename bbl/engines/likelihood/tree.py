@@ -1,16 +1,20 @@
-"""Sums over all states of a sparse model, clique by clique: ln Z, moments and their covariances on a junction tree.
+"""Sums over all states of a sparse model, clique by clique: ln Z, moments and their covariances on
+a junction tree.
 
-Predictors are summed out one after the other. The *clique* of a predictor holds it and all predictors that it still
-shares a table with when it is summed out (its *separator*); its parent is the clique of the first of these. Axes of
-tables are in the order of elimination, so that a separator's axes are some of its parent's in the same order.
-(Lauritzen & Spiegelhalter 1988, JRSS B 50; Koller & Friedman 2009, chapter 10.) The tables of all cliques are stored in
-vectors of n_cells numbers, one for each cell. `size` is the number of parameters of the model. `layout.mask` (m, m)
-tells which of m predictors share a term; `layout.scopes` lists the predictors of fields and of each term.
+Predictors are summed out one after the other. The *clique* of a predictor holds it and all
+predictors that it still shares a table with when it is summed out (its *separator*); its parent is
+the clique of the first of these. Axes of tables are in the order of elimination, so that a
+separator's axes are some of its parent's in the same order. (Lauritzen & Spiegelhalter 1988, JRSS B
+50; Koller & Friedman 2009, chapter 10.) The tables of all cliques are stored in vectors of n_cells
+numbers, one for each cell. `size` is the number of parameters of the model. `layout.mask` (m, m)
+tells which of m predictors share a term; `layout.scopes` lists the predictors of fields and of each
+term.
 
-A `Clique` has the predictors `scope`, the predictor first, then its separator; their numbers of levels, `shape`; the
-slice `cells` of its table in these vectors; and the number `parent` of its parent, -1 for a root. `aligned` is the
-shape of a table of the separator with the axes of the parent: 1 at predictors that are not in the separator, so that it
-can be multiplied with the parent's table. `outside` are these axes: the parent's table is summed over them.
+A `Clique` has the predictors `scope`, the predictor first, then its separator; their numbers of
+levels, `shape`; the slice `cells` of its table in these vectors; and the number `parent` of its
+parent, -1 for a root. `aligned` is the shape of a table of the separator with the axes of the
+parent: 1 at predictors that are not in the separator, so that it can be multiplied with the
+parent's table. `outside` are these axes: the parent's table is summed over them.
 """
 
 from __future__ import annotations
@@ -22,23 +26,40 @@ from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["JunctionTree", "Margins", "TreeLikelihood", "clique_scopes", "perfect_order", "tree_memory"]
+__all__ = [
+    "JunctionTree",
+    "Margins",
+    "TreeLikelihood",
+    "clique_scopes",
+    "perfect_order",
+    "tree_memory",
+]
 
 MAX_COLUMNS = 64  # parameters whose covariances with all others are computed together
-CELLS_AT_ONCE = 2**22  # of all cliques, for these parameters together; more cells take one parameter at a time
+# of all cliques, for these parameters together; more cells take one parameter at a time
+CELLS_AT_ONCE = 2**22
 SMALLEST = np.nextafter(0.0, 1.0)  # the least positive number, by which zero sums are divided
 
 
 def perfect_order(layout: Layout) -> list[int] | None:
-    """Return an order of elimination that makes no predictors share a table that did not before; None if there is none.
+    """Return an order of elimination that makes no predictors share a table that did not before;
+    None if there is none.
 
-    There is one if and only if the interaction graph is decomposable (triangulated). The next predictor is always one
-    whose remaining partners all interact with each other, one with few partners if there are several.
+    There is one if and only if the interaction graph is decomposable (triangulated). The next
+    predictor is always one whose remaining partners all interact with each other, one with few
+    partners if there are several.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     order, remaining = [], set(range(layout.m))
     while remaining:
-        i = next((i for i in sorted(remaining, key=lambda j: len(neighbours[j])) if _is_clique(neighbours, i)), None)
+        i = next(
+            (
+                i
+                for i in sorted(remaining, key=lambda j: len(neighbours[j]))
+                if _is_clique(neighbours, i)
+            ),
+            None,
+        )
         if i is None:
             return None
         order.append(i)
@@ -92,7 +113,8 @@ class JunctionTree:
     sizes : ndarray of intp, shape (m,)
         Number of cells of each clique.
     clique_of_term : ndarray of intp, shape (n_scopes,)
-        Number of the clique of each of `layout.scopes`: that of the predictor that is summed out first.
+        Number of the clique of each of `layout.scopes`: that of the predictor that is summed out
+        first.
     design : CliqueDesign
     """
 
@@ -104,11 +126,15 @@ class JunctionTree:
         self.n_cells = self.cliques[-1].cells.stop if self.cliques else 0
         self.starts = np.array([c.cells.start for c in self.cliques], dtype=np.intp)
         self.sizes = np.array([c.cells.stop - c.cells.start for c in self.cliques], dtype=np.intp)
-        self.clique_of_term = np.array([int(self.step[list(scope)].min()) for scope in layout.scopes], dtype=np.intp)
+        self.clique_of_term = np.array(
+            [int(self.step[list(scope)].min()) for scope in layout.scopes], dtype=np.intp
+        )
         self.design = CliqueDesign(layout, self.cliques, self.clique_of_term)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return the weight (n_cells,) in each cell of rows of weight `total`, spread evenly over all states."""
+        """Return the weight (n_cells,) in each cell of rows of weight `total`, spread evenly over
+        all states.
+        """
         return np.repeat(total / self.sizes, self.sizes)
 
     def counts(self, rows: Sample) -> np.ndarray:
@@ -118,14 +144,18 @@ class JunctionTree:
             cell = np.zeros(rows.n, dtype=np.intp)
             for i, L in zip(clique.scope, clique.shape, strict=True):
                 cell = cell * L + rows.codes[:, i]
-            out[clique.cells] = np.bincount(cell, rows.weights, clique.cells.stop - clique.cells.start)
+            out[clique.cells] = np.bincount(
+                cell, rows.weights, clique.cells.stop - clique.cells.start
+            )
         return out
 
     def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
-        """Return the parameters (size,) of the maximum of the likelihood from the `counts` (n_cells,) of all cliques.
+        """Return the parameters (size,) of the maximum of the likelihood from the `counts`
+        (n_cells,) of all cliques.
 
-        None if a count is zero, or if the model lacks a term for some set of predictors of a clique. Otherwise the
-        probability of a row is the product over the cliques of the share of the predictor given its separator.
+        None if a count is zero, or if the model lacks a term for some set of predictors of a
+        clique. Otherwise the probability of a row is the product over the cliques of the share of
+        the predictor given its separator.
         """
         theta = np.zeros(self.layout.size)
         for clique in self.cliques:
@@ -152,41 +182,53 @@ class JunctionTree:
         log_support : ndarray, shape (n_cells,), optional
             -inf in cells that cannot occur, else 0.
         spent : Margins, optional
-            Margins that are not needed any more: their arrays are overwritten. Allocating large arrays would take as
-            long as the sums.
+            Margins that are not needed any more: their arrays are overwritten. Allocating large
+            arrays would take as long as the sums.
         """
         spent = spent or self.unfilled()
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # far steps of an optimiser are not finite
+        # far steps of an optimiser are not finite
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             energies = self.design.energies(theta, spent.conditional)
             if log_support is not None:
                 energies += log_support
             return self._margins(energies, spent.joint)
 
     def _margins(self, energies: np.ndarray, joint: np.ndarray) -> Margins:
-        """Return the margins, whose arrays are `joint` (n_cells,) and, overwritten, the `energies` (n_cells,)."""
-        largest = np.maximum.reduceat(energies, self.starts)  # of each clique, subtracted lest exp overflows
+        """Return the margins, whose arrays are `joint` (n_cells,) and, overwritten, the `energies`
+        (n_cells,).
+        """
+        # of each clique, subtracted lest exp overflows
+        largest = np.maximum.reduceat(energies, self.starts)
         log_z = float(largest.sum())
-        tables = [energies[c.cells].reshape(c.shape) for c in self.cliques]  # views: energies, at last conditionals
+        # views: energies, at last conditionals
+        tables = [energies[c.cells].reshape(c.shape) for c in self.cliques]
         for table, clique_largest in zip(tables, largest.tolist(), strict=True):
             table -= clique_largest
         np.exp(energies, out=energies)
-        # from the leaves to the roots: sum out the clique's predictor, and multiply the parent with the sums
+        # from the leaves to the roots: sum out the clique's predictor, and multiply the parent with
+        # the sums
         for clique, table in zip(self.cliques, tables, strict=True):
             total = table.sum(axis=0)
             table /= np.maximum(total, SMALLEST)  # a separator that cannot occur leaves zeros
-            scale = total.max()  # divided out and added to ln Z, lest products of many sums overflow
+            # divided out and added to ln Z, lest products of many sums overflow
+            scale = total.max()
             log_z += float(np.log(scale))
             if clique.parent >= 0:
                 tables[clique.parent] *= (total / scale).reshape(clique.aligned)
         # from the roots to the leaves: conditional probabilities times those of the separator
         joints = [joint[c.cells].reshape(c.shape) for c in self.cliques]
-        for clique, conditional, out in zip(self.cliques[::-1], tables[::-1], joints[::-1], strict=True):
-            separator = joints[clique.parent].sum(axis=clique.outside) if clique.parent >= 0 else 1.0
+        for clique, conditional, out in zip(
+            self.cliques[::-1], tables[::-1], joints[::-1], strict=True
+        ):
+            separator = (
+                joints[clique.parent].sum(axis=clique.outside) if clique.parent >= 0 else 1.0
+            )
             np.multiply(conditional, separator, out=out)
         return Margins(log_z, joint, conditional=energies)
 
     def moments_of(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of each parameter's indicator over the cells of its clique, weighted by `values`.
+        """Return the sum (size,) of each parameter's indicator over the cells of its clique,
+        weighted by `values`.
 
         `values` has shape (n_cells,).
         """
@@ -197,10 +239,12 @@ class JunctionTree:
         return self.moments_of(margins.joint)
 
     def information(self, margins: Margins) -> np.ndarray:
-        """Return the Fisher information (size, size) of one observation: the covariance of all indicators.
+        """Return the Fisher information (size, size) of one observation: the covariance of all
+        indicators.
 
-        For each parameter v with indicator T_v, two passes over the tree give ``E[T_v | x_C]`` for the cells x_C of
-        every clique C; the mean of the product of T_v with an indicator of the clique follows.
+        For each parameter v with indicator T_v, two passes over the tree give ``E[T_v | x_C]`` for
+        the cells x_C of every clique C; the mean of the product of T_v with an indicator of the
+        clique follows.
         """
         size = self.layout.size
         mu = self.moments(margins)
@@ -215,24 +259,30 @@ class JunctionTree:
         return 0.5 * (out + out.T)  # symmetric but for rounding
 
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
-        """Return the means (n_cells, v) of the v indicators of the parameters `columns` given each cell of each clique.
+        """Return the means (n_cells, v) of the v indicators of the parameters `columns` given each
+        cell of each clique.
 
         `mu` (size,) are the moments of all parameters.
         """
         indicators = np.eye(self.layout.size)[:, columns]
         means = self.design.energies(indicators, np.empty((self.n_cells, indicators.shape[1])))
         tables = [means[c.cells].reshape(*c.shape, -1) for c in self.cliques]
-        messages = []  # mean given each clique's separator of what the clique and its descendants hold of an indicator
+        # mean given each clique's separator of what the clique and its descendants hold of an
+        # indicator
+        messages = []
         for clique, table in zip(self.cliques, tables, strict=True):
             conditional = margins.conditional[clique.cells].reshape(clique.shape)
-            message = np.einsum("a...,a...v->...v", conditional, table)  # a: levels of the clique's predictor
+            # a: levels of the clique's predictor
+            message = np.einsum("a...,a...v->...v", conditional, table)
             messages.append(message)
             if clique.parent >= 0:
                 tables[clique.parent] += message.reshape(*clique.aligned, -1)
-        # add to each clique what the rest of the tree holds: the parent's mean given the separator, less the message
+        # add to each clique what the rest of the tree holds: the parent's mean given the separator,
+        # less the message
         for k in range(len(self.cliques) - 1, -1, -1):
             clique = self.cliques[k]
-            if clique.parent < 0:  # what other trees hold is a constant here: mu less the mean of this tree
+            # what other trees hold is a constant here: mu less the mean of this tree
+            if clique.parent < 0:
                 joint = margins.joint[clique.cells].reshape(clique.shape)
                 axes = tuple(range(joint.ndim))
                 tables[k] += mu[columns] - (joint[..., None] * tables[k]).sum(axis=axes)
@@ -247,7 +297,9 @@ class JunctionTree:
 
 
 def tree_memory(n_cells: float) -> float:
-    """Return the bytes that fits and covariances on a junction tree with `n_cells` cells take at most."""
+    """Return the bytes that fits and covariances on a junction tree with `n_cells` cells take at
+    most.
+    """
     # 8 vectors of cells, and 4 arrays of cells by parameters, of numbers of 8 bytes
     return 64.0 * n_cells + 32.0 * n_cells * _columns_at_once(n_cells)
 
@@ -258,7 +310,8 @@ def _columns_at_once(n_cells: float) -> int:
 
 
 def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
-    """Return the predictors of each clique: the one that is summed out, then its separator in the order of elimination.
+    """Return the predictors of each clique: the one that is summed out, then its separator in the
+    order of elimination.
 
     `order` lists the predictors as they are summed out.
     """
@@ -268,31 +321,39 @@ def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
     for i in order:
         separator = neighbours[i]
         scopes.append((i, *sorted(separator, key=step.__getitem__)))
-        for j in separator:  # the sum over i is a table of its separator, whose predictors are neighbours from now on
+        # the sum over i is a table of its separator, whose predictors are neighbours from now on
+        for j in separator:
             neighbours[j] = (neighbours[j] | separator) - {i, j}
     return scopes
 
 
 def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]:
-    """Return the cliques in the order of elimination; `step` (m,) is the position of each predictor in `order`."""
+    """Return the cliques in the order of elimination; `step` (m,) is the position of each predictor
+    in `order`.
+    """
     scopes = clique_scopes(layout, order)
     cliques, first = [], 0
     for scope in scopes:
         shape = tuple(int(layout.n_levels[i]) for i in scope)
         n_clique_cells = int(np.prod(shape))
-        # scope[1], the first of the separator to be summed out: its clique is the parent, and holds the separator
+        # scope[1], the first of the separator to be summed out: its clique is the parent, and holds
+        # the separator
         parent = int(step[scope[1]]) if len(scope) > 1 else -1
         parent_scope = scopes[parent] if parent >= 0 else ()
-        # axes of the parent: in `aligned` with their length if in the separator, else 1; the latter are `outside`
+        # axes of the parent: in `aligned` with their length if in the separator, else 1; the latter
+        # are `outside`
         aligned = tuple(int(layout.n_levels[i]) if i in scope else 1 for i in parent_scope)
         outside = tuple(axis for axis, i in enumerate(parent_scope) if i not in scope)
-        cliques.append(Clique(scope, shape, slice(first, first + n_clique_cells), parent, aligned, outside))
+        cliques.append(
+            Clique(scope, shape, slice(first, first + n_clique_cells), parent, aligned, outside)
+        )
         first += n_clique_cells
     return cliques
 
 
 class TreeLikelihood:
-    """The objective ``target . theta - ln Z(theta) - sum(ridge theta^2) / 2`` of complete rows, per observation.
+    """The objective ``target . theta - ln Z(theta) - sum(ridge theta^2) / 2`` of complete rows, per
+    observation.
 
     Parameters
     ----------
@@ -312,13 +373,22 @@ class TreeLikelihood:
         Those at `theta`; not filled before the first call of `value`.
     """
 
-    def __init__(self, tree: JunctionTree, target: np.ndarray, ridge: np.ndarray, log_support: np.ndarray | None):
+    def __init__(
+        self,
+        tree: JunctionTree,
+        target: np.ndarray,
+        ridge: np.ndarray,
+        log_support: np.ndarray | None,
+    ):
         self.tree, self.target, self.ridge, self.log_support = tree, target, ridge, log_support
         self.margins = tree.unfilled()
 
     def value(self, theta: np.ndarray) -> float:
         """Return the objective at `theta`."""
-        self.theta, self.margins = theta, self.tree.margins(theta, self.log_support, spent=self.margins)
+        self.theta, self.margins = (
+            theta,
+            self.tree.margins(theta, self.log_support, spent=self.margins),
+        )
         return float(self.target @ theta) - self.margins.log_z - 0.5 * float(self.ridge @ theta**2)
 
     def gradient(self) -> np.ndarray:

@@ -1,6 +1,8 @@
-"""Structural zeros in exact likelihood: which models are fitted with them, and which parameters they leave determined.
+"""Structural zeros in exact likelihood: which models are fitted with them, and which parameters
+they leave determined.
 
-States are the combinations of levels of all predictors; structural zeros say which of them cannot occur.
+States are the combinations of levels of all predictors; structural zeros say which of them cannot
+occur.
 """
 
 from __future__ import annotations
@@ -20,29 +22,39 @@ __all__ = ["check_zeros", "determined_by_states", "rank_of_states"]
 
 
 def check_zeros(layout: Layout) -> None:
-    """Raise an OptionError if the predictors that structural zeros join have too many states or parameters."""
+    """Raise an OptionError if the predictors that structural zeros join have too many states or
+    parameters.
+    """
     for sublayout in (component.layout for component in components(layout)):
         n = n_states(sublayout)
-        if sublayout.support is not None and (n > MAX_STATES or sublayout.size > MAX_INFORMATION_SIZE):
+        if sublayout.support is not None and (
+            n > MAX_STATES or sublayout.size > MAX_INFORMATION_SIZE
+        ):
             raise OptionError(
-                f"structural_zeros and interactions join {sublayout.m} predictors with {n:.3g} states and "
-                f"{sublayout.size:,} parameters, and such a model is fitted on a table of all states: up to "
-                f"{MAX_STATES:,} of them and {MAX_INFORMATION_SIZE:,} parameters. Give a table with only the columns "
-                "that the zeros are about, or a formula with fewer predictors or interactions.",
+                f"structural_zeros and interactions join {sublayout.m} predictors with {n:.3g} "
+                f"states and {sublayout.size:,} parameters, and such a model is fitted on a table "
+                f"of all states: up to {MAX_STATES:,} of them and {MAX_INFORMATION_SIZE:,} "
+                "parameters. Give a table with only the columns that the zeros are about, or a "
+                "formula with fewer predictors or interactions.",
                 argument="structural_zeros",
             )
 
 
 def determined_by_states(layout: Layout) -> np.ndarray:
-    """Return which parameters (size,) rows could determine at all: those that the states that can occur tell apart."""
+    """Return which parameters (size,) rows could determine at all: those that the states that can
+    occur tell apart.
+    """
     determined = np.ones(layout.size, dtype=bool)
     for positions, covariances in _with_zeros(layout):
-        determined[positions] = rank(covariances)[1]  # `rank` returns a basis, then the determined parameters
+        # `rank` returns a basis, then the determined parameters
+        determined[positions] = rank(covariances)[1]
     return determined
 
 
 def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
-    """Return how many parameters are determined by the states that can occur, or by a penalty `ridge` (size,)."""
+    """Return how many parameters are determined by the states that can occur, or by a penalty
+    `ridge` (size,).
+    """
     total = layout.size
     for positions, covariances in _with_zeros(layout):
         # a one for each penalised parameter makes it determined
@@ -52,7 +64,8 @@ def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
 
 
 def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, for each component with structural zeros, the positions of its parameters and their covariances.
+    """Yield, for each component with structural zeros, the positions of its parameters and their
+    covariances.
 
     The covariances are those of the indicators if all states that can occur are equally probable.
     """

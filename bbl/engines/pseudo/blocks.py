@@ -1,10 +1,12 @@
-"""Pseudo-likelihood of rows too many for memory: fits of a random sample, each corrected to all rows by one pass.
+"""Pseudo-likelihood of rows too many for memory: fits of a random sample, each corrected to all
+rows by one pass.
 
-A site is a predictor in the role of the response; each of m sites is fitted by itself. Solutions `theta` have shape
-(layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D columns of
-the `Regressors`. These are the non-reference levels of all predictors and, if there are terms of three or more, the
-joint levels of sets of predictors. A round is one fit of the sample and one pass over all rows; a block is a part of
-the rows. ``rows.summed(function)`` is the sum of ``function(block)`` over all blocks.
+A site is a predictor in the role of the response; each of m sites is fitted by itself. Solutions
+`theta` have shape (layout.D, 1 + D): a row for each non-reference level of each site, with its
+field and its couplings to the D columns of the `Regressors`. These are the non-reference levels of
+all predictors and, if there are terms of three or more, the joint levels of sets of predictors. A
+round is one fit of the sample and one pass over all rows; a block is a part of the rows.
+``rows.summed(function)`` is the sum of ``function(block)`` over all blocks.
 """
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ __all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
 
 MIN_SAMPLE = 100_000  # least number of rows of a sample
 ROWS_PER_COLUMN = 100  # least number of rows of a sample for each of the D columns
-RARE_LEVEL_ROWS = 100  # levels with fewer rows in the sample get all of their rows, up to half of the sample
-FULL_FIT_FACTOR = 5  # up to so many times the sample's rows, a fit of all rows takes less time than rounds
+# levels with fewer rows in the sample get all of their rows, up to half of the sample
+RARE_LEVEL_ROWS = 100
+# up to so many times the sample's rows, a fit of all rows takes less time than rounds
+FULL_FIT_FACTOR = 5
 FIRST_NORM = 3e-4  # gradient norm to which the sample is fitted first
 LEAST_RATIO = 0.02  # ratio of gradient norms that a round aims at, at best
-TRUST = 0.5  # a round aims at this share of the ratio that the previous round reached: the sample cannot do better
+# a round aims at this share of the ratio that the previous round reached: the sample cannot do
+# better
+TRUST = 0.5
 LARGEST_RATIO = 0.2  # ratio of gradient norms that a round aims at, at worst
 SLOW_RATIO = 0.5  # ratio of gradient norms above which a round is slow
 STALL_ROUNDS = 2  # slow rounds in a row after which a larger sample is drawn
@@ -47,12 +53,16 @@ PAIRS = 4  # curvature pairs that L-BFGS keeps: a step and the change of the gra
 
 
 def sample_size(layout: Layout) -> int:
-    """Return the number of rows to draw; a round then reduces the error to about 2 sqrt(D / rows) times what it was."""
+    """Return the number of rows to draw; a round then reduces the error to about 2 sqrt(D / rows)
+    times what it was.
+    """
     return max(MIN_SAMPLE, ROWS_PER_COLUMN * regressors(layout).D)
 
 
 def few_enough(n: int, layout: Layout) -> bool:
-    """Return whether `n` rows are few enough to be fitted in memory, where rounds would save nothing."""
+    """Return whether `n` rows are few enough to be fitted in memory, where rounds would save
+    nothing.
+    """
     return n <= FULL_FIT_FACTOR * sample_size(layout)
 
 
@@ -82,7 +92,9 @@ class _Point:
     value: np.ndarray
 
     def take(self, other: _Point, sites: np.ndarray, rows: np.ndarray) -> None:
-        """Copy some sites of another point, in place: masks `sites` (m,), and `rows` (layout.D,) of their levels."""
+        """Copy some sites of another point, in place: masks `sites` (m,), and `rows` (layout.D,) of
+        their levels.
+        """
         for name, values in vars(self).items():
             mask = rows if values.ndim == 2 else sites
             values[mask] = getattr(other, name)[mask]
@@ -91,12 +103,14 @@ class _Point:
 class Corrected:
     """Fits of one group by rounds (communication-efficient surrogate likelihood).
 
-    With f the objective of all rows and f_s that of a random sample, ``f_s(x) - <x, grad f_s(x_k) - grad f(x_k)>`` has
-    the gradient of f at ``x_k`` and nearly its curvature; ``x_{k+1}`` is its minimum. Rounds converge to the optimum of
-    f, whatever the sample, site by site. (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023.)
+    With f the objective of all rows and f_s that of a random sample, ``f_s(x) - <x, grad f_s(x_k) -
+    grad f(x_k)>`` has the gradient of f at ``x_k`` and nearly its curvature; ``x_{k+1}`` is its
+    minimum. Rounds converge to the optimum of f, whatever the sample, site by site. (Shamir, Srebro
+    & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang 2023.)
 
-    Where the sample determines the curvature badly, as for pairs of rare levels, earlier rounds help: their steps are
-    curvature pairs of L-BFGS, with the fit of the sample in place of its initial inverse Hessian.
+    Where the sample determines the curvature badly, as for pairs of rare levels, earlier rounds
+    help: their steps are curvature pairs of L-BFGS, with the fit of the sample in place of its
+    initial inverse Hessian.
 
     Parameters
     ----------
@@ -136,36 +150,60 @@ class Corrected:
         self._draw(sample_size(layout))  # sets `sample`, `problem` and `solve`
 
     def fit(self, lambda_: Any, lambdah: float, theta: np.ndarray, itmax: int) -> Sites:
-        """Minimise the objectives of all sites from `theta`, in place; `itmax` bounds the iterations of all rounds.
+        """Minimise the objectives of all sites from `theta`, in place; `itmax` bounds the
+        iterations of all rounds.
 
-        `lambda_` is the penalty of couplings, or a tuple of one for each order 2, 3, ...; `lambdah` is that of fields.
-        A later fit, at another penalty, starts from the best solution of the last one. A round tries a solution, and
-        sites whose gradient norm over all rows falls by it take it. Sites are done at the tolerance, or where rounds no
-        longer help, or after `itmax` iterations.
+        `lambda_` is the penalty of couplings, or a tuple of one for each order 2, 3, ...; `lambdah`
+        is that of fields. A later fit, at another penalty, starts from the best solution of the
+        last one. A round tries a solution, and sites whose gradient norm over all rows falls by it
+        take it. Sites are done at the tolerance, or where rounds no longer help, or after `itmax`
+        iterations.
         """
-        # FINEST: least tolerance, and FLOOR, below: gradient norm near rounding, in single or double precision
+        # FINEST: least tolerance, and FLOOR, below: gradient norm near rounding, in single or
+        # double precision
         m, tolerance = self.layout.m, max(self.engine.tolerance, FINEST[self.engine.precision])
         penalty = np.append(lambdah, penalties(self.layout, lambda_))  # of the columns (1 + D,)
         # n_slow: slow rounds of each site in a row
         sites, n_slow, n_iter = Sites(m), np.zeros(m, dtype=int), np.zeros(m, dtype=np.int32)
-        norm = np.full(m, np.inf) if self.point is None else self._gradient_norms(self.point, penalty)
-        is_done, aim_ratio = norm <= tolerance, np.full(m, LEAST_RATIO)  # aim: norm after the next round to norm before
+        norm = (
+            np.full(m, np.inf) if self.point is None else self._gradient_norms(self.point, penalty)
+        )
+        # aim: norm after the next round to norm before
+        is_done, aim_ratio = norm <= tolerance, np.full(m, LEAST_RATIO)
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MAX_ROUNDS):
             is_stalled = n_slow >= STALL_ROUNDS
-            # a site that stalls near rounding, or though the sample holds all rows, does not get better
-            is_done |= is_stalled & ((norm <= FLOOR[self.engine.precision]) | (len(self.sample.codes) == self.rows.n))
+            # a site that stalls near rounding, or though the sample holds all rows, does not get
+            # better
+            is_done |= is_stalled & (
+                (norm <= FLOOR[self.engine.precision]) | (len(self.sample.codes) == self.rows.n)
+            )
             is_done |= n_iter >= itmax
             if is_done.all():
                 break
             if (is_stalled & ~is_done).any():
                 self._enlarge(int(np.argmax(np.where(is_done, -1.0, norm))), norm)
                 n_slow[:], pairs = 0, []
-            # gradient norm of the sample's objective at which the fit of each site ends: at once if the site is done
-            target_norm = np.full(m, FIRST_NORM) if self.point is None else np.where(is_done, np.inf, aim_ratio * norm)
-            # 0.5: the error of the sample, which adds to that of its fit, may take the other half of the tolerance
-            solve = partial(self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites,
-                            tolerance=np.maximum(target_norm, 0.5 * tolerance), workers=self.workers)  # fmt: skip
+            # gradient norm of the sample's objective at which the fit of each site ends: at once if
+            # the site is done
+            target_norm = (
+                np.full(m, FIRST_NORM)
+                if self.point is None
+                else np.where(is_done, np.inf, aim_ratio * norm)
+            )
+            # 0.5: the error of the sample, which adds to that of its fit, may take the other half
+            # of the tolerance
+            solve = partial(
+                self.solve,
+                self.engine,
+                self.sample,
+                self.layout,
+                lambda_,
+                lambdah,
+                sites=sites,
+                tolerance=np.maximum(target_norm, 0.5 * tolerance),
+                workers=self.workers,
+            )
             trial = self._step(solve, theta, penalty, pairs)
             n_iter += np.where(is_done, 0, sites.n_iter).astype(np.int32)
             new_point = self._evaluate(trial, ~is_done)
@@ -174,10 +212,15 @@ class Corrected:
                 step = new_point.theta - self.point.theta
                 change = new_point.gradient - self.point.gradient + penalty * step
                 curvature = self._sum_by_site(step * change)
-                is_convex = curvature > 0.0  # else the step is zero or rounding, and the site leaves this pair out
+                # else the step is zero or rounding, and the site leaves this pair out
+                is_convex = curvature > 0.0
                 inverse = np.where(is_convex, 1.0 / np.where(is_convex, curvature, 1.0), 0.0)
                 pairs = [*pairs[1 - PAIRS :], (step, change, inverse)]  # the last PAIRS ones
-            aim_ratio = np.clip(TRUST * np.where(np.isfinite(norm), new_norm / norm, 0.0), LEAST_RATIO, LARGEST_RATIO)
+            aim_ratio = np.clip(
+                TRUST * np.where(np.isfinite(norm), new_norm / norm, 0.0),
+                LEAST_RATIO,
+                LARGEST_RATIO,
+            )
             is_better = ~is_done & (new_norm < norm)
             n_slow = np.where(is_done | (new_norm <= SLOW_RATIO * norm), 0, n_slow + 1)
             if self.point is None:
@@ -190,13 +233,17 @@ class Corrected:
         theta[:] = self.point.theta
         sites.norm, sites.n_iter = norm, n_iter
         sites.value = self.point.value + 0.5 * self._sum_by_site(theta**2 * penalty)
-        sites.status[:] = np.where(norm <= max(tolerance, FLOOR[self.engine.precision]), CONVERGED, STUCK)
+        sites.status[:] = np.where(
+            norm <= max(tolerance, FLOOR[self.engine.precision]), CONVERGED, STUCK
+        )
         return sites
 
     def normaliser(self, theta: np.ndarray) -> Callable[[bool], float]:
-        """Return the function ``normaliser(half)`` of eq. (31) over all rows at the last fit's solution `theta`.
+        """Return the function ``normaliser(half)`` of eq. (31) over all rows at the last fit's
+        solution `theta`.
 
-        ``half=True`` is for the factor 1/k of terms of k predictors in eq. (31); it takes a pass over all rows.
+        ``half=True`` is for the factor 1/k of terms of k predictors in eq. (31); it takes a pass
+        over all rows.
         """
         assert self.point is not None  # noqa: S101  # there was a fit
         log_norm_sum = float(self.point.log_norm.sum())
@@ -204,17 +251,24 @@ class Corrected:
         def normaliser(half: bool) -> float:  # ln Z by eq. (31)
             if not half:
                 return log_norm_sum
-            return self.rows.summed(self._stage(_block_normaliser, theta), self.workers) / self.rows.total
+            return (
+                self.rows.summed(self._stage(_block_normaliser, theta), self.workers)
+                / self.rows.total
+            )
 
         return normaliser
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the numbers that the summary shows: rows, drawn rows, passes so far, threads of a cluster."""
-        numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]  # 0 without a cluster
+        """Return the numbers that the summary shows: rows, drawn rows, passes so far, threads of a
+        cluster.
+        """
+        # 0 without a cluster
+        numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]
         return {"streamed": np.array(numbers)}
 
     def _stage(self, function: Callable, *arguments: object) -> Staged:
-        """Return the function that prepares a block and calls ``function(layout, *arguments, problem, block)``.
+        """Return the function that prepares a block and calls ``function(layout, *arguments,
+        problem, block)``.
 
         `problem` is the block as the kernel reads it.
         """
@@ -224,39 +278,56 @@ class Corrected:
     def _sum_by_site(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (m,) of `values` (layout.D, 1 + D) over the parameters of each site."""
         row_sums = np.append(values.sum(axis=1), 0.0)  # one more, for a start behind the last row
-        return np.where(self.n_site_levels > 0, np.add.reduceat(row_sums, self.layout.start[:-1]), 0.0)
+        return np.where(
+            self.n_site_levels > 0, np.add.reduceat(row_sums, self.layout.start[:-1]), 0.0
+        )
 
     def _gradient_norms(self, point: _Point, penalty: np.ndarray) -> np.ndarray:
-        """Return the norm (m,) of each site's gradient at a point, with the penalties (1 + D,) of the columns."""
+        """Return the norm (m,) of each site's gradient at a point, with the penalties (1 + D,) of
+        the columns.
+        """
         return np.sqrt(self._sum_by_site((point.gradient + penalty * point.theta) ** 2))
 
     def _evaluate(self, theta: np.ndarray, sites: np.ndarray) -> _Point:
-        """Return `theta` with the objectives over all rows, which a pass computes for the sites of a mask (m,)."""
+        """Return `theta` with the objectives over all rows, which a pass computes for the sites of
+        a mask (m,).
+        """
         self.passes += 1
         # the kernel evaluates whole tasks: task t has the sites order[t * lanes : (t + 1) * lanes]
         tasks = np.unique(np.flatnonzero(sites[self.problem.order]) // self.problem.lanes).tolist()
         measure = self._stage(_block_objective, theta, tasks)
-        log_norm, gradient = (sums / self.rows.total for sums in self.rows.summed(measure, self.workers))
-        # the objective of a site is its log normaliser less the sum of its parameters times their moments
-        return _Point(theta, gradient - self.moments, log_norm, log_norm - self._sum_by_site(theta * self.moments))
+        log_norm, gradient = (
+            sums / self.rows.total for sums in self.rows.summed(measure, self.workers)
+        )
+        # the objective of a site is its log normaliser less the sum of its parameters times their
+        # moments
+        return _Point(
+            theta,
+            gradient - self.moments,
+            log_norm,
+            log_norm - self._sum_by_site(theta * self.moments),
+        )
 
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
-        """Return the solution to evaluate next: the L-BFGS step with the sample's fit as initial inverse Hessian.
+        """Return the solution to evaluate next: the L-BFGS step with the sample's fit as initial
+        inverse Hessian.
 
-        `solve` fits the sample; `penalty` (1 + D,) holds the penalties of the columns. `pairs` holds steps, changes of
-        the penalised gradient, both (layout.D, 1 + D), and the inverses (m,) of their inner products, the oldest first.
-        The first time the result is the minimum of the sample's objective, found from `theta`.
+        `solve` fits the sample; `penalty` (1 + D,) holds the penalties of the columns. `pairs`
+        holds steps, changes of the penalised gradient, both (layout.D, 1 + D), and the inverses
+        (m,) of their inner products, the oldest first. The first time the result is the minimum of
+        the sample's objective, found from `theta`.
 
-        With q the penalised gradient, H0 the sample's inverse Hessian and ``rho = 1 / step . change``, the first loop
-        is ``a = rho step . q, q -= a change`` over pairs from the last on. Then ``d = -H0 q``, and the second loop is
-        ``d -= (a + rho change . d) step`` from the first pair on. All products are taken site by site.
+        With q the penalised gradient, H0 the sample's inverse Hessian and ``rho = 1 / step .
+        change``, the first loop is ``a = rho step . q, q -= a change`` over pairs from the last on.
+        Then ``d = -H0 q``, and the second loop is ``d -= (a + rho change . d) step`` from the first
+        pair on. All products are taken site by site.
         """
         if self.point is None:
             trial = theta.copy()
             solve(site_theta=trial)
             return trial
-        # `factors` holds a; between the loops, minimising the sample's objective with a linear term that gives it the
-        # gradient q is nearly a step by -H0 q
+        # `factors` holds a; between the loops, minimising the sample's objective with a linear term
+        # that gives it the gradient q is nearly a step by -H0 q
         point, factors = self.point, []
         q = point.gradient + penalty * point.theta
         for step, change, inverse in reversed(pairs):
@@ -265,7 +336,8 @@ class Corrected:
         # [1]: the gradient; 0.0, 0.0: without penalties, which are added for each column
         sample_gradient = self.problem.objective(point.theta, 0.0, 0.0)[1] + penalty * point.theta
         trial = point.theta.copy()
-        solve(site_theta=trial, linear=sample_gradient - q)  # `linear` is subtracted from gradients: q is left here
+        # `linear` is subtracted from gradients: q is left here
+        solve(site_theta=trial, linear=sample_gradient - q)
         trial -= point.theta  # d
         for (step, change, inverse), factor in zip(pairs, reversed(factors), strict=True):
             second_factor = factor + inverse * self._sum_by_site(change * trial)
@@ -273,34 +345,49 @@ class Corrected:
         return trial + point.theta
 
     def _draw(self, size: int) -> None:
-        """Draw a sample of `size` rows, or take all if there are few more, and prepare the solver for it."""
+        """Draw a sample of `size` rows, or take all if there are few more, and prepare the solver
+        for it.
+        """
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
         rng = np.random.default_rng(0)  # a fixed seed: fits of the same rows are the same
         # `draw` takes the number of rows, the generator, and the rare levels
-        drawn = self.rows.draw(self.rows.n if takes_all else size, rng, None if takes_all else self._rare_levels(size))
+        drawn = self.rows.draw(
+            self.rows.n if takes_all else size, rng, None if takes_all else self._rare_levels(size)
+        )
         self.sample = Sample(regressors(self.layout).codes(drawn.codes), drawn.weights)
-        self.problem = prepare_problem(self.sample, self.layout, self.engine.precision, self.engine.prior_count)
+        self.problem = prepare_problem(
+            self.sample, self.layout, self.engine.precision, self.engine.prior_count
+        )
         self.solve = by_lbfgs(self.problem, self.engine.precision)
 
     def _rare_levels(self, size: int) -> list[np.ndarray] | None:
-        """Return the rare levels of each predictor, all of whose rows join the sample of `size`; None without any.
+        """Return the rare levels of each predictor, all of whose rows join the sample of `size`;
+        None without any.
 
-        The levels of all predictors are sorted by weight, and the first ones are rare, as long as their weights add up
-        to at most half of `size`, and each is expected in fewer than RARE_LEVEL_ROWS rows of a sample that is drawn
-        without regard to levels. Levels that tie with the last of these are rare too. Weights are compared with numbers
-        of rows, as if each row had a weight of 1.
+        The levels of all predictors are sorted by weight, and the first ones are rare, as long as
+        their weights add up to at most half of `size`, and each is expected in fewer than
+        RARE_LEVEL_ROWS rows of a sample that is drawn without regard to levels. Levels that tie
+        with the last of these are rare too. Weights are compared with numbers of rows, as if each
+        row had a weight of 1.
         """
         level_weights = level_counts(self.rows, self.layout.n_levels)
         sorted_weights = np.sort(np.concatenate(level_weights))
         sorted_weights = sorted_weights[np.cumsum(sorted_weights) <= size / 2]
         # initial=0: no level is rare, or only levels that do not occur
-        max_rare_weight = sorted_weights[sorted_weights < RARE_LEVEL_ROWS * self.rows.total / size].max(initial=0.0)
+        max_rare_weight = sorted_weights[
+            sorted_weights < RARE_LEVEL_ROWS * self.rows.total / size
+        ].max(initial=0.0)
         if not max_rare_weight:
             return None
-        return [np.flatnonzero((weights > 0) & (weights <= max_rare_weight)) for weights in level_weights]
+        return [
+            np.flatnonzero((weights > 0) & (weights <= max_rare_weight))
+            for weights in level_weights
+        ]
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
-        """Draw a larger sample; raise a NoProgress error about the `predictor` if there is no memory for it."""
+        """Draw a larger sample; raise a NoProgress error about the `predictor` if there is no
+        memory for it.
+        """
         size = SAMPLE_GROWTH * len(self.sample.codes)
         needed = self.engine.memory(min(size, self.rows.n), self.layout)
         if needed > MEMORY_SHARE * available_memory():
@@ -309,10 +396,12 @@ class Corrected:
 
 
 def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: int) -> np.ndarray:
-    """Return the means over rows (layout.D, 1 + D) of products of a site's level with a column or the constant.
+    """Return the means over rows (layout.D, 1 + D) of products of a site's level with a column or
+    the constant.
 
-    They are the derivatives by theta of the log numerators of the conditional distributions. A `prior_count` mixes a
-    site's levels with equal shares. Entries of columns that are no regressors of the site are 0.
+    They are the derivatives by theta of the log numerators of the conditional distributions. A
+    `prior_count` mixes a site's levels with equal shares. Entries of columns that are no regressors
+    of the site are 0.
     """
     regs = regressors(layout)
     if regs.D == layout.D:
@@ -323,16 +412,21 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: in
     # means of the constant and of all columns, (1 + D,)
     means, prior_share = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + regs.D))
-    for i, columns in enumerate(regs.columns):  # of site i: 0 for the constant, then 1 + column of its regressors
+    # of site i: 0 for the constant, then 1 + column of its regressors
+    for i, columns in enumerate(regs.columns):
         levels = np.arange(layout.start[i], layout.start[i + 1])
         # of each level: its mean, for the constant, then the means of its products with all columns
         moments = np.column_stack([means[1 + levels], counts[levels]])[:, columns]
-        out[np.ix_(levels, columns)] = moments + prior_share * (means[columns] / layout.n_levels[i] - moments)
+        out[np.ix_(levels, columns)] = moments + prior_share * (
+            means[columns] / layout.n_levels[i] - moments
+        )
     return out
 
 
 def _term_key(layout: Layout) -> tuple[bytes, ...]:
-    """Return a key of the layout's terms among layouts of the same levels; it is empty for all pairs."""
+    """Return a key of the layout's terms among layouts of the same levels; it is empty for all
+    pairs.
+    """
     return () if layout.complete else tuple(terms.tobytes() for terms in layout.terms)
 
 
@@ -343,22 +437,32 @@ def _block_pairs(layout: Layout, block: Sample) -> np.ndarray:
 
 
 def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProblem:
-    """Return a block as the kernel reads it, without its moments: `_moments` has those of all rows."""
+    """Return a block as the kernel reads it, without its moments: `_moments` has those of all
+    rows.
+    """
     return prepare_problem(
-        Sample(regressors(layout).codes(block.codes), block.weights), layout, precision, count_moments=False
+        Sample(regressors(layout).codes(block.codes), block.weights),
+        layout,
+        precision,
+        count_moments=False,
     )
 
 
-def _block_objective(layout: Layout, theta: np.ndarray, tasks: list, problem: PseudoProblem, block: Sample) -> list:
-    """Return the sums over a block of the log normalisers (m,) and of their gradients (layout.D, 1 + D).
+def _block_objective(
+    layout: Layout, theta: np.ndarray, tasks: list, problem: PseudoProblem, block: Sample
+) -> list:
+    """Return the sums over a block of the log normalisers (m,) and of their gradients (layout.D, 1
+    + D).
 
     Only the sites of the kernel's `tasks` are evaluated.
     """
-    # objectives and gradients are means, here of log normalisers, as the problem of a block holds no moments;
-    # 0.0, 0.0: without penalties
+    # objectives and gradients are means, here of log normalisers, as the problem of a block holds
+    # no moments; 0.0, 0.0: without penalties
     return [block.total * mean for mean in problem.objective(theta, 0.0, 0.0, tasks=tasks)]
 
 
-def _block_normaliser(layout: Layout, theta: np.ndarray, problem: PseudoProblem, block: Sample) -> float:
+def _block_normaliser(
+    layout: Layout, theta: np.ndarray, problem: PseudoProblem, block: Sample
+) -> float:
     """Return the sum over a block of the normaliser of eq. (31) with its factor."""
     return block.total * log_normaliser(problem, layout, theta, half=True)

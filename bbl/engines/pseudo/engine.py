@@ -1,8 +1,10 @@
-"""Engine `PseudoLikelihood`: each predictor's conditional distribution is fitted by itself (section 2.2).
+"""Engine `PseudoLikelihood`: each predictor's conditional distribution is fitted by itself (section
+2.2).
 
-A site is a predictor in the role of the response. Unsymmetrised solutions `site_theta` have shape (layout.D, 1 + D): a
-row for each non-reference level of each site, with its field and its couplings to the D columns of the `Regressors`:
-the levels of predictors and, for terms of three or more, of sets. Symmetrisation averages couplings over their sites.
+A site is a predictor in the role of the response. Unsymmetrised solutions `site_theta` have shape
+(layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings
+to the D columns of the `Regressors`: the levels of predictors and, for terms of three or more, of
+sets. Symmetrisation averages couplings over their sites.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from bbl.engines.naive import absent_levels
 from bbl.engines.penalties import PENALTY, check_orders, penalty_option
 from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo.nodes import n_shares
-from bbl.engines.pseudo.path import CLOSE_COMPARISON_NORM, extrapolate, solve_available, solve_complete
+from bbl.engines.pseudo.path import (
+    CLOSE_COMPARISON_NORM,
+    extrapolate,
+    solve_available,
+    solve_complete,
+)
 from bbl.engines.pseudo.solvers import FINEST, POLISH_SIZE, Sites, is_small
 from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
@@ -40,7 +47,8 @@ from bbl.rows.stored import StoredSample
 
 __all__ = ["PseudoLikelihood"]
 
-HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+# gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+HARMLESS = 1e-6
 MAX_ORDER = 99  # largest order of terms that are read
 MAX_LEVELS = 65535  # largest number of levels that the kernel takes
 
@@ -52,8 +60,8 @@ class PseudoLikelihood(Engine):
     Parameters
     ----------
     lambda_ : float or sequence of float, default 1e-5
-        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms of three predictors,
-        and so on.
+        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms
+        of three predictors, and so on.
     lambdah : float or None, default 0.0
         L2 penalty on fields; None for the same as `lambda_`.
     tolerance : float, default 1e-10
@@ -61,21 +69,24 @@ class PseudoLikelihood(Engine):
     itmax : int, default 1000
         Largest number of iterations for a predictor.
     prior_count : float, default 0.0
-        Pseudocount c, spread evenly over the levels of each predictor: in every conditional distribution a row's
-        observed level has weight ``1 - c/(n + c)``, and all levels share the rest. Without couplings this is naive
-        Bayes with that `prior_count`. It keeps the fields of absent levels finite; 1 suits classification.
+        Pseudocount c, spread evenly over the levels of each predictor: in every conditional
+        distribution a row's observed level has weight ``1 - c/(n + c)``, and all levels share the
+        rest. Without couplings this is naive Bayes with that `prior_count`. It keeps the fields of
+        absent levels finite; 1 suits classification.
     symmetrize : bool, default True
-        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), likewise for terms of any order. Otherwise ``J_ij`` with
-        ``i < j`` is that of predictor i.
+        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), likewise for terms of any order.
+        Otherwise ``J_ij`` with ``i < j`` is that of predictor i.
     precision : {"double", "single"}, default "double"
-        In single precision large fits take half of the working memory and about half of the time. The least tolerance
-        is then 1e-5, which leaves about four digits of a coefficient. Small fits always use double precision.
+        In single precision large fits take half of the working memory and about half of the time.
+        The least tolerance is then 1e-5, which leaves about four digits of a coefficient. Small
+        fits always use double precision.
     gauge : {"reference", "zero-sum"}, default "reference"
-        Whether the penalty is on fields and couplings of the non-reference levels, as in the paper, or, in a model of
-        pairs, on those of all levels in the zero-sum gauge, in which both solutions of a pair are then averaged. In the
-        zero-sum gauge probabilities do not depend on the choice of reference levels, except with ``log_z="mf"``,
-        eq. (32), or if a predictor is constant in a group and neither `lambdah` nor `prior_count` is positive. The same
-        `lambda_` penalises less: with two levels a quarter.
+        Whether the penalty is on fields and couplings of the non-reference levels, as in the paper,
+        or, in a model of pairs, on those of all levels in the zero-sum gauge, in which both
+        solutions of a pair are then averaged. In the zero-sum gauge probabilities do not depend on
+        the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a predictor is
+        constant in a group and neither `lambdah` nor `prior_count` is positive. The same `lambda_`
+        penalises less: with two levels a quarter.
 
     Raises
     ------
@@ -86,7 +97,9 @@ class PseudoLikelihood(Engine):
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.PseudoLikelihood(lambda_=0.01), verbose=0)
+    >>> fit = bbl.bbl(
+    ...     "Survived ~ .^2", titanic, "Freq", method=bbl.PseudoLikelihood(lambda_=0.01), verbose=0
+    ... )
     >>> round(fit.score(), 3)
     0.783
     """
@@ -105,7 +118,8 @@ class PseudoLikelihood(Engine):
     needs = "neighbours"
     solves = True
     weights = "real"
-    # small enough to change little in data of many predictors, large enough to bound fields of levels without rows
+    # small enough to change little in data of many predictors, large enough to bound fields of
+    # levels without rows
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
     streams = True
@@ -125,7 +139,8 @@ class PseudoLikelihood(Engine):
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)  # lambdah None: as lambda_
+        # lambdah None: as lambda_
+        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
 
     @property
     def zero_sum(self) -> bool:
@@ -138,54 +153,77 @@ class PseudoLikelihood(Engine):
         return not self.symmetrize
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an OptionError if the options or the kernel do not allow its terms."""
+        """Return the layout unchanged; raise an OptionError if the options or the kernel do not
+        allow its terms.
+        """
         check_orders(self.lambda_, layout)
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
             raise OptionError(
-                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; "
-                "leave gauge out, or give a table of some of the rows.",
+                f"gauge={self.gauge!r} is for rows that are fitted in memory, and these "
+                f"{sample.n:,} are too many; leave gauge out, or give a table of some of the rows.",
                 argument="gauge",
             )
         if self.zero_sum and layout.order > 2:
             raise OptionError(
-                f"gauge={self.gauge!r} is for terms of up to two predictors, and the model has some of {layout.order}. "
-                "Take a formula of pairs, or leave gauge out.",
+                f"gauge={self.gauge!r} is for terms of up to two predictors, and the model has "
+                f"some of {layout.order}. Take a formula of pairs, or leave gauge out.",
                 argument="gauge",
             )
         n_levels = int(regressors(layout).n_levels.max(initial=0))
         if layout.order > 2 and n_levels > MAX_LEVELS:
             raise OptionError(
-                f"a term has {n_levels - 1:,} joint levels of all but one of its predictors; at most "
-                f"{MAX_LEVELS - 1:,} are fitted. Group levels, or leave the term out.",
+                f"a term has {n_levels - 1:,} joint levels of all but one of its predictors; at "
+                f"most {MAX_LEVELS - 1:,} are fitted. Group levels, or leave the term out.",
                 argument="formula",
             )
         return layout
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
-        """Return whether fits are costly, so that penalties are compared a few at a time, with warm starts."""
+        """Return whether fits are costly, so that penalties are compared a few at a time, with warm
+        starts.
+        """
         if not sample.in_memory:
             return True
-        # a group has no more distinct rows than states, in which missing values count as a level, and than rows
+        # a group has no more distinct rows than states, in which missing values count as a level,
+        # and than rows
         states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
-        return not is_small(min(states, int(np.bincount(cast(Sample, sample).response).max(initial=0))), layout)
+        return not is_small(
+            min(states, int(np.bincount(cast(Sample, sample).response).max(initial=0))), layout
+        )
 
     def check_equations(self) -> None:
-        """Raise an OptionError unless couplings are symmetrised: others have no known standard errors."""
+        """Raise an OptionError unless couplings are symmetrised: others have no known standard
+        errors.
+        """
         if not self.symmetrize:
-            raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
+            raise OptionError(
+                "Standard errors are for symmetrised couplings (symmetrize=True).",
+                argument="symmetrize",
+            )
 
     def equations(self, sample: Rows, layout: Layout) -> Equations:
-        """Fit a group again and return its likelihood equations, with the unsymmetrised solution."""
+        """Fit a group again and return its likelihood equations, with the unsymmetrised
+        solution.
+        """
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
-        return Equations(site_theta, self.lambda_, self.lambdah_at(self.lambda_), rows, self.prior_count, self.zero_sum)
+        return Equations(
+            site_theta,
+            self.lambda_,
+            self.lambdah_at(self.lambda_),
+            rows,
+            self.prior_count,
+            self.zero_sum,
+        )
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
-        """Return the rows; if a predictor is constant in them, with the extra instance of section 2.2.
+        """Return the rows; if a predictor is constant in them, with the extra instance of section
+        2.2.
 
-        In this row constant predictors have the first level that does not occur, all others their reference level. With
-        missing values, a predictor is constant if it is so in the rows that it is fitted to. No row is added if a prior
-        count, or a penalty of fields in the zero-sum gauge, already keeps fields finite.
+        In this row constant predictors have the first level that does not occur, all others their
+        reference level. With missing values, a predictor is constant if it is so in the rows that
+        it is fitted to. No row is added if a prior count, or a penalty of fields in the zero-sum
+        gauge, already keeps fields finite.
         """
         if not sample.in_memory:
             return self._prepare_stored(cast(StoredSample, sample), layout)
@@ -197,46 +235,69 @@ class PseudoLikelihood(Engine):
             first_codes = sample.codes[0]
             varies = (sample.codes != first_codes).any(axis=0)
         else:
-            usable = usable_rows(sample, layout)  # (n, m); argmax is the first usable row of each predictor
+            # (n, m); argmax is the first usable row of each predictor
+            usable = usable_rows(sample, layout)
             first_codes = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]
             varies = ((sample.codes != first_codes) & usable).any(axis=0)
         constant = ~varies & (layout.n_levels > 1)
         if not constant.any():
             return sample
         extra = np.where(constant & (first_codes == 0), 1, 0).astype(sample.codes.dtype)
-        missing = None if sample.missing is None else np.vstack([sample.missing, np.zeros(layout.m, dtype=bool)])
-        return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
+        missing = (
+            None
+            if sample.missing is None
+            else np.vstack([sample.missing, np.zeros(layout.m, dtype=bool)])
+        )
+        return Sample(
+            np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing
+        )
 
     def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
         """Prepare rows in a file as `prepare` does; read them into memory if there are few."""
         if not rows.complete:
             raise OptionError(
-                "method='pseudo' fits each predictor to rows of its own where values are missing, which it cannot do "
-                "block by block. Give missing values a level of their own (missing='level'), drop their rows "
-                "(missing='drop'), or take method='mf'.",
+                "method='pseudo' fits each predictor to rows of its own where values are missing, "
+                "which it cannot do block by block. Give missing values a level of their own "
+                "(missing='level'), drop their rows (missing='drop'), or take method='mf'.",
                 argument="missing",
             )
         if few_enough(rows.n, layout):
-            all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)  # equal rows merged
-            return rows.spread(cast(Sample, self.prepare(all_rows, layout)))  # on a cluster, to all workers
-        if self.prior_count:  # the zero-sum gauge, which `prepare` looks at too, is refused for so many rows
+            # equal rows merged
+            all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
+            # on a cluster, to all workers
+            return rows.spread(cast(Sample, self.prepare(all_rows, layout)))
+        # the zero-sum gauge, which `prepare` looks at too, is refused for so many rows
+        if self.prior_count:
             return rows
         level_weights = level_counts(rows, layout.n_levels)
-        only_level = np.array([int(np.argmax(counts)) for counts in level_weights])  # of constant predictors
-        constant = np.array([np.count_nonzero(counts) < 2 for counts in level_weights]) & (layout.n_levels > 1)
+        # of constant predictors
+        only_level = np.array([int(np.argmax(counts)) for counts in level_weights])
+        constant = np.array([np.count_nonzero(counts) < 2 for counts in level_weights]) & (
+            layout.n_levels > 1
+        )
         if not constant.any():
             return rows
         extra = np.where(constant & (only_level == 0), 1, 0).astype(code_dtype(layout.n_levels))
         return replace(rows, extra=Sample(extra[None], np.ones(1)))
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two solutions, of rows in the kernel, and of the codes of sets, for any `settings`."""
+        """Return the bytes of two solutions, of rows in the kernel, and of the codes of sets, for
+        any `settings`.
+        """
         regs = regressors(layout)
-        row_bytes, task_bytes = memory_estimate(n, regs.n_levels, precision=self.precision, sites=layout.m)
-        return 16.0 * layout.D * regs.D + (row_bytes + task_bytes) + 4.0 * n * (len(regs.n_levels) - layout.m)
+        row_bytes, task_bytes = memory_estimate(
+            n, regs.n_levels, precision=self.precision, sites=layout.m
+        )
+        return (
+            16.0 * layout.D * regs.D
+            + (row_bytes + task_bytes)
+            + 4.0 * n * (len(regs.n_levels) - layout.m)
+        )
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if there are few."""
+        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if there are
+        few.
+        """
         if few_enough(n, layout):
             return self.memory(n, layout, settings)
         return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
@@ -251,7 +312,8 @@ class PseudoLikelihood(Engine):
     ):
         """Fit one group at each penalty of `values`.
 
-        With missing values each predictor is fitted to the rows in which it and its neighbours are known.
+        With missing values each predictor is fitted to the rows in which it and its neighbours are
+        known.
         """
         return self._path(sample, layout, values, workers, warm_starts=None, start=start)
 
@@ -260,10 +322,10 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
-        The first fit is exact, or starts about where exact fits stop, so that fields without a finite optimum agree
-        with those of `path`. Later fits start from an extrapolation of the nearest fits (see `extrapolate`) and stop at
-        a looser tolerance, in single precision. Penalties in `warm_starts` are fitted again, more closely;
-        all solutions are added to it.
+        The first fit is exact, or starts about where exact fits stop, so that fields without a
+        finite optimum agree with those of `path`. Later fits start from an extrapolation of the
+        nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
+        Penalties in `warm_starts` are fitted again, more closely; all solutions are added to it.
         """
         return self._path(sample, layout, values, workers=1, warm_starts=warm_starts)
 
@@ -276,43 +338,66 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None = None,
         start: np.ndarray | None = None,
     ) -> list[EngineFit]:
-        """Fit as `path` or, with `warm_starts`, as `compare`; `start` (layout.size,) is where the first fit begins."""
+        """Fit as `path` or, with `warm_starts`, as `compare`; `start` (layout.size,) is where the
+        first fit begins.
+        """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
         if not sample.in_memory:
-            return self._path_stored(cast(StoredSample, sample), layout, grid, workers, warm_starts, site_start)
+            return self._path_stored(
+                cast(StoredSample, sample), layout, grid, workers, warm_starts, site_start
+            )
         sample = cast(Sample, sample)
         if not warm_starts:  # else an earlier fit has checked this
             description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
-            check_memory(self.memory(sample.n, layout), description, "Use fewer predictors or rows.")
+            check_memory(
+                self.memory(sample.n, layout), description, "Use fewer predictors or rows."
+            )
         site_rows, counts = sample, None
         if sample.missing is None:
             counts = None if warm_starts else level_counts(sample, layout.n_levels)
-            solutions = solve_complete(self, sample, layout, grid, workers, warm_starts, counts, site_start)
+            solutions = solve_complete(
+                self, sample, layout, grid, workers, warm_starts, counts, site_start
+            )
         else:
             usable = usable_rows(sample, layout)
-            solutions = solve_available(self, sample, layout, usable, grid, workers, warm_starts, site_start)
-            site_rows = replace(sample, missing=~usable)  # of each site, for the search of unbounded parameters
+            solutions = solve_available(
+                self, sample, layout, usable, grid, workers, warm_starts, site_start
+            )
+            # of each site, for the search of unbounded parameters
+            site_rows = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()  # notes on levels that never occur
         if warm_starts is None and self.diverges(min(grid)):
-            absent = absent_levels(counts or level_counts(site_rows, layout.n_levels), "give lambdah > 0")
+            absent = absent_levels(
+                counts or level_counts(site_rows, layout.n_levels), "give lambdah > 0"
+            )
         fits = [
             self._finish(site_rows, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True)
         ]
         if (share_count := n_shares(site_rows)) > 1:  # on a cluster: summaries show its threads
             fits = [replace(fit, state={"shared": np.array([share_count])}) for fit in fits]
-        return [self._symmetrise_zero_sum(sample, layout, fit) for fit in fits] if self.zero_sum else fits
+        return (
+            [self._symmetrise_zero_sum(sample, layout, fit) for fit in fits]
+            if self.zero_sum
+            else fits
+        )
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
-        """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum gauge.
+        """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum
+        gauge.
 
-        In this gauge tables sum to zero along each axis; `theta` is still stored in the reference gauge.
+        In this gauge tables sum to zero along each axis; `theta` is still stored in the reference
+        gauge.
         """
         assert fit.site_theta is not None  # noqa: S101  # as of all fits of this engine
         theta = fit.theta.copy()
         theta[: layout.D] = reference_fields(layout, fit.theta, fit.site_theta)
-        return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
+        return replace(
+            fit,
+            theta=theta,
+            normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta),
+        )
 
     def _path_stored(
         self,
@@ -323,15 +408,24 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None,
         start: np.ndarray | None,
     ) -> list[EngineFit]:
-        """Fit rows in a file at each penalty of `grid`, the largest first, by the rounds of `Corrected`.
+        """Fit rows in a file at each penalty of `grid`, the largest first, by the rounds of
+        `Corrected`.
 
-        The first fit begins at the solution `start` (layout.D, 1 + D), by default at naive Bayes with a prior count of
-        1; with `warm_starts`, at an extrapolation of these.
+        The first fit begins at the solution `start` (layout.D, 1 + D), by default at naive Bayes
+        with a prior count of 1; with `warm_starts`, at an extrapolation of these.
         """
         out: list[Any] = [None] * len(grid)
-        engine = self if warm_starts is None else replace(self, tolerance=max(self.tolerance, CLOSE_COMPARISON_NORM))
+        engine = (
+            self
+            if warm_starts is None
+            else replace(self, tolerance=max(self.tolerance, CLOSE_COMPARISON_NORM))
+        )
         counts = level_counts(rows, layout.n_levels)
-        absent = absent_levels(counts, "give lambdah > 0") if warm_starts is None and self.diverges(min(grid)) else ()
+        absent = (
+            absent_levels(counts, "give lambdah > 0")
+            if warm_starts is None and self.diverges(min(grid))
+            else ()
+        )
         site_theta = extrapolate(warm_starts, max(grid)) if warm_starts else start
         if site_theta is None:
             shares = [(weights + 1.0 / len(weights)) / (weights.sum() + 1.0) for weights in counts]
@@ -341,7 +435,9 @@ class PseudoLikelihood(Engine):
         for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
             lambda_, site_theta = grid[k], site_theta.copy()
             sites = rounds.fit(lambda_, self.lambdah_at(lambda_), site_theta, self.itmax)
-            fit = engine._finish(rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent)
+            fit = engine._finish(
+                rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent
+            )
             out[k] = replace(fit, state=rounds.state())
         return out
 
@@ -353,7 +449,9 @@ class PseudoLikelihood(Engine):
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 
     def lambdah_at(self, lambda_) -> float:
-        """Return the penalty of fields that goes with a penalty of couplings: the same, or a fixed one."""
+        """Return the penalty of fields that goes with a penalty of couplings: the same, or a fixed
+        one.
+        """
         first_lambda = lambda_[0] if isinstance(lambda_, tuple) else lambda_
         return float(first_lambda) if self.lambdah is None else self.lambdah
 
@@ -367,19 +465,26 @@ class PseudoLikelihood(Engine):
         normaliser: Callable | None,
         absent: tuple[Note, ...],
     ) -> EngineFit:
-        """Return the symmetrised fit (eq. 18), with notes on sites that did not converge and on `absent` levels.
+        """Return the symmetrised fit (eq. 18), with notes on sites that did not converge and on
+        `absent` levels.
 
-        `sites` has reports (m,): minimum `value`, gradient `norm`, `n_iter`, `status`. ``normaliser(half)`` is ln Z.
+        `sites` has reports (m,): minimum `value`, gradient `norm`, `n_iter`, `status`.
+        ``normaliser(half)`` is ln Z.
         """
         theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.diverges(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
-            notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)
+            notes += (
+                Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),
+            )
         unbounded: tuple[tuple[int, ...], ...] = ()
-        if not _positive(lambda_) and not self.prior_count:  # a penalty of fields alone leaves couplings unbounded
+        # a penalty of fields alone leaves couplings unbounded
+        if not _positive(lambda_) and not self.prior_count:
             with serial_blas():
-                unbounded = unbounded_parameters(sample, layout, site_theta, max_parameters=POLISH_SIZE)
+                unbounded = unbounded_parameters(
+                    sample, layout, site_theta, max_parameters=POLISH_SIZE
+                )
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False  # i: the predictor, first in each tuple
         return EngineFit(

@@ -1,13 +1,14 @@
 """Solvers of the pseudo-likelihood: Newton's method and L-BFGS.
 
-A site is a predictor in the role of the response; each of m sites is fitted by itself. A solution `site_theta` has
-shape (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D
-columns of the `Regressors`: the non-reference levels of all predictors and, if there are terms of three or more, the
-joint levels of sets of predictors. ``regs = regressors(layout)`` holds the `n_levels` (m + S,) of predictors and S
-sets, their first columns `start`, and `mask` (m, m + S): which of them are regressors of each site.
+A site is a predictor in the role of the response; each of m sites is fitted by itself. A solution
+`site_theta` has shape (layout.D, 1 + D): a row for each non-reference level of each site, with its
+field and its couplings to the D columns of the `Regressors`: the non-reference levels of all
+predictors and, if there are terms of three or more, the joint levels of sets of predictors. ``regs
+= regressors(layout)`` holds the `n_levels` (m + S,) of predictors and S sets, their first columns
+`start`, and `mask` (m, m + S): which of them are regressors of each site.
 
-A fit starts from the site's rows of the solution and overwrites them. The kernel solves `problem.lanes` sites together,
-as one task, in the order `problem.order` (m,).
+A fit starts from the site's rows of the solution and overwrites them. The kernel solves
+`problem.lanes` sites together, as one task, in the order `problem.order` (m,).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ __all__ = [
     "prepare_problem",
 ]
 
-FINEST = {"double": 0.0, "single": 1e-5}  # tolerance of the gradient norm below which none is taken, by precision
+# tolerance of the gradient norm below which none is taken, by precision
+FINEST = {"double": 0.0, "single": 1e-5}
 FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit counts as converged
 NEWTON_WORK = 3e4  # multiplications for a site's Hessian up to which Newton's method is used alone
 NEWTON_SIZE = 256  # parameters of a site up to which Newton's method is used alone
@@ -51,7 +53,8 @@ class Sites:
     Attributes
     ----------
     value : ndarray
-        Minimum of the objective: minus the mean log-likelihood of the site given the others, plus the penalty.
+        Minimum of the objective: minus the mean log-likelihood of the site given the others, plus
+        the penalty.
     norm : ndarray
         Norm of the gradient there.
     n_iter, n_eval : ndarray of int32
@@ -65,33 +68,45 @@ class Sites:
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
     def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
-        """Copy the reports of `other` on its sites `other_sites` to `sites`; it was fitted to a `share` of all rows."""
-        # objectives are means over rows, of which this one counts by the share; norms tell whether that fit converged
+        """Copy the reports of `other` on its sites `other_sites` to `sites`; it was fitted to a
+        `share` of all rows.
+        """
+        # objectives are means over rows, of which this one counts by the share; norms tell whether
+        # that fit converged
         for name, values in vars(self).items():
             values[sites] = getattr(other, name)[other_sites] * (share if name == "value" else 1)
 
 
-# site_theta, reports, and the function normaliser(half) that returns ln Z by eq. (31), None if the solver has none
+# site_theta, reports, and the function normaliser(half) that returns ln Z by eq. (31), None if the
+# solver has none
 Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
 def is_small(n: int, layout: Layout) -> bool:
-    """Return whether Hessians of `n` rows are cheap enough for Newton's method (under a millisecond)."""
+    """Return whether Hessians of `n` rows are cheap enough for Newton's method (under a
+    millisecond).
+    """
     max_site_levels = float(layout.n_levels.max()) - 1.0  # non-reference levels of a site
-    if n * max_site_levels**2 >= NEWTON_WORK:  # already without any regressors, which take long to list
+    # already without any regressors, which take long to list
+    if n * max_site_levels**2 >= NEWTON_WORK:
         return False
     regs = regressors(layout)
-    max_nonzeros = 1.0 + regs.mask.sum(axis=1).max(initial=0)  # of a row's features: the constant, one per regressor
+    # of a row's features: the constant, one per regressor
+    max_nonzeros = 1.0 + regs.mask.sum(axis=1).max(initial=0)
     max_parameters = max_site_levels * (1.0 + (regs.mask @ (regs.n_levels - 1)).max(initial=0))
     return n * (max_site_levels * max_nonzeros) ** 2 < NEWTON_WORK and max_parameters < NEWTON_SIZE
 
 
-def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None) -> None:
-    """Fit all sites, or those numbered in `only`, by Newton's method, writing `site_theta` and `sites` in place.
+def by_newton(
+    engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None
+) -> None:
+    """Fit all sites, or those numbered in `only`, by Newton's method, writing `site_theta` and
+    `sites` in place.
 
-    The codes of `sample` are those of the `Regressors`. `lambda_` and `lambdah` are the penalties of couplings and of
-    fields. `workers` is not used: it is there because `by_lbfgs` returns functions with the same arguments. `linear`
-    (layout.D, 1 + D), if given, is subtracted from the gradients.
+    The codes of `sample` are those of the `Regressors`. `lambda_` and `lambdah` are the penalties
+    of couplings and of fields. `workers` is not used: it is there because `by_lbfgs` returns
+    functions with the same arguments. `linear` (layout.D, 1 + D), if given, is subtracted from the
+    gradients.
     """
     fitted_sites, regs = np.arange(layout.m) if only is None else only, regressors(layout)
     newton.solve_sites(
@@ -101,7 +116,8 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         regs.start,
         regs.mask.view(np.uint8),  # the kernel takes no bool
         fitted_sites.astype(np.int32),
-        # penalties of the constant and the columns; in the zero-sum gauge they are the matrix at the end
+        # penalties of the constant and the columns; in the zero-sum gauge they are the matrix at
+        # the end
         np.zeros(1 + regs.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
         engine.prior_count,
         engine.tolerance,
@@ -120,20 +136,25 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
 def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
     """Fit the sites of a task by L-BFGS.
 
-    `settings` are both penalties, the tolerance, the largest number of iterations, and the solution, which is written
-    in place; `keywords` are further arguments of the kernel, among them the arrays that it writes reports to.
+    `settings` are both penalties, the tolerance, the largest number of iterations, and the
+    solution, which is written in place; `keywords` are further arguments of the kernel, among them
+    the arrays that it writes reports to.
     """
     lambda_, lambdah, tolerance, itmax, theta = settings
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **keywords)
 
 
 def prepare_problem(
-    sample: Sample, layout: Layout, precision: str, prior_count: float = 0.0, count_moments: bool = True
+    sample: Sample,
+    layout: Layout,
+    precision: str,
+    prior_count: float = 0.0,
+    count_moments: bool = True,
 ) -> PseudoProblem:
     """Return the rows as the L-BFGS kernel reads them; the codes are those of the `Regressors`.
 
-    Without `count_moments` the problem can only compute log normalisers, for rows whose moments are known: the kernel's
-    argument is called `counted`.
+    Without `count_moments` the problem can only compute log normalisers, for rows whose moments are
+    known: the kernel's argument is called `counted`.
     """
     regs = regressors(layout)
     with serial_blas():
@@ -150,17 +171,31 @@ def prepare_problem(
 
 
 def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
-    """Return the function ``solve`` that fits all sites of a prepared `problem` at given penalties, in place.
+    """Return the function ``solve`` that fits all sites of a prepared `problem` at given penalties,
+    in place.
 
-    ``solve`` has the arguments of `by_newton`, but in place of `only` it has `tolerance` (m,), one of each site instead
-    of the engine's. It returns the normaliser of a `Solution`. With ``share=(k, n_shares)`` it fits only the sites of
-    the tasks k, k + n_shares, and so on.
+    ``solve`` has the arguments of `by_newton`, but in place of `only` it has `tolerance` (m,), one
+    of each site instead of the engine's. It returns the normaliser of a `Solution`. With
+    ``share=(k, n_shares)`` it fits only the sites of the tasks k, k + n_shares, and so on.
     """
     # the sites of each task
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
 
-    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None):
-        """Write `site_theta` and `sites` in place; return the normaliser, None if the fit was interrupted."""
+    def solve(
+        engine,
+        sample,
+        layout,
+        lambda_,
+        lambdah,
+        site_theta,
+        sites,
+        workers,
+        tolerance=None,
+        linear=None,
+    ):
+        """Write `site_theta` and `sites` in place; return the normaliser, None if the fit was
+        interrupted.
+        """
         regs = regressors(layout)
         site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance
         site_tolerance = np.maximum(site_tolerance, FINEST[precision])
@@ -171,7 +206,9 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
             "linear": linear,
             "zero_sum": engine.zero_sum,
             # the penalties of columns less that of pairs: terms of higher order may have others
-            "more": None if (column_penalties == pair_penalty).all() else column_penalties - pair_penalty,
+            "more": None
+            if (column_penalties == pair_penalty).all()
+            else column_penalties - pair_penalty,
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,
             "n_eval": sites.n_eval,
@@ -181,7 +218,13 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
         tasks = [  # the sites of a task share the smallest of their tolerances
             (
                 task,
-                (pair_penalty, lambdah, float(site_tolerance[sites_of_task].min()), engine.itmax, site_theta),
+                (
+                    pair_penalty,
+                    lambdah,
+                    float(site_tolerance[sites_of_task].min()),
+                    engine.itmax,
+                    site_theta,
+                ),
                 keywords,
             )
             for task, sites_of_task in enumerate(task_sites)
@@ -191,11 +234,26 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # interrupted: the fit is not used
             return None
-        # near rounding a quasi-Newton line search may fail, and on flat objectives progress is slow: finish such fits
-        # by Newton's method, if they have few parameters
+        # near rounding a quasi-Newton line search may fail, and on flat objectives progress is
+        # slow: finish such fits by Newton's method, if they have few parameters
         unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
-        if len(unfinished) and precision == "double" and regs.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE:
-            by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, unfinished, linear)
+        if (
+            len(unfinished)
+            and precision == "double"
+            and regs.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE
+        ):
+            by_newton(
+                engine,
+                sample,
+                layout,
+                lambda_,
+                lambdah,
+                site_theta,
+                sites,
+                workers,
+                unfinished,
+                linear,
+            )
         # the remaining gradient is rounding
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
         return partial(log_normaliser, problem, layout, site_theta)

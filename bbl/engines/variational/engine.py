@@ -1,8 +1,8 @@
 """Engine `PersistentVI`: approximate posterior of fields and couplings under sparse priors.
 
-Simplex coding represents levels by contrasts and has no reference level. A table holds the fields of a predictor or the
-couplings of a pair; the scale of its prior is learnt. `size` is the number of parameters of a group. sds are posterior
-standard deviations.
+Simplex coding represents levels by contrasts and has no reference level. A table holds the fields
+of a predictor or the couplings of a pair; the scale of its prior is learnt. `size` is the number of
+parameters of a group. sds are posterior standard deviations.
 """
 
 from __future__ import annotations
@@ -45,44 +45,53 @@ __all__ = ["PersistentVI"]
 CHAIN_SHARE = 0.9  # least share of the requested chains that are run: packs hold 32
 LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
-MAX_CHANGE = 0.01  # relative change of the posterior mean at the end, above which there is a warning
-MAX_SCALE_CHANGE = 0.4  # change of the log global scale of couplings in the second half, above which there is a warning
-MIN_TRAVEL = 2.5  # least distance that Adam's steps must allow a log scale to go: 500 iterations at lr = 0.01
-WORTH = 1e7  # products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
+# relative change of the posterior mean at the end, above which there is a warning
+MAX_CHANGE = 0.01
+# change of the log global scale of couplings in the second half, above which there is a warning
+MAX_SCALE_CHANGE = 0.4
+# least distance that Adam's steps must allow a log scale to go: 500 iterations at lr = 0.01
+MIN_TRAVEL = 2.5
+# products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
+WORTH = 1e7
 
 
 @dataclass(frozen=True)
 class PersistentVI(Engine):
     """Persistent variational inference with scale-mixture priors (Ingraham & Marks 2017).
 
-    Fields and couplings, in simplex coding so that no level is special, have normal priors whose scales are learnt
-    table by table, so that most couplings shrink to zero and the others hardly at all. The posterior is approximated by
-    one that factorises; its means are the estimates. Weights of rows may be any positive numbers.
+    Fields and couplings, in simplex coding so that no level is special, have normal priors whose
+    scales are learnt table by table, so that most couplings shrink to zero and the others hardly at
+    all. The posterior is approximated by one that factorises; its means are the estimates. Weights
+    of rows may be any positive numbers.
 
     Parameters
     ----------
     prior : {"horseshoe", "laplace", "student", "gaussian"}, default "horseshoe"
-        Prior of a table's scale: ``"horseshoe"``: half-Cauchy; ``"laplace"`` and ``"student"``: such that the marginal
-        prior of a coupling is Laplace, or Student's t with 3 degrees of freedom; ``"gaussian"``: all tables have the
-        global scale.
+        Prior of a table's scale: ``"horseshoe"``: half-Cauchy; ``"laplace"`` and ``"student"``:
+        such that the marginal prior of a coupling is Laplace, or Student's t with 3 degrees of
+        freedom; ``"gaussian"``: all tables have the global scale.
     likelihood : {"sampled", "pseudo"}, default "sampled"
-        The likelihood, by Gibbs chains that go on from step to step, or the pseudo-likelihood, without chains, which is
-        quick but has too small sds, as each coupling is in two conditional distributions.
+        The likelihood, by Gibbs chains that go on from step to step, or the pseudo-likelihood,
+        without chains, which is quick but has too small sds, as each coupling is in two conditional
+        distributions.
     slab : float, default 1.0
-        Upper bound of the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex coding (for two levels,
-        the Ising coupling). It keeps couplings finite that have no finite optimum. inf for none, as in the paper.
+        Upper bound of the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex
+        coding (for two levels, the Ising coupling). It keeps couplings finite that have no finite
+        optimum. inf for none, as in the paper.
     scale : float, optional
         The global scale of fields and couplings; None to learn both.
     n_iter : int, default 20000
         Iterations. 5,000 do for a first look; the global scale is learnt last.
     tol : float, optional
-        Relative change of the smoothed posterior mean within a fortieth of the iterations below which the fit ends
-        early: steps then fall to zero within a tenth of the iterations. Try 0.003. None to use all iterations.
+        Relative change of the smoothed posterior mean within a fortieth of the iterations below
+        which the fit ends early: steps then fall to zero within a tenth of the iterations. Try
+        0.003. None to use all iterations.
     sweeps : int, default 3
         Gibbs sweeps of each iteration.
     chains : int, default 100
-        Gibbs chains of all draws. Each draw runs packs of 32, which cost no more than one chain: as few as give at
-        least nine tenths of the chains (100 chains for 3 draws become 96, 40 chains for one draw 64).
+        Gibbs chains of all draws. Each draw runs packs of 32, which cost no more than one chain: as
+        few as give at least nine tenths of the chains (100 chains for 3 draws become 96, 40 chains
+        for one draw 64).
     draws : int, default 3
         Draws of the parameters in each iteration; each has its chains.
     lr : float, default 0.01
@@ -92,8 +101,9 @@ class PersistentVI(Engine):
     average : float, default 0.1
         Share of the iterations, the last ones, over which the approximation is averaged.
     sd : {"factorised", "lrvb"}, default "factorised"
-        Posterior sds of the approximation, too small if parameters depend on each other, or by linear response, which
-        sums over all states of few predictors. Strengths of pairs use the former.
+        Posterior sds of the approximation, too small if parameters depend on each other, or by
+        linear response, which sums over all states of few predictors. Strengths of pairs use the
+        former.
 
     Raises
     ------
@@ -102,19 +112,27 @@ class PersistentVI(Engine):
 
     References
     ----------
-    Ingraham J, Marks D (2017). Variational inference for sparse and undirected models. ICML, PMLR 70:1607-1616.
+    Ingraham J, Marks D (2017). Variational inference for sparse and undirected models. ICML, PMLR
+    70:1607-1616.
 
-    Giordano R, Broderick T, Jordan M (2018). Covariances, robustness, and variational Bayes. Journal of Machine
-    Learning Research 19(51):1-49.
+    Giordano R, Broderick T, Jordan M (2018). Covariances, robustness, and variational Bayes.
+    Journal of Machine Learning Research 19(51):1-49.
 
-    Piironen J, Vehtari A (2017). Sparsity information and regularization in the horseshoe and other shrinkage priors.
-    Electronic Journal of Statistics 11:5018-5051.
+    Piironen J, Vehtari A (2017). Sparsity information and regularization in the horseshoe and other
+    shrinkage priors. Electronic Journal of Statistics 11:5018-5051.
 
     Examples
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.PersistentVI(n_iter=1000), seed=1, verbose=0)
+    >>> fit = bbl.bbl(
+    ...     "Survived ~ .^2",
+    ...     titanic,
+    ...     "Freq",
+    ...     method=bbl.PersistentVI(n_iter=1000),
+    ...     seed=1,
+    ...     verbose=0,
+    ... )
     >>> round(fit.score(), 3)
     0.788
     """
@@ -134,9 +152,14 @@ class PersistentVI(Engine):
     sd: str = "factorised"
     name = "pvi"
     tuned = Tuned(
-        "scale", "scale", r"$s$", r"Global scale $s$", (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), simpler="smaller",
+        "scale",
+        "scale",
+        r"$s$",
+        r"Global scale $s$",
+        (0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
+        simpler="smaller",
         logarithmic=True,
-    )  # fmt: skip
+    )
     needs = "pairs"
     log_z = "half"
     samples = True
@@ -149,12 +172,18 @@ class PersistentVI(Engine):
         choice("sd", self.sd, SDS)
         if self.sd == "lrvb" and self.likelihood != "sampled":
             raise OptionError(
-                "sd='lrvb' goes by the likelihood itself, and likelihood='pseudo' has none; give likelihood='sampled', "
-                "or sd='factorised'.",
+                "sd='lrvb' goes by the likelihood itself, and likelihood='pseudo' has none; give "
+                "likelihood='sampled', or sd='factorised'.",
                 argument="sd",
             )
-        for name, above, at_most in (("slab", 0.0, np.inf), ("lr", 0.0, 1.0), ("average", 0.0, 1.0)):
-            checked_value = real(name, getattr(self, name), above, at_most, open_low=True, finite=name != "slab")
+        for name, above, at_most in (
+            ("slab", 0.0, np.inf),
+            ("lr", 0.0, 1.0),
+            ("average", 0.0, 1.0),
+        ):
+            checked_value = real(
+                name, getattr(self, name), above, at_most, open_low=True, finite=name != "slab"
+            )
             object.__setattr__(self, name, checked_value)
         for name in ("scale", "tol"):
             if getattr(self, name) is not None:
@@ -163,15 +192,17 @@ class PersistentVI(Engine):
             object.__setattr__(self, name, integer(name, getattr(self, name), 1))
         if self.draws > self.chains:
             raise OptionError(
-                f"chains={self.chains} is less than draws={self.draws}, each of which has chains of its own; give at "
-                f"least chains={self.draws}.",
+                f"chains={self.chains} is less than draws={self.draws}, each of which has chains "
+                f"of its own; give at least chains={self.draws}.",
                 argument="chains",
             )
         if self.seed is not None:
             generator(self.seed)  # raises an error if it is no seed
 
     def posterior_name(self, layout: Layout | None = None) -> str:
-        """Return the name of the approximation, with the kind of sds; it does not depend on `layout`."""
+        """Return the name of the approximation, with the kind of sds; it does not depend on
+        `layout`.
+        """
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
@@ -186,7 +217,9 @@ class PersistentVI(Engine):
 
     @property
     def n_chains(self) -> int:
-        """Number of chains of each draw, in whole packs; those of all draws are at least 90% of `chains`."""
+        """Number of chains of each draw, in whole packs; those of all draws are at least 90% of
+        `chains`.
+        """
         return math.ceil(CHAIN_SHARE * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
@@ -204,21 +237,30 @@ class PersistentVI(Engine):
         return rng if self.seed is None else generator(self.seed)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit: approximation, moments of Adam, draws, chains and, for linear response, states.
+        """Return the bytes of a fit: approximation, moments of Adam, draws, chains and, for linear
+        response, states.
 
         `n` rows and `settings` take no more: the arguments are those of all engines.
         """
         D, Q, free_levels = float(layout.D), self.draws, layout.n_levels - 1.0
         # parameters; if the layout has no pairs, as many as with all of them
         size = layout.size if layout.count(2) else D + (D**2 - float((free_levels**2).sum())) / 2.0
-        # bytes of the chains, and of the bits of all levels after each sweep, in whole words of 8 bytes
-        chain_bytes = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
+        # bytes of the chains, and of the bits of all levels after each sweep, in whole words of 8
+        # bytes
+        chain_bytes = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (
+            self.n_chains / 8.0 + 8.0
+        )
         # numbers of a matrix (states, size) of features; the multiplications are this times `size`
         n_features = (
-            min(count_multiplications(layout), MAX_MULTIPLICATIONS) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+            min(count_multiplications(layout), MAX_MULTIPLICATIONS) / max(size, 1.0)
+            if self.sd == "lrvb"
+            else 0.0
         )
-        # 10 vectors of parameters, and 3 for each draw; 2 matrices (D, D), and 2 for each draw; 4 arrays of features
-        return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chain_bytes + 32.0 * n_features
+        # 10 vectors of parameters, and 3 for each draw; 2 matrices (D, D), and 2 for each draw; 4
+        # arrays of features
+        return (
+            8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chain_bytes + 32.0 * n_features
+        )
 
     def path(
         self,
@@ -232,16 +274,20 @@ class PersistentVI(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each scale of `values`, all with the same random numbers.
 
-        With missing values the moments of a pair are those of the rows in which both are known; the pseudo-likelihood
-        takes complete rows only. `progress` is called with the share of the work that was done since its last call, and
-        a note.
+        With missing values the moments of a pair are those of the rows in which both are known; the
+        pseudo-likelihood takes complete rows only. `progress` is called with the share of the work
+        that was done since its last call, and a note.
         """
         self._check_response(layout)
         rng = self.generator(np.random.default_rng(0)) if rng is None else rng
         engines = [self] if values is None else [replace(self, scale=float(v)) for v in values]
         task = f"Variational inference of {layout.size:,} parameters"
         check_memory(self.memory(sample.n, layout), task, "Use fewer predictors, draws or chains.")
-        report_share = None if progress is None else lambda share, note="": progress(share / len(engines), note)
+        report_share = (
+            None
+            if progress is None
+            else lambda share, note="": progress(share / len(engines), note)
+        )
         state = rng.bit_generator.state  # restored before each fit
         fits = []
         for engine in engines:
@@ -250,12 +296,20 @@ class PersistentVI(Engine):
         return fits
 
     def _fit(
-        self, sample: Sample, layout: Layout, rng: np.random.Generator, progress: Callable | None, workers: int
+        self,
+        sample: Sample,
+        layout: Layout,
+        rng: np.random.Generator,
+        progress: Callable | None,
+        workers: int,
     ) -> EngineFit:
         """Fit one group; `progress` is called with shares of the fit and a note."""
-        begin = start(sample, layout, self._prior, self._slab, self.scale)  # the first approximation
+        # the first approximation
+        begin = start(sample, layout, self._prior, self._slab, self.scale)
         if not layout.D:  # no parameters
-            return EngineFit(np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0))
+            return EngineFit(
+                np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0)
+            )
         draw_threads, inner_threads = self._threads(sample, layout, workers)
         budget = Budget(self.n_iter, self.tol, self.draws, self.lr, self.average)
         with ExitStack() as stack:  # ends the threads of the crews
@@ -282,30 +336,46 @@ class PersistentVI(Engine):
         )
 
     def _check_response(self, layout: Layout) -> None:
-        """Raise an OptionError if linear response would sum over so many states that it takes longer than seconds."""
+        """Raise an OptionError if linear response would sum over so many states that it takes
+        longer than seconds.
+        """
         if self.sd == "lrvb" and count_multiplications(layout) > MAX_MULTIPLICATIONS:
             raise OptionError(
-                f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors with {layout.size:,} "
-                f"parameters take {count_multiplications(layout):.1e} products at a time; the most is "
-                f"{MAX_MULTIPLICATIONS:.1e}, such as 14 "
-                "predictors of two levels with all pairs. Give sd='factorised', or draw by method='bayes'.",
+                f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors "
+                f"with {layout.size:,} parameters take {count_multiplications(layout):.1e} "
+                f"products at a time; the most is {MAX_MULTIPLICATIONS:.1e}, such as 14 "
+                "predictors of two levels with all pairs. Give sd='factorised', or draw by "
+                "method='bayes'.",
                 argument="sd",
             )
 
-    def _sd(self, sample: Sample, layout: Layout, posterior: Approximation) -> tuple[np.ndarray, tuple[Note, ...]]:
-        """Return the requested sds (size,), or the factorised ones with a note if the requested do not exist."""
+    def _sd(
+        self, sample: Sample, layout: Layout, posterior: Approximation
+    ) -> tuple[np.ndarray, tuple[Note, ...]]:
+        """Return the requested sds (size,), or the factorised ones with a note if the requested do
+        not exist.
+        """
         if self.sd != "lrvb":
             return posterior.sd, ()
-        sds = response_sd(posterior, model_sums(sample, layout), sample.total, np.random.default_rng(0))
+        sds = response_sd(
+            posterior, model_sums(sample, layout), sample.total, np.random.default_rng(0)
+        )
         if np.isfinite(sds).all():
             return sds, ()
-        message = "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
-        return posterior.sd, (Note(predictor=-1, level=-1, what=f"{message}. prior='gaussian' has one"),)
+        message = (
+            "there is no linear response, for the bound is flat along some scale; sds are the "
+            "factorised ones"
+        )
+        return posterior.sd, (
+            Note(predictor=-1, level=-1, what=f"{message}. prior='gaussian' has one"),
+        )
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
-        """Return the numbers of threads that share out the draws, and the packs and blocks of each draw.
+        """Return the numbers of threads that share out the draws, and the packs and blocks of each
+        draw.
 
-        Chains run in packs, parameters in blocks. A thread is used only if there is enough work for it.
+        Chains run in packs, parameters in blocks. A thread is used only if there is enough work for
+        it.
         """
         n_states = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
         n_products = float(layout.D) ** 2 * n_states * self.draws
@@ -320,9 +390,11 @@ class PersistentVI(Engine):
         # [0]: the scales, which `slabbed` returns with their slopes
         bounded_at_half, bounded_last = slabbed(np.log([scale_at_half, last_scale]), self._slab)[0]
         is_settled = (
-            history["change"][-1] <= MAX_CHANGE and abs(np.log(bounded_last / bounded_at_half)) <= MAX_SCALE_CHANGE
+            history["change"][-1] <= MAX_CHANGE
+            and abs(np.log(bounded_last / bounded_at_half)) <= MAX_SCALE_CHANGE
         )
-        max_travel = self.lr * t[-1] / 2.0  # of a log scale: the sum of step sizes, which fall linearly to zero
+        # of a log scale: the sum of step sizes, which fall linearly to zero
+        max_travel = self.lr * t[-1] / 2.0
         if is_settled and max_travel >= MIN_TRAVEL:
             return ()
         scales = f"from {scale_at_half:.2g} to {last_scale:.2g} in the second half of them"
@@ -337,9 +409,13 @@ class PersistentVI(Engine):
         )
 
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:
-        """Return the approximate posterior of a fit; a ValueError if what it stores does not fit the layout."""
+        """Return the approximate posterior of a fit; a ValueError if what it stores does not fit
+        the layout.
+        """
         mean, log_sd = fit.state["mean"], fit.state["log_sd"]
-        if len(mean) != Approximation.length(layout, self._prior, self.scale) or len(log_sd) != len(mean):
+        if len(mean) != Approximation.length(layout, self._prior, self.scale) or len(log_sd) != len(
+            mean
+        ):
             raise ValueError("the approximation is of another model")
         return Approximation(layout, self._prior, self._slab, self.scale, mean, log_sd)
 
@@ -353,39 +429,66 @@ class PersistentVI(Engine):
 
 
 def _mean_log_pseudo_likelihood(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
-    """Return the mean log pseudo-likelihood of the complete rows at the parameters `theta` (size,)."""
+    """Return the mean log pseudo-likelihood of the complete rows at the parameters `theta`
+    (size,).
+    """
     complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
     if not complete.n:
         return float("nan")
-    return float(complete.weights @ pseudo_log_likelihood(layout, theta, complete.codes)) / complete.total
+    return (
+        float(complete.weights @ pseudo_log_likelihood(layout, theta, complete.codes))
+        / complete.total
+    )
 
 
 def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
     """Return a note for each predictor that another one determines and that determines the other.
 
-    Two predictors with k > 1 observed levels determine each other if only k cells of their table have rows.
+    Two predictors with k > 1 observed levels determine each other if only k cells of their table
+    have rows.
     """
     if sample.missing is not None:
         sample = sample.rows(~sample.missing.any(axis=1))
-    # weights of the rows with two non-reference levels (D, D), and of those with each level, (L_i,) of each predictor
+    # weights of the rows with two non-reference levels (D, D), and of those with each level, (L_i,)
+    # of each predictor
     counts, level_weights = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
     n_observed = np.array([(n > 0).sum() for n in level_weights])  # levels of each predictor
-    reference_weights = np.concatenate([n[:1] for n in level_weights])  # counts of the reference levels
+    # counts of the reference levels
+    reference_weights = np.concatenate([n[:1] for n in level_weights])
     separated: set[int] = set()
     for positions, _, a, b in equal_tables(layout):  # pairs of a by b levels, T of them
         i, j = layout.pairs[positions].T
         if a < 2 or b < 2:
             continue
-        rows, columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
-        # weights of the levels of i (T, a - 1) and of j (T, b - 1), and of the cells of each table: without reference
-        # levels (T, a - 1, b - 1), with that of j alone (T, a - 1) or of i alone (T, b - 1), and with both (T,)
+        rows, columns = (
+            layout.start[i, None] + np.arange(a - 1),
+            layout.start[j, None] + np.arange(b - 1),
+        )
+        # weights of the levels of i (T, a - 1) and of j (T, b - 1), and of the cells of each table:
+        # without reference levels (T, a - 1, b - 1), with that of j alone (T, a - 1) or of i alone
+        # (T, b - 1), and with both (T,)
         inner = counts[rows[:, :, None], columns[:, None, :]]
-        weights_i, weights_j = np.stack([level_weights[k][1:] for k in i]), np.stack([level_weights[k][1:] for k in j])
-        with_reference_j, with_reference_i = weights_i - inner.sum(axis=2), weights_j - inner.sum(axis=1)
+        weights_i, weights_j = (
+            np.stack([level_weights[k][1:] for k in i]),
+            np.stack([level_weights[k][1:] for k in j]),
+        )
+        with_reference_j, with_reference_i = (
+            weights_i - inner.sum(axis=2),
+            weights_j - inner.sum(axis=1),
+        )
         with_both = reference_weights[i] - with_reference_i.sum(axis=1)
-        n_edge_cells = (with_reference_j > 0).sum(axis=1) + (with_reference_i > 0).sum(axis=1) + (with_both > 0)
+        n_edge_cells = (
+            (with_reference_j > 0).sum(axis=1)
+            + (with_reference_i > 0).sum(axis=1)
+            + (with_both > 0)
+        )
         n_cells = (inner > 0).sum(axis=(1, 2)) + n_edge_cells
-        for k in np.flatnonzero((n_cells == n_observed[i]) & (n_cells == n_observed[j]) & (n_cells > 1)):
+        for k in np.flatnonzero(
+            (n_cells == n_observed[i]) & (n_cells == n_observed[j]) & (n_cells > 1)
+        ):
             separated |= {int(i[k]), int(j[k])}
-    message = "is determined by another predictor and determines it; the prior alone keeps their couplings finite"
+    message = (
+        "is determined by another predictor and determines it; the prior alone keeps their "
+        "couplings finite"
+    )
     return tuple(Note(predictor=i, level=-1, what=message) for i in sorted(separated))

@@ -1,16 +1,20 @@
-"""Persistent variational inference: stochastic ascent of the evidence lower bound of a factorised posterior.
+"""Persistent variational inference: stochastic ascent of the evidence lower bound of a factorised
+posterior.
 
-In each iteration the parameters are drawn Q times from the approximation (`bbl.engines.variational.scaled`). The
-gradient of the likelihood at a draw takes expectations of the model, from Gibbs chains of that draw which go on from
-iteration to iteration (Ingraham & Marks 2017, Algorithm 2). Simplex coding has no reference level; features are the
-products of contrasts that its parameters multiply. In the reference gauge, parameters of reference levels are zero.
-A table holds the fields of one of m predictors, or the couplings of a pair; its parameters are a group, of G, with one
-scale. `size` is the number of parameters, D that of the non-reference levels of all predictors. The n numbers of the
-approximation are z (size,), u (G,), the log scales, and v (2,), the log global scales; u and v may be absent.
+In each iteration the parameters are drawn Q times from the approximation
+(`bbl.engines.variational.scaled`). The gradient of the likelihood at a draw takes expectations of
+the model, from Gibbs chains of that draw which go on from iteration to iteration (Ingraham & Marks
+2017, Algorithm 2). Simplex coding has no reference level; features are the products of contrasts
+that its parameters multiply. In the reference gauge, parameters of reference levels are zero. A
+table holds the fields of one of m predictors, or the couplings of a pair; its parameters are a
+group, of G, with one scale. `size` is the number of parameters, D that of the non-reference levels
+of all predictors. The n numbers of the approximation are z (size,), u (G,), the log scales, and v
+(2,), the log global scales; u and v may be absent.
 
-Threads share out the draws and, for each draw, packs of chains and blocks of tables: ``run(function, tasks)`` of a
-`Crew` of threads calls ``function(*task)`` for each task. Blocks depend on the model alone and their sums are added in
-order, so that the result does not depend on the number of threads.
+Threads share out the draws and, for each draw, packs of chains and blocks of tables:
+``run(function, tasks)`` of a `Crew` of threads calls ``function(*task)`` for each task. Blocks
+depend on the model alone and their sums are added in order, so that the result does not depend on
+the number of threads.
 """
 
 from __future__ import annotations
@@ -30,7 +34,14 @@ from bbl.model.moments import known_counts, one_hot, pair_counts
 from bbl.parallel import Crew, Stopped, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend", "model_sums"]
+__all__ = [
+    "Budget",
+    "Likelihood",
+    "PseudoLikelihoodGradient",
+    "SampledGradient",
+    "ascend",
+    "model_sums",
+]
 
 FIRST_DECAY = 0.99  # decay of Adam's first moment; it falls to zero with the step size
 SECOND_DECAY = 0.999  # decay of Adam's second moment
@@ -46,7 +57,8 @@ class Likelihood(Protocol):
     """Interface of a likelihood in the ascent."""
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write to `out` (size,) the gradient of the log-likelihood of all rows at draw q, `simplex` (size,).
+        """Write to `out` (size,) the gradient of the log-likelihood of all rows at draw q,
+        `simplex` (size,).
 
         Threads may call this for different draws at the same time.
         """
@@ -55,24 +67,29 @@ class Likelihood(Protocol):
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
     """Return the sums (layout.size,) of the features in simplex coding over the rows.
 
-    Where values are missing, a predictor or pair has the mean feature of the rows in which it is known, times the
-    weight of all rows.
+    Where values are missing, a predictor or pair has the mean feature of the rows in which it is
+    known, times the weight of all rows.
     """
-    out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total  # counts (D, D)
+    # counts (D, D)
+    out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total
     if sample.missing is None:
-        tables.features(counts, total, out)  # to `out`, from counts of pairs and, on the diagonal, of levels
+        # to `out`, from counts of pairs and, on the diagonal, of levels
+        tables.features(counts, total, out)
         return out
-    # weight of the rows in which both predictors of a pair are known (m, m), and counts of levels in these rows (D, m)
+    # weight of the rows in which both predictors of a pair are known (m, m), and counts of levels
+    # in these rows (D, m)
     known_weight, known_margins = known_counts(sample, layout)
     predictor = np.repeat(np.arange(layout.m), layout.n_levels - 1)
-    scale = total / np.maximum(known_weight, 1e-300)  # finite for pairs that are never known together
+    # finite for pairs that are never known together
+    scale = total / np.maximum(known_weight, 1e-300)
     scaled_counts = counts * scale[np.ix_(predictor, predictor)]
     tables.features(scaled_counts, total, out)  # the sums of fields; those of pairs are replaced
     for i, j in layout.pairs:
         levels_i, levels_j = slice(*layout.start[i : i + 2]), slice(*layout.start[j : j + 2])
         levels = np.r_[levels_i, levels_j]
         table_counts = scaled_counts[np.ix_(levels, levels)]
-        # counts of single levels, on the diagonal, have to be those in the rows where both predictors are known
+        # counts of single levels, on the diagonal, have to be those in the rows where both
+        # predictors are known
         margins = np.r_[known_margins[levels_i, j], known_margins[levels_j, i]]
         np.fill_diagonal(table_counts, margins * scale[i, j])
         pair_layout = Layout(layout.n_levels[[i, j]])
@@ -90,46 +107,75 @@ def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
 def _tables(layout: Layout) -> kernel.Tables:
     """Return the layout as the kernel takes it."""
     pairs = np.ascontiguousarray(layout.pairs, dtype=np.intp)
-    return kernel.Tables(layout.n_levels, layout.start.astype(np.intp), pairs, layout.pair_start.astype(np.intp))
+    return kernel.Tables(
+        layout.n_levels, layout.start.astype(np.intp), pairs, layout.pair_start.astype(np.intp)
+    )
 
 
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, end) of runs of tables with about `BLOCK` parameters; a table's parameters stop before `ends`."""
+    """Return (first, end) of runs of tables with about `BLOCK` parameters; a table's parameters
+    stop before `ends`.
+    """
     if not len(ends):  # no tables: one empty run
         return [(0, 0)]
-    # the tables in which every BLOCK-th parameter lies, counted from the end of the first, as `ends` lacks its start
+    # the tables in which every BLOCK-th parameter lies, counted from the end of the first, as
+    # `ends` lacks its start
     tables = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
     cuts = np.unique(np.concatenate([[0], tables.clip(max=len(ends) - 1)]))
     cuts[-1] = len(ends)
-    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)) if len(cuts) > 1 else [(0, len(ends))]
+    return (
+        list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+        if len(cuts) > 1
+        else [(0, len(ends))]
+    )
 
 
 class SampledGradient:
-    """The gradient of the likelihood, with expectations of the model over chains that go on from call to call.
+    """The gradient of the likelihood, with expectations of the model over chains that go on from
+    call to call.
 
-    Each draw has `n_chains` chains, with `sweeps` Gibbs sweeps per call, and one of `crews`; draws may run at once.
+    Each draw has `n_chains` chains, with `sweeps` Gibbs sweeps per call, and one of `crews`; draws
+    may run at once.
     """
 
-    def __init__(self, sample: Sample, layout: Layout, n_chains: int, sweeps: int, rng: np.random.Generator,
-                 crews: Sequence[Crew]):  # fmt: skip
+    def __init__(
+        self,
+        sample: Sample,
+        layout: Layout,
+        n_chains: int,
+        sweeps: int,
+        rng: np.random.Generator,
+        crews: Sequence[Crew],
+    ):
         self.tables, self.sweeps, self.total = _tables(layout), sweeps, sample.total
         self.sums = feature_sums(sample, layout, self.tables)  # (size,)
         self.blocks = _blocks(layout.pair_start[1:])  # runs (first, end) of pairs
-        self.h = np.zeros((len(crews), len(self.blocks), layout.D))  # by draw and block, see `gradient`
+        # by draw and block, see `gradient`
+        self.h = np.zeros((len(crews), len(self.blocks), layout.D))
         self.J = [np.zeros((layout.D, layout.D)) for _ in crews]  # couplings of each draw
-        zeros, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]  # chains leave out constant predictors
+        # chains leave out constant predictors
+        zeros, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]
         draws = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
-        self.chains = [Chains(zeros, J, levels, n_chains, draw_rng, crew.workers) for J, draw_rng, crew in draws]
+        self.chains = [
+            Chains(zeros, J, levels, n_chains, draw_rng, crew.workers)
+            for J, draw_rng, crew in draws
+        ]
         self.crews = crews
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient at `simplex` (size,) to `out` (size,) after sweeps of the chains of draw q."""
+        """Write the gradient at `simplex` (size,) to `out` (size,) after sweeps of the chains of
+        draw q.
+        """
         chains, crew, h, J = self.chains[q], self.crews[q], self.h[q], self.J[q]
-        blocks = zip(h, self.blocks, strict=True)  # each adds its fields to a row of h, and writes its couplings to J
+        # each adds its fields to a row of h, and writes its couplings to J
+        blocks = zip(h, self.blocks, strict=True)
         crew.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
         chains.update(h.sum(axis=0), J)
-        bits, n_states = chains.sweep_bits(self.sweeps, crew)  # the levels of all n_states states visited
-        crew.run(self.tables.features_of_bits, [(bits, n_states, out, *block) for block in self.blocks])
+        # the levels of all n_states states visited
+        bits, n_states = chains.sweep_bits(self.sweeps, crew)
+        crew.run(
+            self.tables.features_of_bits, [(bits, n_states, out, *block) for block in self.blocks]
+        )
         out *= -self.total / n_states  # sums over the rows, less those expected by the model
         out += self.sums
 
@@ -146,7 +192,10 @@ class PseudoLikelihoodGradient:
         """Write the gradient at `simplex` (size,) to `out` (size,), whatever the draw q."""
         h, J = np.zeros(self.layout.D), np.zeros((self.layout.D, self.layout.D))
         self.tables.couple(simplex, h, J)  # writes h and J, in the reference gauge
-        coupling_gradient, field_gradient = np.zeros((self.layout.D, self.layout.D)), np.zeros(self.layout.D)
+        coupling_gradient, field_gradient = (
+            np.zeros((self.layout.D, self.layout.D)),
+            np.zeros(self.layout.D),
+        )
         with serial_blas():
             for chunk in self.rows.blocks(CHUNK):
                 X = one_hot(chunk.codes, self.layout)
@@ -154,10 +203,12 @@ class PseudoLikelihoodGradient:
                 residual = (X - P) * chunk.weights[:, None]
                 field_gradient += residual.sum(axis=0)
                 coupling_gradient += residual.T @ X
-        # a coupling is in the conditional distributions of both predictors; the kernel takes fields on the diagonal
+        # a coupling is in the conditional distributions of both predictors; the kernel takes fields
+        # on the diagonal
         coupling_gradient += coupling_gradient.T.copy()  # a copy: the sum overwrites what it reads
         np.fill_diagonal(coupling_gradient, field_gradient)
-        self.tables.features(coupling_gradient, 0.0, out)  # the transposed gauge map; 0.0: a gradient has no total
+        # the transposed gauge map; 0.0: a gradient has no total
+        self.tables.features(coupling_gradient, 0.0, out)
 
 
 @dataclass(frozen=True)
@@ -168,7 +219,8 @@ class Budget:
     ----------
     n_iter : int
     tol : float or None
-        Relative change of the posterior mean (see `ascend`) below which `_Schedule.finish` is called; None for never.
+        Relative change of the posterior mean (see `ascend`) below which `_Schedule.finish` is
+        called; None for never.
     draws : int
         Draws of the parameters in each iteration.
     lr : float
@@ -211,9 +263,10 @@ def ascend(
     -------
     Approximation
     history : dict of ndarray
-        One entry for each record: ``iteration``; ``gradient``, root mean square of the gradient by the means of z since
-        the last record; ``change``, relative change since then of the posterior mean, smoothed over about ten records;
-        ``scale_fields`` and ``scale_couplings``, global scales.
+        One entry for each record: ``iteration``; ``gradient``, root mean square of the gradient by
+        the means of z since the last record; ``change``, relative change since then of the
+        posterior mean, smoothed over about ten records; ``scale_fields`` and ``scale_couplings``,
+        global scales.
     """
     schedule, history, stop = _Schedule(budget), _History(budget.n_iter, begin), stop_flag()
     with Crew(workers) as crew:
@@ -238,7 +291,8 @@ class _Schedule:
 
     def __init__(self, budget: Budget):
         self.budget, self.t, self.end = budget, 0, budget.n_iter
-        self.share_at_decline, self.decline_from = 1.0, 0  # a share of the first step size, and its iteration
+        # a share of the first step size, and its iteration
+        self.share_at_decline, self.decline_from = 1.0, 0
         self.first_weight = 0.0  # sum of the weights of all gradients in Adam's first moment
         self.finishing = False  # whether `finish` has brought the end forward
 
@@ -249,27 +303,49 @@ class _Schedule:
 
     @property
     def average_from(self) -> float:
-        """Iteration after which the approximation is averaged: a share of those since the start, or since `finish`."""
-        return self.end - max(1.0, self.budget.average * (self.end - (self.decline_from if self.finishing else 0)))
+        """Iteration after which the approximation is averaged: a share of those since the start, or
+        since `finish`.
+        """
+        return self.end - max(
+            1.0, self.budget.average * (self.end - (self.decline_from if self.finishing else 0))
+        )
 
     @property
     def share(self) -> float:
         """Share of the first step size."""
-        return self.share_at_decline * (1.0 - (self.t - self.decline_from) / (self.end - self.decline_from))
+        return self.share_at_decline * (
+            1.0 - (self.t - self.decline_from) / (self.end - self.decline_from)
+        )
 
     def next_adam(self) -> tuple[float, float, float, float, float]:
-        """Advance; return Adam's step size, decays of both moments, and factors that remove the moments' bias."""
+        """Advance; return Adam's step size, decays of both moments, and factors that remove the
+        moments' bias.
+        """
         share = self.share
-        decay = FIRST_DECAY * share  # the shorter the steps, the more they follow the newest gradient
+        # the shorter the steps, the more they follow the newest gradient
+        decay = FIRST_DECAY * share
         self.t += 1
         self.first_weight = decay * self.first_weight + 1.0 - decay
-        return self.budget.lr * share, decay, SECOND_DECAY, 1.0 / self.first_weight, 1.0 / (1.0 - SECOND_DECAY**self.t)
+        return (
+            self.budget.lr * share,
+            decay,
+            SECOND_DECAY,
+            1.0 / self.first_weight,
+            1.0 / (1.0 - SECOND_DECAY**self.t),
+        )
 
     def finish(self) -> None:
-        """Let the step size fall to zero over a tenth of the iterations, if that is before the end."""
+        """Let the step size fall to zero over a tenth of the iterations, if that is before the
+        end.
+        """
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
-            self.share_at_decline, self.decline_from, self.end, self.finishing = self.share, self.t, end, True
+            self.share_at_decline, self.decline_from, self.end, self.finishing = (
+                self.share,
+                self.t,
+                end,
+                True,
+            )
 
 
 class _History:
@@ -279,18 +355,24 @@ class _History:
         self.interval = max(1, n_iter // RECORDS)  # iterations between records
         self.smoothed_mean = begin.simplex  # posterior mean (size,), smoothed over records
         self.size = max(begin.layout.size, 1)
-        self.mean_square_sum = 0.0  # of the gradient: its mean square, summed over iterations since the last record
+        # of the gradient: its mean square, summed over iterations since the last record
+        self.mean_square_sum = 0.0
         self.records: list[tuple] = []  # the columns of the history, record by record
 
     def add_gradient(self, t: int, squared_gradient: float) -> bool:
-        """Add the squared norm of the gradient at iteration t, and return whether a record is due."""
+        """Add the squared norm of the gradient at iteration t, and return whether a record is
+        due.
+        """
         self.mean_square_sum += squared_gradient / self.size
         return t % self.interval == 0
 
     def record(self, t: int, current: Approximation) -> float:
         """Add a record and return the relative change of the smoothed posterior mean."""
         smoothed = SMOOTHING * self.smoothed_mean + (1.0 - SMOOTHING) * current.simplex
-        change = float(np.linalg.norm(smoothed - self.smoothed_mean) / max(float(np.linalg.norm(smoothed)), 1e-300))
+        change = float(
+            np.linalg.norm(smoothed - self.smoothed_mean)
+            / max(float(np.linalg.norm(smoothed)), 1e-300)
+        )
         rms = np.sqrt(self.mean_square_sum / (t - self.records[-1][0] if self.records else t))
         self.records.append((t, rms, change, *current.global_scales))
         self.smoothed_mean, self.mean_square_sum = smoothed, 0.0
@@ -307,21 +389,31 @@ class _History:
 class _State:
     """The current approximation, the moments of Adam, and scratch arrays for Q draws.
 
-    `mean`, `log_sd` and `sd` (n,) are those of the approximation, `noise` (Q, n) is that of the draws; `simplex` and
-    `gradient` (Q, size) are the parameters of each draw and the gradient of the log-likelihood by them, `scale` (Q, G)
-    its scales, `scale_gradient` (Q, n - size) the gradient of the log posterior by u and v. `first_moments` and
-    `second_moments` (2, n) are Adam's of the gradients by means and by log sds; `sums` (2, n) adds up what is averaged.
+    `mean`, `log_sd` and `sd` (n,) are those of the approximation, `noise` (Q, n) is that of the
+    draws; `simplex` and `gradient` (Q, size) are the parameters of each draw and the gradient of
+    the log-likelihood by them, `scale` (Q, G) its scales, `scale_gradient` (Q, n - size) the
+    gradient of the log posterior by u and v. `first_moments` and `second_moments` (2, n) are Adam's
+    of the gradients by means and by log sds; `sums` (2, n) adds up what is averaged.
     """
 
-    def __init__(self, begin: Approximation, likelihood: Likelihood, draws: int, rng: np.random.Generator, crew: Crew):
+    def __init__(
+        self,
+        begin: Approximation,
+        likelihood: Likelihood,
+        draws: int,
+        rng: np.random.Generator,
+        crew: Crew,
+    ):
         n, size, groups = len(begin.mean), begin.layout.size, begin.groups
         self.begin, self.likelihood, self.groups, self.size = begin, likelihood, groups, size
         self.crew, self.blocks = crew, _blocks(groups.cuts[1:])
-        # states of each draw's random generators, which run side by side: four words each, not all zero
+        # states of each draw's random generators, which run side by side: four words each, not all
+        # zero
         self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
         self.mean, self.log_sd = begin.mean.copy(), begin.log_sd.copy()
         self.first_moments, self.second_moments = np.zeros((2, n)), np.zeros((2, n))
-        self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))  # by block: see `step`
+        # by block: see `step`
+        self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))
         self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
         self.scale = np.empty((draws, len(groups)))
@@ -332,7 +424,9 @@ class _State:
     def current(self) -> Approximation:
         """A copy of the current approximation."""
         b = self.begin
-        return Approximation(b.layout, b.prior, b.slab, b.scale, self.mean.copy(), self.log_sd.copy())
+        return Approximation(
+            b.layout, b.prior, b.slab, b.scale, self.mean.copy(), self.log_sd.copy()
+        )
 
     @property
     def averaged(self) -> Approximation:
@@ -347,31 +441,51 @@ class _State:
         self.n_summed += 1
 
     def step(self, adam: tuple) -> float:
-        """Take one step by `_Schedule.next_adam`; return the sum of the squared gradients by the means of z."""
+        """Take one step by `_Schedule.next_adam`; return the sum of the squared gradients by the
+        means of z.
+        """
         self.crew.run(self.draw, [(q,) for q in range(len(self.noise))])
         self.crew.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
         self.step_scales(adam)
         return float(self.squared_gradients.sum())
 
     def draw(self, q: int) -> None:
-        """Draw parameters and scales, and write the gradients at draw q by parameters, by u and by v."""
+        """Draw parameters and scales, and write the gradients at draw q by parameters, by u and by
+        v.
+        """
         b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
         kernel.normal(self.streams[q], noise)
         # empty if the prior gives all groups the global scale
         u_entries = slice(self.size, self.size + len(groups) if prior.slope else self.size)
-        v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
-        # log scales, their differences from v, and derivatives by u: of the log of the bounded scale, of the posterior
+        v = (
+            self.mean[-2:] + self.sd[-2:] * noise[-2:]
+            if b.scale is None
+            else np.full(2, np.log(b.scale))
+        )
+        # log scales, their differences from v, and derivatives by u: of the log of the bounded
+        # scale, of the posterior
         u, w, log_slope, by_u = np.empty((4, len(groups)))
         bounds = (LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE)
-        kernel.log_scales(groups.fields, self.mean[u_entries], self.sd[u_entries], noise[u_entries], v, *bounds, u, w)
+        kernel.log_scales(
+            groups.fields,
+            self.mean[u_entries],
+            self.sd[u_entries],
+            noise[u_entries],
+            v,
+            *bounds,
+            u,
+            w,
+        )
         scale = np.exp(u, out=self.scale[q])
         kernel.slab(b.slab, scale, log_slope)  # bounds `scale` in place
-        kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])  # writes the parameters
+        # writes the parameters
+        kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
         self.likelihood.gradient(q, self.simplex[q], self.gradient[q])
         if not self.scale_gradient.size:
             return
         kernel.gradient_by_scale(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
-        by_u *= scale  # the gradient of the log-likelihood by the bounded scales becomes that by their logarithms,
+        # the gradient of the log-likelihood by the bounded scales becomes that by their logarithms,
+        by_u *= scale
         by_u *= log_slope  # and then that by u
         if prior.slope:
             prior_slope = prior.slope(w)
@@ -383,8 +497,18 @@ class _State:
     def step_block(self, adam: tuple, k: int) -> None:
         """Take the step of the z in block k, a run of groups."""
         first, end = self.blocks[k]
-        arrays = (self.groups.cuts, self.noise, self.scale, self.gradient, self.sd, self.mean, self.log_sd)
-        self.squared_gradients[k] = kernel.step(adam, *arrays, self.first_moments, self.second_moments, first, end)
+        arrays = (
+            self.groups.cuts,
+            self.noise,
+            self.scale,
+            self.gradient,
+            self.sd,
+            self.mean,
+            self.log_sd,
+        )
+        self.squared_gradients[k] = kernel.step(
+            adam, *arrays, self.first_moments, self.second_moments, first, end
+        )
         block = slice(self.groups.cuts[first], self.groups.cuts[end])
         np.exp(self.log_sd[block], out=self.sd[block])
 
@@ -393,7 +517,9 @@ class _State:
         if not self.scale_gradient.size:
             return
         numbers = (self.sd, self.mean, self.log_sd)
-        kernel.step_scales(adam, self.noise, self.scale_gradient, *numbers, self.first_moments, self.second_moments)
+        kernel.step_scales(
+            adam, self.noise, self.scale_gradient, *numbers, self.first_moments, self.second_moments
+        )
         if self.begin.prior.slope:
             u_mean = self.mean[self.size : self.size + len(self.groups)]
             np.clip(u_mean, LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE, out=u_mean)

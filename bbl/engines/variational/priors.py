@@ -1,9 +1,10 @@
-"""Scale mixtures of normals as priors of groups of parameters, hyperpriors, and the slab that bounds scales.
+"""Scale mixtures of normals as priors of groups of parameters, hyperpriors, and the slab that
+bounds scales.
 
-A group of parameters (the fields of a predictor or the couplings of a pair, in simplex coding, where no level is the
-reference) is ``sigma z`` with standard normal z. The density of the log scale ``u = ln sigma`` depends on ``w = u - v``
-alone, where ``v = ln s`` and s is the global scale of all fields or of all couplings (Ingraham & Marks 2017, Table 1).
-There are G groups.
+A group of parameters (the fields of a predictor or the couplings of a pair, in simplex coding,
+where no level is the reference) is ``sigma z`` with standard normal z. The density of the log scale
+``u = ln sigma`` depends on ``w = u - v`` alone, where ``v = ln s`` and s is the global scale of all
+fields or of all couplings (Ingraham & Marks 2017, Table 1). There are G groups.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ STUDENT_SHAPE = 1.5  # half of the degrees of freedom of the Student prior
 
 @dataclass(frozen=True)
 class ScalePrior:
-    """The distribution of the scales of groups of parameters; functions take arrays and return their shape.
+    """The distribution of the scales of groups of parameters; functions take arrays and return
+    their shape.
 
     Attributes
     ----------
@@ -34,7 +36,8 @@ class ScalePrior:
     hyper_slope : callable
         Its derivative by v.
     heavy : bool
-        Whether tails are so heavy that parameters without a finite optimum would diverge without a slab.
+        Whether tails are so heavy that parameters without a finite optimum would diverge without a
+        slab.
     """
 
     name: str
@@ -46,7 +49,9 @@ class ScalePrior:
 
 
 def _half_cauchy(w: np.ndarray) -> np.ndarray:
-    """Return the log density of w, the logarithm of a half-Cauchy number: ``ln 2/pi + w - ln(1 + e^2w)``."""
+    """Return the log density of w, the logarithm of a half-Cauchy number: ``ln 2/pi + w - ln(1 +
+    e^2w)``.
+    """
     return np.log(2.0 / np.pi) + w - np.logaddexp(0.0, 2.0 * w)
 
 
@@ -56,7 +61,9 @@ def _half_cauchy_slope(w: np.ndarray) -> np.ndarray:
 
 
 def _student(w: np.ndarray) -> np.ndarray:
-    """Return the log density of w for the Student prior: ``exp(2 w)`` is inverse gamma with shape and rate a."""
+    """Return the log density of w for the Student prior: ``exp(2 w)`` is inverse gamma with shape
+    and rate a.
+    """
     from scipy.special import gammaln
 
     a = STUDENT_SHAPE
@@ -67,9 +74,16 @@ PRIORS = {
     prior.name: prior
     for prior in (
         # sigma ~ C+(0, s), s ~ C+(0, 1) (Carvalho, Polson & Scott 2010)
-        ScalePrior("horseshoe", _half_cauchy, _half_cauchy_slope, _half_cauchy, _half_cauchy_slope, heavy=True),
-        # sigma^2 exponential with rate 1/s^2, which is C+(0, 1): Laplace, for several parameters the multivariate one
-        # of Eltoft, Kim & Lee (2006)
+        ScalePrior(
+            "horseshoe",
+            _half_cauchy,
+            _half_cauchy_slope,
+            _half_cauchy,
+            _half_cauchy_slope,
+            heavy=True,
+        ),
+        # sigma^2 exponential with rate 1/s^2, which is C+(0, 1): Laplace, for several parameters
+        # the multivariate one of Eltoft, Kim & Lee (2006)
         ScalePrior(
             "laplace",
             lambda w: np.log(2.0) + 2.0 * w - np.exp(2.0 * w),
@@ -89,17 +103,23 @@ PRIORS = {
         ),
         # sigma = s for all groups, ln s standard normal
         ScalePrior(
-            "gaussian", None, None, lambda v: -0.5 * v**2 - 0.5 * np.log(2.0 * np.pi), lambda v: -v, heavy=False
+            "gaussian",
+            None,
+            None,
+            lambda v: -0.5 * v**2 - 0.5 * np.log(2.0 * np.pi),
+            lambda v: -v,
+            heavy=False,
         ),
     )
 }
 
 
 def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scales ``f = sigma / sqrt(1 + (sigma/c)^2)`` of log scales `u`, and ``d ln f / du``.
+    """Return the scales ``f = sigma / sqrt(1 + (sigma/c)^2)`` of log scales `u`, and ``d ln f /
+    du``.
 
-    The regularised horseshoe (Piironen & Vehtari 2017): scales hardly change if small, and have the bound c, `slab`
-    (inf for none).
+    The regularised horseshoe (Piironen & Vehtari 2017): scales hardly change if small, and have the
+    bound c, `slab` (inf for none).
     """
     sigma = np.exp(u)
     if np.isinf(slab):
@@ -115,7 +135,9 @@ NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()
 
 
 def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first two moments, (G,) each, of `slabbed` scales of normal log scales with `mean` and `sd` (G,)."""
+    """Return the first two moments, (G,) each, of `slabbed` scales of normal log scales with `mean`
+    and `sd` (G,).
+    """
     if np.isinf(slab):  # moments of log-normal numbers
         return np.exp(mean + 0.5 * sd**2), np.exp(2.0 * mean + 2.0 * sd**2)
     scale, _ = slabbed(mean + sd * NODES[:, None], slab)

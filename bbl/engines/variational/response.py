@@ -1,17 +1,19 @@
 """Linear response: the covariance of parameters from a factorised variational posterior.
 
-A factorised approximation has sds that are too small where parameters depend on each other. Linear response takes as
-covariance the derivatives of the posterior means by a linear tilt of the log posterior: ``G H^-1 G'``, where H is minus
-the Hessian of the evidence lower bound by the n means and n log sds of the approximation, and G is the Jacobian of the
-parameters' means (Giordano, Broderick & Jordan 2018).
+A factorised approximation has sds that are too small where parameters depend on each other. Linear
+response takes as covariance the derivatives of the posterior means by a linear tilt of the log
+posterior: ``G H^-1 G'``, where H is minus the Hessian of the evidence lower bound by the n means
+and n log sds of the approximation, and G is the Jacobian of the parameters' means (Giordano,
+Broderick & Jordan 2018).
 
-Features are the products of contrasts that parameters in simplex coding, where no level is the reference, multiply. A
-parameter is a scale times z; the parameters of a table are a group, of G, with one scale, whose logarithm is u; v are
-the logarithms of the two global scales, of fields and of couplings (see `bbl.engines.variational.scaled`). A slab
-bounds scales. The n numbers of the approximation are z (layout.size,), u (G,) and v (2,), of which u and v may be
-absent. `approx.mean` and `approx.log_sd` hold their means and log sds (n,); ``approx.prior.slope`` is None if there is
-no u, as all groups have the global scale; `approx.scale` is None if v is learnt, else the global scale.
-`approx.groups.fields` is the number of groups of fields, which come first.
+Features are the products of contrasts that parameters in simplex coding, where no level is the
+reference, multiply. A parameter is a scale times z; the parameters of a table are a group, of G,
+with one scale, whose logarithm is u; v are the logarithms of the two global scales, of fields and
+of couplings (see `bbl.engines.variational.scaled`). A slab bounds scales. The n numbers of the
+approximation are z (layout.size,), u (G,) and v (2,), of which u and v may be absent. `approx.mean`
+and `approx.log_sd` hold their means and log sds (n,); ``approx.prior.slope`` is None if there is no
+u, as all groups have the global scale; `approx.scale` is None if v is learnt, else the global
+scale. `approx.groups.fields` is the number of groups of fields, which come first.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from bbl.parallel import serial_blas
 
 __all__ = ["MAX_MULTIPLICATIONS", "count_multiplications", "response_covariance", "response_sd"]
 
-MAX_MULTIPLICATIONS = 2.0**28  # multiplications for the covariance of all features at one draw; all draws take seconds
+# multiplications for the covariance of all features at one draw; all draws take seconds
+MAX_MULTIPLICATIONS = 2.0**28
 DRAW_PAIRS = 64  # pairs of antithetic draws from the approximation
 STEP = 1e-5  # step of the difference quotients for the curvature of a prior
 
@@ -45,13 +48,21 @@ def state_features(layout: Layout) -> np.ndarray:
     out[:, : layout.D] = np.hstack(level_contrasts)
     for p, (i, j) in enumerate(layout.pairs):
         cells = slice(layout.pair_start[p], layout.pair_start[p + 1])
-        out[:, cells] = (level_contrasts[i][:, :, None] * level_contrasts[j][:, None, :]).reshape(len(codes), -1)
+        out[:, cells] = (level_contrasts[i][:, :, None] * level_contrasts[j][:, None, :]).reshape(
+            len(codes), -1
+        )
     return out
 
 
-def response_sd(approx: Approximation, feature_sums: np.ndarray, total: float, rng: np.random.Generator) -> np.ndarray:
-    """Return the sds (layout.size,) of the parameters in the reference gauge; see `response_covariance`."""
-    covariance = reference_covariance(approx.layout, response_covariance(approx, feature_sums, total, rng))
+def response_sd(
+    approx: Approximation, feature_sums: np.ndarray, total: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the sds (layout.size,) of the parameters in the reference gauge; see
+    `response_covariance`.
+    """
+    covariance = reference_covariance(
+        approx.layout, response_covariance(approx, feature_sums, total, rng)
+    )
     return np.sqrt(np.maximum(covariance.diagonal(), 0.0))
 
 
@@ -60,9 +71,9 @@ def response_covariance(
 ) -> np.ndarray:
     """Return the covariance (layout.size, layout.size) of the parameters in simplex coding.
 
-    `feature_sums` (layout.size,) holds the features summed over rows of weight `total`; `rng` draws the points over
-    which the Hessian of the log posterior is averaged. All nan if the bound is not concave at the approximation, so
-    that this is no optimum.
+    `feature_sums` (layout.size,) holds the features summed over rows of weight `total`; `rng` draws
+    the points over which the Hessian of the log posterior is averaged. All nan if the bound is not
+    concave at the approximation, so that this is no optimum.
     """
     noise = rng.standard_normal((DRAW_PAIRS, len(approx.mean)))
     with serial_blas():
@@ -83,22 +94,30 @@ def _log_scale_entries(approx: Approximation) -> np.ndarray:
     """
     if approx.prior.slope:
         return approx.layout.size + np.arange(len(approx.groups))
-    v_entry = np.repeat([-2, -1], (approx.groups.fields, len(approx.groups) - approx.groups.fields)) + len(approx.mean)
+    v_entry = np.repeat(
+        [-2, -1], (approx.groups.fields, len(approx.groups) - approx.groups.fields)
+    ) + len(approx.mean)
     return v_entry if approx.scale is None else np.full(len(approx.groups), -1)
 
 
-def bound_hessian(approx: Approximation, feature_sums: np.ndarray, total: float, noise: np.ndarray) -> np.ndarray:
-    """Return the Hessian (2n, 2n) of the evidence lower bound by means and log sds, averaged over draws `noise` (Q, n).
+def bound_hessian(
+    approx: Approximation, feature_sums: np.ndarray, total: float, noise: np.ndarray
+) -> np.ndarray:
+    """Return the Hessian (2n, 2n) of the evidence lower bound by means and log sds, averaged over
+    draws `noise` (Q, n).
 
-    `feature_sums` and `total` are as in `response_covariance`. In the second derivative by a log sd, the term with the
-    gradient of the log posterior is replaced by -1, its value at an optimum, where the gradient of the bound is zero:
-    that of the entropy by each log sd is 1.
+    `feature_sums` and `total` are as in `response_covariance`. In the second derivative by a log
+    sd, the term with the gradient of the log posterior is replaced by -1, its value at an optimum,
+    where the gradient of the bound is zero: that of the entropy by each log sd is 1.
     """
     F, n, sd = state_features(approx.layout), len(approx.mean), np.exp(approx.log_sd)
     out = np.zeros((2, n, 2, n))  # axes 0 and 2: by means (0) or log sds (1)
     for draw in noise:
         # the derivative of the point by a log sd is its deviation from the mean
-        H, deviation = log_posterior_hessian(approx, F, feature_sums, total, approx.mean + sd * draw), sd * draw
+        H, deviation = (
+            log_posterior_hessian(approx, F, feature_sums, total, approx.mean + sd * draw),
+            sd * draw,
+        )
         by_log_sd = H * deviation
         out[0, :, 0] += H
         out[0, :, 1] += by_log_sd
@@ -114,20 +133,28 @@ def log_posterior_hessian(
 ) -> np.ndarray:
     """Return the Hessian (n, n) of the log posterior of z, u and v at a point x (n,).
 
-    With theta (size,) the parameters, J their derivatives by x, g the gradient of the log-likelihood and -R'R its
-    Hessian by theta, it is ``-J' R'R J + sum_k g_k (second derivatives of theta_k by x)`` plus the Hessian of the log
-    prior: -1 for each z, and difference quotients of the prior's slopes for u and v.
+    With theta (size,) the parameters, J their derivatives by x, g the gradient of the
+    log-likelihood and -R'R its Hessian by theta, it is ``-J' R'R J + sum_k g_k (second derivatives
+    of theta_k by x)`` plus the Hessian of the log prior: -1 for each z, and difference quotients of
+    the prior's slopes for u and v.
 
-    `F` (states, size) holds the `state_features` of all states; `feature_sums` and `total` are as in
-    `response_covariance`.
+    `F` (states, size) holds the `state_features` of all states; `feature_sums` and `total` are as
+    in `response_covariance`.
     """
-    size, group_of, entries = approx.layout.size, approx.groups.of_parameter, _log_scale_entries(approx)
+    size, group_of, entries = (
+        approx.layout.size,
+        approx.groups.of_parameter,
+        _log_scale_entries(approx),
+    )
     v = x[-2:] if approx.scale is None else np.full(2, np.log(approx.scale))
     u = x[entries] if approx.prior.slope else approx.groups.repeat_by_kind(v)
     scale, log_slope = slabbed(u, approx.slab)
-    # first and second derivatives of each parameter's scale by its log scale; log_slope s is that of the log of the
-    # bounded scale, and has itself the derivative -2 s (1 - s)
-    slope, second = (scale * log_slope)[group_of], (scale * log_slope * (3.0 * log_slope - 2.0))[group_of]
+    # first and second derivatives of each parameter's scale by its log scale; log_slope s is that
+    # of the log of the bounded scale, and has itself the derivative -2 s (1 - s)
+    slope, second = (
+        (scale * log_slope)[group_of],
+        (scale * log_slope * (3.0 * log_slope - 2.0))[group_of],
+    )
     scale, z = scale[group_of], x[:size]
     log_p = F @ (scale * z)
     p = np.exp(log_p - log_p.max())
@@ -152,19 +179,25 @@ def log_posterior_hessian(
         curvature = (approx.prior.slope(w + STEP) - approx.prior.slope(w - STEP)) / (2.0 * STEP)
         H[entries, entries] += curvature
         if approx.scale is None:
-            global_entries = np.repeat([-2, -1], (approx.groups.fields, len(entries) - approx.groups.fields)) + len(x)
+            global_entries = np.repeat(
+                [-2, -1], (approx.groups.fields, len(entries) - approx.groups.fields)
+            ) + len(x)
             # .at: all groups of a kind add to the same entries of H
             np.subtract.at(H, (entries, global_entries), curvature)
             np.subtract.at(H, (global_entries, entries), curvature)
             np.add.at(H, (global_entries, global_entries), curvature)
     if approx.scale is None:  # the hyperprior of v
         v_entry = np.array([len(x) - 2, len(x) - 1])
-        H[v_entry, v_entry] += (approx.prior.hyper_slope(v + STEP) - approx.prior.hyper_slope(v - STEP)) / (2.0 * STEP)
+        H[v_entry, v_entry] += (
+            approx.prior.hyper_slope(v + STEP) - approx.prior.hyper_slope(v - STEP)
+        ) / (2.0 * STEP)
     return H
 
 
 def mean_slopes(approx: Approximation) -> np.ndarray:
-    """Return the derivatives (layout.size, 2n) of the parameters' means by means and log sds of the approximation."""
+    """Return the derivatives (layout.size, 2n) of the parameters' means by means and log sds of the
+    approximation.
+    """
     size, n, group_of, entries = (
         approx.layout.size,
         len(approx.mean),
@@ -173,7 +206,8 @@ def mean_slopes(approx: Approximation) -> np.ndarray:
     )
     mean, sd = approx.log_scales  # (G,) each, of the log scales
     scale, log_slope = slabbed(mean + sd * NODES[:, None], approx.slab)
-    # the mean scale of each group (G,), and its derivatives by the mean and the log sd of the log scale
+    # the mean scale of each group (G,), and its derivatives by the mean and the log sd of the log
+    # scale
     mean_scale, by_mean = NODE_WEIGHTS @ scale, NODE_WEIGHTS @ (scale * log_slope)
     by_log_sd = NODE_WEIGHTS @ (scale * log_slope * sd * NODES[:, None])
     out, z = np.zeros((size, 2 * n)), approx.mean[:size]

@@ -1,9 +1,10 @@
 """Factorised normal approximation to the posterior of parameters with scale-mixture priors.
 
-Parameters in simplex coding, where no level is the reference, are ``theta = sigma z``. The parameters of a table (the
-fields of one of m predictors, the couplings of one of P pairs) are a group with one scale sigma; s is the global scale
-of all fields or of all couplings, the two kinds. The approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab
-bounds the scales (see `bbl.engines.variational.priors.slabbed`). In the reference gauge, parameters of reference levels
+Parameters in simplex coding, where no level is the reference, are ``theta = sigma z``. The
+parameters of a table (the fields of one of m predictors, the couplings of one of P pairs) are a
+group with one scale sigma; s is the global scale of all fields or of all couplings, the two kinds.
+The approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab bounds the scales (see
+`bbl.engines.variational.priors.slabbed`). In the reference gauge, parameters of reference levels
 are zero.
 """
 
@@ -26,7 +27,8 @@ STRENGTH_DRAWS = 400  # draws of the strengths of pairs
 
 
 class Groups:
-    """The G groups of parameters that share a scale: the nonempty tables of a layout, fields before couplings.
+    """The G groups of parameters that share a scale: the nonempty tables of a layout, fields before
+    couplings.
 
     Attributes
     ----------
@@ -41,7 +43,8 @@ class Groups:
     """
 
     def __init__(self, layout: Layout):
-        table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])  # first parameter of each table, and the end
+        # first parameter of each table, and the end
+        table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])
         self.table = np.flatnonzero(np.diff(table_cuts))
         self.cuts = np.append(table_cuts[self.table], layout.size).astype(np.intp)
         self.fields = int((self.table < layout.m).sum())
@@ -55,7 +58,9 @@ class Groups:
         return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def repeat_by_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return for each group (G,) the entry of `values` (2,) of its kind, fields or couplings."""
+        """Return for each group (G,) the entry of `values` (2,) of its kind, fields or
+        couplings.
+        """
         return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
@@ -73,8 +78,8 @@ class Approximation:
     scale : float or None
         The global scale; None if it is learnt.
     mean, log_sd : ndarray, shape (n,)
-        Means and log sds of z (layout.size), of u (G, unless the prior gives all groups the global scale), and of v
-        (2, if it is learnt).
+        Means and log sds of z (layout.size), of u (G, unless the prior gives all groups the global
+        scale), and of v (2, if it is learnt).
     """
 
     layout: Layout
@@ -87,7 +92,9 @@ class Approximation:
     @staticmethod
     def length(layout: Layout, prior: ScalePrior, scale: float | None) -> int:
         """Return the number n of means: of z, of u and of v."""
-        return layout.size + (len(Groups(layout)) if prior.slope else 0) + (2 if scale is None else 0)
+        return (
+            layout.size + (len(Groups(layout)) if prior.slope else 0) + (2 if scale is None else 0)
+        )
 
     @cached_property
     def groups(self) -> Groups:
@@ -101,13 +108,17 @@ class Approximation:
 
     @cached_property
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds, (G,) each, of the log scales: u or, if all groups have the global scale, v or its value."""
+        """Means and sds, (G,) each, of the log scales: u or, if all groups have the global scale, v
+        or its value.
+        """
         if self.prior.slope:
             u = slice(self.layout.size, self.layout.size + len(self.groups))
             return self.mean[u], np.exp(self.log_sd[u])
         if self.scale is not None:
             return np.full(len(self.groups), np.log(self.scale)), np.zeros(len(self.groups))
-        return self.groups.repeat_by_kind(self.mean[-2:]), self.groups.repeat_by_kind(np.exp(self.log_sd[-2:]))
+        return self.groups.repeat_by_kind(self.mean[-2:]), self.groups.repeat_by_kind(
+            np.exp(self.log_sd[-2:])
+        )
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
@@ -127,13 +138,18 @@ class Approximation:
     @property
     def simplex_variance(self) -> np.ndarray:
         """Posterior variances (layout.size,) in simplex coding."""
-        z_mean, z_variance = self.mean[: self.layout.size], np.exp(2.0 * self.log_sd[: self.layout.size])
+        z_mean, z_variance = (
+            self.mean[: self.layout.size],
+            np.exp(2.0 * self.log_sd[: self.layout.size]),
+        )
         scale_mean, scale_square = (moment[self.groups.of_parameter] for moment in self._scales)
         return scale_square * (z_mean**2 + z_variance) - (scale_mean * z_mean) ** 2
 
     @property
     def sd(self) -> np.ndarray:
-        """Posterior sds (layout.size,) in the reference gauge, in which reference levels have zero parameters."""
+        """Posterior sds (layout.size,) in the reference gauge, in which reference levels have zero
+        parameters.
+        """
         layout = self.layout
         z_mean, z_variance = self.mean[: layout.size], np.exp(2.0 * self.log_sd[: layout.size])
         scale_mean, scale_square = self._scales
@@ -145,9 +161,12 @@ class Approximation:
             for kind, positions in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
                 kind_z = np.zeros(layout.size)
                 kind_z[positions] = z_mean[positions]
-                # groups of a kind have one variance: that of group 0 for fields, of the last one for couplings
+                # groups of a kind have one variance: that of group 0 for fields, of the last one
+                # for couplings
                 if kind_z.any():  # else the kind may have no group
-                    variance += group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
+                    variance += (
+                        group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
+                    )
         else:
             table_variance = np.zeros(layout.m + len(layout.pairs))
             table_variance[self.groups.table] = group_variance
@@ -155,19 +174,25 @@ class Approximation:
         return np.sqrt(variance)
 
     def strengths(self, rng: np.random.Generator, n: int = STRENGTH_DRAWS) -> np.ndarray:
-        """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum gauge."""
+        """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum
+        gauge.
+        """
         layout, groups = self.layout, self.groups
         z_mean, z_sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
         u_mean, u_sd = self.log_scales
         out = np.zeros((n, layout.m + len(layout.pairs)))
-        # noise of the two global scales, repeated for each group; used if groups have no scales of their own
-        kind_noise = np.repeat(rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1)
+        # noise of the two global scales, repeated for each group; used if groups have no scales of
+        # their own
+        kind_noise = np.repeat(
+            rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1
+        )
         for k in range(n):
             noise = rng.standard_normal(len(groups)) if self.prior.slope else kind_noise[k]
             scale, _ = slabbed(u_mean + u_sd * noise, self.slab)
             square = (z_mean + z_sd * rng.standard_normal(layout.size)) ** 2
             out[k, groups.table] = scale * np.sqrt(np.add.reduceat(square, groups.cuts[:-1]))
-        # from the norm of a pair's coefficients in simplex coding to that of its table in the zero-sum gauge
+        # from the norm of a pair's coefficients in simplex coding to that of its table in the
+        # zero-sum gauge
         L = layout.n_levels[layout.pairs].astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
             # C'C = L / (L - 1) I for the contrasts C of a predictor with L levels
@@ -175,8 +200,11 @@ class Approximation:
         return out[:, layout.m :] * norm_ratio
 
 
-def start(sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale: float | None) -> Approximation:
-    """Return the first approximation: fields of naive Bayes, no couplings, scales of Ingraham & Marks' Ising code.
+def start(
+    sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale: float | None
+) -> Approximation:
+    """Return the first approximation: fields of naive Bayes, no couplings, scales of Ingraham &
+    Marks' Ising code.
 
     `prior`, `slab` and `scale` are as in `Approximation`.
     """

@@ -1,7 +1,8 @@
-"""Figures of two-way clusterings: the table sorted by groups, criteria of numbers of groups, similarities of items.
+"""Figures of two-way clusterings: the table sorted by groups, criteria of numbers of groups,
+similarities of items.
 
-I rows are in a groups and J columns in b groups; a *block* is a row group by a column group. A *partition* is the
-group of each row, or of each column.
+I rows are in a groups and J columns in b groups; a *block* is a row group by a column group. A
+*partition* is the group of each row, or of each column.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["plot_blocks", "plot_selection", "plot_similarity"]
 
 MAX_PIXELS = 1500  # pixels of a side of an image; cells of a larger table are averaged
-SMOOTHED_FROM = 300  # cells of the shorter side; with fewer, each cell has a pixel of the screen or more
+# cells of the shorter side; with fewer, each cell has a pixel of the screen or more
+SMOOTHED_FROM = 300
 MAX_NAMED = 40  # rows or columns up to which each is named
 MAX_NUMBERED = 30  # groups up to which each is numbered
 MAX_LEGEND = 10  # levels up to which a legend names them
-CLIP_ABOVE = 5000  # cells; with more of them, the colour scale leaves out the extreme 0.5 % at either end
+# cells; with more of them, the colour scale leaves out the extreme 0.5 % at either end
+CLIP_ABOVE = 5000
 
 
 def plot_blocks(
@@ -67,63 +70,93 @@ def plot_blocks(
     levels : sequence, optional
         Levels of categorical cells, whose values are codes.
     rated : bool, default False
-        Whether cells are rated pairs, all of value 1, so that pairs without a cell are zeros (unrated), not missing.
+        Whether cells are rated pairs, all of value 1, so that pairs without a cell are zeros
+        (unrated), not missing.
     ax : matplotlib Axes, optional
         A new figure by default.
     """
     n_rows, n_columns = len(rows), len(columns)
     ax = axes_or_new(ax, _figure_size(n_rows, n_columns))
-    ends = [np.cumsum(np.bincount(partition)) for partition in (rows, columns)]  # of the groups, in sorted order
-    image = None if cells is None else _cell_image(rows, columns, cells, rated, are_codes=levels is not None)
+    # of the groups, in sorted order
+    ends = [np.cumsum(np.bincount(partition)) for partition in (rows, columns)]
+    image = (
+        None
+        if cells is None
+        else _cell_image(rows, columns, cells, rated, are_codes=levels is not None)
+    )
     values = means if image is None else image
     # a pixel counts once for the colour scale, a block as often as it has cells
-    weight = np.ones(values.shape) if image is not None else np.outer(np.bincount(rows), np.bincount(columns))
+    weight = (
+        np.ones(values.shape)
+        if image is not None
+        else np.outer(np.bincount(rows), np.bincount(columns))
+    )
     scale = _colour_scale(values.ravel(), weight.ravel(), levels)
     if image is None:
         edges = [np.concatenate(([0], end)) for end in ends]  # of the blocks
         picture: Any = ax.pcolormesh(edges[1], edges[0], means, rasterized=True, **scale)
     else:
         extent = (0.0, n_columns, n_rows, 0.0)
-        # "antialiased" averages neighbouring pixels of large images; an average of codes means nothing
-        interpolation = "nearest" if min(n_rows, n_columns) < SMOOTHED_FROM or levels is not None else "antialiased"
-        picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=interpolation, **scale)
+        # "antialiased" averages neighbouring pixels of large images; an average of codes means
+        # nothing
+        interpolation = (
+            "nearest"
+            if min(n_rows, n_columns) < SMOOTHED_FROM or levels is not None
+            else "antialiased"
+        )
+        picture = ax.imshow(
+            image, extent=extent, aspect="auto", interpolation=interpolation, **scale
+        )
     _draw_borders(ax, ends, n_rows, n_columns)
     ax.set(xlim=(0, n_columns), ylim=(n_rows, 0))
     _label_axes(ax, (rows, columns), names, item_names)
     value_name = short_name(names[2])
     if levels is None:
-        # block means of pairs that are rated (1) or not (0) are shares; cells have the name of the values alone
-        title = ("Share " if image is None and rated else "Mean " if image is None else "") + value_name
+        # block means of pairs that are rated (1) or not (0) are shares; cells have the name of the
+        # values alone
+        title = (
+            "Share " if image is None and rated else "Mean " if image is None else ""
+        ) + value_name
         draw_colour_bar(picture, bar=None, axes=[ax], title=title)
     elif len(levels) <= MAX_LEGEND:
         from matplotlib.patches import Patch
 
         patches = [Patch(color=scale["cmap"](k)) for k in range(len(levels))]
         texts = shorten_names(levels, length=24)
-        draw_legend(ax, patches, texts, title=value_name, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        draw_legend(
+            ax, patches, texts, title=value_name, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+        )
     return ax
 
 
 def _figure_size(n: int, m: int) -> tuple[float, float]:
-    """Return width and height of a figure in inches: in proportion to n x m cells, but 3.4 to 8 high."""
+    """Return width and height of a figure in inches: in proportion to n x m cells, but 3.4 to 8
+    high.
+    """
     width = 6.0
     return width, float(np.clip(width * n / m, 3.4, 8.0))
 
 
 def _cell_image(
-    rows: np.ndarray, columns: np.ndarray, cells: tuple[np.ndarray, ...], rated: bool, are_codes: bool
+    rows: np.ndarray,
+    columns: np.ndarray,
+    cells: tuple[np.ndarray, ...],
+    rated: bool,
+    are_codes: bool,
 ) -> np.ndarray:
-    """Return the cells, sorted by groups, as an image of at most `MAX_PIXELS` a side; arguments as in `plot_blocks`.
+    """Return the cells, sorted by groups, as an image of at most `MAX_PIXELS` a side; arguments as
+    in `plot_blocks`.
 
-    A pixel is the mean of its cells, and nan without any. If values are codes, it is the last of its cells. If `rated`,
-    it is the share of rated pairs among all pairs in the pixel.
+    A pixel is the mean of its cells, and nan without any. If values are codes, it is the last of
+    its cells. If `rated`, it is the share of rated pairs among all pairs in the pixel.
     """
     shape = min(len(rows), MAX_PIXELS), min(len(columns), MAX_PIXELS)
     n_pixels = shape[0] * shape[1]
     pixel_row_column = []  # of each cell
     # for rows, then for columns: groups, pixels of the side, and the row or column of each cell
     for partition, side, index in zip((rows, columns), shape, cells[:2], strict=True):
-        rank = np.empty(len(partition), dtype=np.int64)  # position of each row or column, sorted by group
+        # position of each row or column, sorted by group
+        rank = np.empty(len(partition), dtype=np.int64)
         rank[np.argsort(partition, kind="stable")] = np.arange(len(partition))
         pixel_row_column.append((rank * side // len(partition))[index])
     pixel = pixel_row_column[0] * shape[1] + pixel_row_column[1]
@@ -131,27 +164,34 @@ def _cell_image(
         image = np.full(n_pixels, np.nan)
         image[pixel] = cells[2]
         return image.reshape(shape)
-    total = np.bincount(pixel, cells[2] * cells[3], n_pixels)  # weighted sum of the values in each pixel
+    # weighted sum of the values in each pixel
+    total = np.bincount(pixel, cells[2] * cells[3], n_pixels)
     weight = np.bincount(pixel, cells[3], n_pixels)
     if rated:  # all values are 1; the divisor is the mean number of pairs in a pixel, cells or not
         return (total / (len(rows) * len(columns) / n_pixels)).reshape(shape)
     return np.where(weight > 0, total / np.maximum(weight, 1e-300), np.nan).reshape(shape)
 
 
-def _colour_scale(values: np.ndarray, weight: np.ndarray, levels: Sequence | None) -> dict[str, Any]:
-    """Return the options ``cmap``, ``vmin``, ``vmax`` of the colours of values (n,) with weights (n,).
+def _colour_scale(
+    values: np.ndarray, weight: np.ndarray, levels: Sequence | None
+) -> dict[str, Any]:
+    """Return the options ``cmap``, ``vmin``, ``vmax`` of the colours of values (n,) with weights
+    (n,).
 
-    With `levels`, values are codes, and each has a colour. Otherwise the scale is symmetric, with white at zero, if
-    values go clearly to both sides of zero.
+    With `levels`, values are codes, and each has a colour. Otherwise the scale is symmetric, with
+    white at zero, if values go clearly to both sides of zero.
     """
     import matplotlib
     from matplotlib.colors import ListedColormap
 
     if levels is not None:
         base_map = matplotlib.colormaps["tab10" if len(levels) <= MAX_LEGEND else "viridis"]
-        # the first colours of a list of ten, or equidistant colours of a continuous map, whose positions are in 0..1
+        # the first colours of a list of ten, or equidistant colours of a continuous map, whose
+        # positions are in 0..1
         colours = (
-            base_map(np.arange(len(levels))) if len(levels) <= MAX_LEGEND else base_map(np.linspace(0, 1, len(levels)))
+            base_map(np.arange(len(levels)))
+            if len(levels) <= MAX_LEGEND
+            else base_map(np.linspace(0, 1, len(levels)))
         )
         listed = ListedColormap(list(colours)).with_extremes(bad=MISSING)
         return {"cmap": listed, "vmin": -0.5, "vmax": len(levels) - 0.5}
@@ -160,17 +200,26 @@ def _colour_scale(values: np.ndarray, weight: np.ndarray, levels: Sequence | Non
     low, high = values.min(), values.max()
     if weight.sum() > CLIP_ABOVE:
         order = np.argsort(values)
-        share = np.cumsum(weight[order]) / weight.sum()  # cumulative: low and high are weighted quantiles
-        low, high = (values[order[min(int(np.searchsorted(share, q)), len(order) - 1)]] for q in (0.005, 0.995))
-    is_symmetric = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)  # the shorter side is above a tenth
-    cmap = matplotlib.colormaps[DIVERGING if is_symmetric else SEQUENTIAL].with_extremes(bad=MISSING)
+        # cumulative: low and high are weighted quantiles
+        share = np.cumsum(weight[order]) / weight.sum()
+        low, high = (
+            values[order[min(int(np.searchsorted(share, q)), len(order) - 1)]]
+            for q in (0.005, 0.995)
+        )
+    # the shorter side is above a tenth
+    is_symmetric = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)
+    cmap = matplotlib.colormaps[DIVERGING if is_symmetric else SEQUENTIAL].with_extremes(
+        bad=MISSING
+    )
     if is_symmetric:
         low, high = -max(-low, high), max(-low, high)
     return {"cmap": cmap, "vmin": low, "vmax": high if high > low else low + 1.0}
 
 
 def _draw_borders(ax: Axes, ends: list[np.ndarray], n: int, m: int) -> None:
-    """Draw lines between the blocks of n x m cells; `ends` are the ends of the row groups and of the column groups."""
+    """Draw lines between the blocks of n x m cells; `ends` are the ends of the row groups and of
+    the column groups.
+    """
     for end, length, draw in ((ends[0], m, ax.hlines), (ends[1], n, ax.vlines)):
         if len(end) > MAX_NUMBERED:  # thin, as strong lines would hide the cells
             draw(end[:-1], 0, length, colors="black", linewidth=0.3, alpha=0.4, zorder=2)
@@ -180,10 +229,14 @@ def _draw_borders(ax: Axes, ends: list[np.ndarray], n: int, m: int) -> None:
         draw(end[:-1], 0, length, colors="black", linewidth=width, zorder=3)
 
 
-def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, item_names: Sequence[Sequence]) -> None:
-    """Name the rows and columns of a small table, or number the groups of a large one; remove ticks and frame.
+def _label_axes(
+    ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, item_names: Sequence[Sequence]
+) -> None:
+    """Name the rows and columns of a small table, or number the groups of a large one; remove ticks
+    and frame.
 
-    Each argument has an entry for rows and one for columns: partition, name of the axis, names of its items.
+    Each argument has an entry for rows and one for columns: partition, name of the axis, names of
+    its items.
     """
     for k, axis in enumerate((ax.yaxis, ax.xaxis)):  # rows, then columns
         partition, title = partitions[k], short_name(names[k])
@@ -196,23 +249,29 @@ def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, ite
             texts, positions = [item_names[k][i] for i in order], np.arange(len(partition)) + 0.5
         else:
             # in the middle of each group
-            texts, positions = [str(g) for g in range(len(ends))], ends - np.diff(ends, prepend=0) / 2.0
+            texts, positions = (
+                [str(g) for g in range(len(ends))],
+                ends - np.diff(ends, prepend=0) / 2.0,
+            )
             title = f"{title} group"
         if not is_small and len(ends) > MAX_NUMBERED:
             axis.set_ticks([])
             title = f"{short_name(names[k])}: {len(partition):,} in {len(ends)} groups"
         else:
-            fit_names(texts, positions, inches_per_item, max_depth=1.2, upright=k == 0 or is_small).label_ticks(axis)
+            fit_names(
+                texts, positions, inches_per_item, max_depth=1.2, upright=k == 0 or is_small
+            ).label_ticks(axis)
         axis.set_label_text(title)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 
 
 def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = None) -> Axes:
-    """Draw the criterion, minus its minimum, as a map of the numbers of groups; a star marks the minimum.
+    """Draw the criterion, minus its minimum, as a map of the numbers of groups; a star marks the
+    minimum.
 
-    `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete grid. The criterion
-    is -2 ICL, minus twice the integrated completed likelihood. `names` holds
+    `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete
+    grid. The criterion is -2 ICL, minus twice the integrated completed likelihood. `names` holds
     the name of the rows and the name of the columns.
     """
     ax = axes_or_new(ax, size=(5.2, 4.2))
@@ -220,9 +279,16 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     excess = grid.to_numpy() - grid.to_numpy().min()  # (row groups, column groups)
     a, b = excess.shape
     # the colours distinguish the best 60 %, and all others have the last colour
-    vmax = float(np.quantile(excess, 0.6)) or float(excess.max()) or 1.0  # a scale needs an end above zero
+    # a scale needs an end above zero
+    vmax = float(np.quantile(excess, 0.6)) or float(excess.max()) or 1.0
     # cells are centred at the numbers of groups, which begin with 1
-    image = ax.imshow(excess, origin="lower", extent=(0.5, b + 0.5, 0.5, a + 0.5), cmap=f"{SEQUENTIAL}_r", vmax=vmax)
+    image = ax.imshow(
+        excess,
+        origin="lower",
+        extent=(0.5, b + 0.5, 0.5, a + 0.5),
+        cmap=f"{SEQUENTIAL}_r",
+        vmax=vmax,
+    )
     i, j = np.unravel_index(excess.argmin(), excess.shape)
     ax.plot(j + 1, i + 1, marker="*", markersize=15, color="#D55E00", markeredgecolor="white")
     ax.set(xlabel=f"{short_name(names[1])} groups", ylabel=f"{short_name(names[0])} groups")
@@ -241,20 +307,25 @@ def plot_similarity(
     item_names: Sequence[Sequence],
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the shares of posterior draws in which two rows, and two columns, are in one group; items sorted by group.
+    """Draw the shares of posterior draws in which two rows, and two columns, are in one group;
+    items sorted by group.
 
-    Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions (I,) and (J,), names
-    of the axes, names of all items, Axes (a new figure by default).
+    Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions
+    (I,) and (J,), names of the axes, names of all items, Axes (a new figure by default).
     """
     if axes is None:
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")[1]
     axes_list = check_axes(axes, 2)
-    for ax, share, partition, name, items in zip(axes_list, shares, partitions, names, item_names, strict=True):
+    for ax, share, partition, name, items in zip(
+        axes_list, shares, partitions, names, item_names, strict=True
+    ):
         order, ends = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition))
         n = len(partition)
-        image = ax.imshow(share[order][:, order], extent=(0, n, n, 0), vmin=0.0, vmax=1.0, cmap=SEQUENTIAL)
+        image = ax.imshow(
+            share[order][:, order], extent=(0, n, n, 0), vmin=0.0, vmax=1.0, cmap=SEQUENTIAL
+        )
         _draw_borders(ax, [ends, ends], n, n)
         _label_axes(ax, (partition, partition), (name, name), (items, items))
     draw_colour_bar(image, bar=None, axes=axes_list, title="Probability of one group")

@@ -1,4 +1,6 @@
-"""Text and summary of two-way clusterings: sizes of the row groups and column groups, and tables of their blocks."""
+"""Text and summary of two-way clusterings: sizes of the row groups and column groups, and tables of
+their blocks.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,30 @@ MAX_GROUPS = 12  # groups in a printed table
 
 
 def _head_text(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
-    """Return the call and, for the rows and the columns, a line with the number of groups and their sizes.
+    """Return the call and, for the rows and the columns, a line with the number of groups and their
+    sizes.
 
     Arguments as in `blocks_text`.
     """
     lines = ["Call:", f" {call}"]
     for name, size in zip(names, sizes, strict=True):
         shown = ", ".join(map(str, size[:MAX_GROUPS])) + (", ..." if len(size) > MAX_GROUPS else "")
-        lines.append(f" {len(size)} {label_text(name)} group{'s' * (len(size) > 1)} of size {shown}")
+        lines.append(
+            f" {len(size)} {label_text(name)} group{'s' * (len(size) > 1)} of size {shown}"
+        )
     return "\n".join(lines)
 
 
 def _first_groups(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the first `MAX_GROUPS` rows and columns, and a note that others are left out; empty if none are."""
+    """Return the first `MAX_GROUPS` rows and columns, and a note that others are left out; empty if
+    none are.
+    """
     a, b = table.shape
     if a <= MAX_GROUPS and b <= MAX_GROUPS:
         return table, ""
-    return table.iloc[:MAX_GROUPS, :MAX_GROUPS], f"The first {min(a, MAX_GROUPS)} x {min(b, MAX_GROUPS)} of {a} x {b}."
+    return table.iloc[
+        :MAX_GROUPS, :MAX_GROUPS
+    ], f"The first {min(a, MAX_GROUPS)} x {min(b, MAX_GROUPS)} of {a} x {b}."
 
 
 def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -48,7 +57,8 @@ def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
 def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np.ndarray]) -> str:
     """Return the printed form of a clustering: call, sizes of the groups, and block means.
 
-    `names` holds the name of the rows and of the columns, `sizes` the sizes (a,) and (b,) of their groups.
+    `names` holds the name of the rows and of the columns, `sizes` the sizes (a,) and (b,) of their
+    groups.
 
     Examples
     --------
@@ -65,7 +75,15 @@ def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np
     1 4.0
     """
     table, note = _first_groups(_with_text_columns(means))
-    return "\n".join([_head_text(call, names, sizes), "", "Block means:", table_text(table), *([note] if note else [])])
+    return "\n".join(
+        [
+            _head_text(call, names, sizes),
+            "",
+            "Block means:",
+            table_text(table),
+            *([note] if note else []),
+        ]
+    )
 
 
 def blocks_summary(
@@ -76,7 +94,8 @@ def blocks_summary(
     names: tuple,
     sizes: Sequence[np.ndarray],
 ) -> Summary:
-    """Return the summary of a clustering: key figures (`facts`, by title), block means and counts of observations.
+    """Return the summary of a clustering: key figures (`facts`, by title), block means and counts
+    of observations.
 
     `names` and `sizes` as in `blocks_text`.
     """
@@ -85,4 +104,6 @@ def blocks_summary(
         sections.append(Section(heading, *_first_groups(_with_text_columns(table))))
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts), dtype=object)}
     tables |= {"means": means, "counts": counts}
-    return Summary(_head_text(call, names, sizes), facts, title="Blocks:", sections=sections, tables=tables)
+    return Summary(
+        _head_text(call, names, sizes), facts, title="Blocks:", sections=sections, tables=tables
+    )

@@ -13,7 +13,9 @@ __all__ = ["MachineArrays"]
 
 
 class MachineArrays(Protocol):
-    """Labels, parameters and counts of a fitted machine; a figure that takes one is a method of the results."""
+    """Labels, parameters and counts of a fitted machine; a figure that takes one is a method of the
+    results.
+    """
 
     @property
     def labels(self) -> Labels:
@@ -25,4 +27,6 @@ class MachineArrays(Protocol):
 
     @property
     def _counts(self) -> list[np.ndarray]:
-        """For each predictor i, the weighted count of its L_i levels in the K groups, shape (K, L_i)."""
+        """For each predictor i, the weighted count of its L_i levels in the K groups, shape (K,
+        L_i).
+        """

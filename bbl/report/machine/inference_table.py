@@ -1,7 +1,8 @@
 """Tables of parameters with standard errors and tests: row names, summary and figure.
 
-A row is a *field* (a level of one predictor) or a *coupling* (levels of two or more) in one group; its predictors and
-levels are in the columns ``predictor``, ``level``, ``predictor2``, ``level2`` ..., missing where it has fewer.
+A row is a *field* (a level of one predictor) or a *coupling* (levels of two or more) in one group;
+its predictors and levels are in the columns ``predictor``, ``level``, ``predictor2``, ``level2``
+..., missing where it has fewer.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
 
 MAX_PARAMETERS = 20  # rows in a printed summary
-DECIMALS = 5  # of the numbers in a printed summary, so that its columns fit side by side; p may be smaller
+# of the numbers in a printed summary, so that its columns fit side by side; p may be smaller
+DECIMALS = 5
 
 
 def parameter_names(table: pd.DataFrame) -> list[str]:
-    """Return a name for each row: ``Sex=Female`` for a field, ``Sex=Female : Age=Child`` for a coupling."""
+    """Return a name for each row: ``Sex=Female`` for a field, ``Sex=Female : Age=Child`` for a
+    coupling.
+    """
     names = [""] * len(table)
     for column in (c for c in table.columns if str(c).startswith("predictor")):
         levels = table[f"level{str(column).removeprefix('predictor')}"]
@@ -38,8 +42,11 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
 
 
 def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
-    """Return one column of a table of parameters as a Series, or several, indexed by group and parameter name."""
-    # the rows of a group follow each other, and all groups have the same parameters: names are made from one group
+    """Return one column of a table of parameters as a Series, or several, indexed by group and
+    parameter name.
+    """
+    # the rows of a group follow each other, and all groups have the same parameters: names are made
+    # from one group
     K = max(table["group"].nunique(), 1)  # 1: the table may be empty
     names = distinct_names(parameter_names(table.head(len(table) // K))) * K
     index = pd.MultiIndex.from_arrays([table["group"], names], names=["group", "parameter"])
@@ -47,23 +54,36 @@ def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
 
 
 def absent(name: Hashable) -> bool:
-    """Return whether a cell of a ``predictor`` column is missing, as the row has fewer predictors."""
+    """Return whether a cell of a ``predictor`` column is missing, as the row has fewer
+    predictors.
+    """
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
 
 
 def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: str) -> Summary:
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
-    `table` has a row for each parameter, with its estimate, test and limits, and in the column ``unpenalised`` the
-    estimate without a penalty. That column is shown if the penalty draws an estimate out of its limits. `tests` has the
-    joint tests, `note` the line below them. `d` is ``"d"`` if parameters are differences of groups, else empty.
+    `table` has a row for each parameter, with its estimate, test and limits, and in the column
+    ``unpenalised`` the estimate without a penalty. That column is shown if the penalty draws an
+    estimate out of its limits. `tests` has the joint tests, `note` the line below them. `d` is
+    ``"d"`` if parameters are differences of groups, else empty.
     """
-    # by p; several p may be 0 by rounding, and these are sorted by |z|, the largest first (`distance` is -|z|)
-    sorted_table = table.assign(distance=-(table["z"].abs())).sort_values(["p", "distance"], kind="stable")
+    # by p; several p may be 0 by rounding, and these are sorted by |z|, the largest first
+    # (`distance` is -|z|)
+    sorted_table = table.assign(distance=-(table["z"].abs())).sort_values(
+        ["p", "distance"], kind="stable"
+    )
     shown = sorted_table.head(MAX_PARAMETERS)
     groups = shown["group"].map(label_text).astype(str)
     index = [f"{g}: {name}" for g, name in zip(groups, parameter_names(shown), strict=True)]
-    columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
+    columns = {
+        "estimate": "estimate",
+        "se": "se",
+        "z": "z",
+        "p": "Pr(>|z|)",
+        "lower": "lower",
+        "upper": "upper",
+    }
     is_outside = (shown["estimate"] < shown["lower"]) | (shown["estimate"] > shown["upper"])
     if (is_outside & shown["unpenalised"].notna()).any():
         # the new column follows se, as a key keeps its first place
@@ -71,19 +91,31 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round({name: DECIMALS for name in cells.columns if name != "Pr(>|z|)"})
     cells = cells.assign(test=shown["test"].to_numpy())
-    sections = [Section(f"Parameters{shown_note(shown, table)}", cells), *wald_sections(tests, d, note)]
+    sections = [
+        Section(f"Parameters{shown_note(shown, table)}", cells),
+        *wald_sections(tests, d, note),
+    ]
     table = table.drop(columns="unpenalised")
     tables = {"parameters": table, "tests": tests}
-    return Summary("Inference", facts={}, title="Estimates and tests:", sections=sections, tables=tables)
+    return Summary(
+        "Inference", facts={}, title="Estimates and tests:", sections=sections, tables=tables
+    )
 
 
 def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Axes | None = None) -> Axes:
-    """Draw the fields of a table, or with `pairs` its couplings, with intervals of this `level`; return the Axes."""
+    """Draw the fields of a table, or with `pairs` its couplings, with intervals of this `level`;
+    return the Axes.
+    """
     is_coupling = ~table["predictor2"].map(absent).to_numpy()
     shown = table[is_coupling == pairs]
     groups = list(dict.fromkeys(table["group"]))
     names = parameter_names(shown[(shown["group"] == groups[0]).to_numpy()])
     # estimates and limits, (groups, parameters)
-    numbers = (shown[c].to_numpy(float).reshape(len(groups), len(names)) for c in ("estimate", "lower", "upper"))
+    numbers = (
+        shown[c].to_numpy(float).reshape(len(groups), len(names))
+        for c in ("estimate", "lower", "upper")
+    )
     kind = "Coupling" if pairs else "Field"
-    return plot_coefficients(names, groups, *numbers, title=f"{kind} with its {100 * level:g} % interval", ax=ax)
+    return plot_coefficients(
+        names, groups, *numbers, title=f"{kind} with its {100 * level:g} % interval", ax=ax
+    )

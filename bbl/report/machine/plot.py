@@ -1,4 +1,6 @@
-"""Figures of cross-validation, of true against inferred parameters, and of configurations as images."""
+"""Figures of cross-validation, of true against inferred parameters, and of configurations as
+images.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import verb  # `@verb`: an unknown keyword raises an error that names the closest one
+# `@verb`: an unknown keyword raises an error that names the closest one
+from bbl.checks import verb
 from bbl.errors import DataError, OptionError
 from bbl.report.canvas import (
     COLOURS,
@@ -56,17 +59,20 @@ def plot_cv(
     title: str | None = None,
     logarithmic: bool = False,
 ) -> Axes:
-    """Draw the score of a cross-validation against the setting (Woo & Wang 2022, Figures 3, 5a, 6 and 8).
+    """Draw the score of a cross-validation against the setting (Woo & Wang 2022, Figures 3, 5a, 6
+    and 8).
 
     Parameters
     ----------
     frame : DataFrame
-        Settings in the first column, scores in the second; if present, ``ci1`` and ``ci2`` are the limits of a band.
+        Settings in the first column, scores in the second; if present, ``ci1`` and ``ci2`` are the
+        limits of a band.
     best : float, optional
         The setting to mark.
     ax : matplotlib Axes, optional
     symbol, title : str, optional
-        Name of the setting in the legend and below the axis; the name of the first column by default.
+        Name of the setting in the legend and below the axis; the name of the first column by
+        default.
     logarithmic : bool, default False
         Whether the axis of the settings is logarithmic, with a zero drawn at its left end.
     """
@@ -78,11 +84,14 @@ def plot_cv(
     ax.plot(x, y, color=COLOURS[0], marker="o", markersize=4.5, linewidth=1.4, zorder=3)
     if {"ci1", "ci2"} <= set(frame.columns):
         low, high = table["ci1"], table["ci2"]
-        ax.fill_between(x, low, high, color=COLOURS[0], alpha=0.18, linewidth=0, label="95% interval")
+        ax.fill_between(
+            x, low, high, color=COLOURS[0], alpha=0.18, linewidth=0, label="95% interval"
+        )
         if len(x) == 1:  # a band has no width there
             ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.4)
     if best is not None:
-        best, best_score = float(best), y[np.argmin(np.abs(x - best))]  # the score of the setting closest to `best`
+        # the score of the setting closest to `best`
+        best, best_score = float(best), y[np.argmin(np.abs(x - best))]
         ax.axvline(best, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
         label = f"best: {symbol} = {best:.3g}"
         ax.plot([best], [best_score], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
@@ -91,7 +100,8 @@ def plot_cv(
             ax.set_xscale("log")
             plain_log_axis(ax.xaxis, x.min(), x.max())
         else:
-            ax.set_xscale("symlog", linthresh=x[x > 0].min())  # linear from zero to the least positive setting
+            # linear from zero to the least positive setting
+            ax.set_xscale("symlog", linthresh=x[x > 0].min())
     ax.set(xlabel=title, ylabel="Score" if score == "score" else short_name(score))
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False, fontsize="small")
@@ -107,12 +117,14 @@ def plot_comparison(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw inferred against true parameters, fields and couplings apart (Woo & Wang 2022, Figures 4, 5b-d).
+    """Draw inferred against true parameters, fields and couplings apart (Woo & Wang 2022, Figures
+    4, 5b-d).
 
     Parameters
     ----------
     true, inferred : pair (h, J), or an object with attributes h and J
-        Fields h and couplings J: each an array, a sequence of arrays, or a mapping to arrays, the same in both models.
+        Fields h and couplings J: each an array, a sequence of arrays, or a mapping to arrays, the
+        same in both models.
     ax : matplotlib Axes, optional
     title : str, optional
 
@@ -139,20 +151,31 @@ def plot_comparison(
     ax = axes_or_new(ax, size=(4.4, 4.2))
     models = zip(_unpack_parameters(true), _unpack_parameters(inferred), "hJ", strict=True)
     # (true, inferred) fields as flat arrays, and (true, inferred) couplings
-    pairs = [_flatten_both(true_values, inferred_values, name) for true_values, inferred_values, name in models]
+    pairs = [
+        _flatten_both(true_values, inferred_values, name)
+        for true_values, inferred_values, name in models
+    ]
     values = np.concatenate([flat for pair in pairs for flat in pair])
     values = values[np.isfinite(values)]
     low, high = (values.min(), values.max()) if values.size else (-1.0, 1.0)
     margin = 0.06 * (high - low) or 1.0
     ends = (low - margin, high + margin)  # of both axes
     ax.plot(ends, ends, color="0.5", linewidth=1, zorder=1)
-    for (x, y), marker, colour, name in zip(pairs, "o^", COLOURS, "hJ", strict=False):  # fields, then couplings
+    # fields, then couplings
+    for (x, y), marker, colour, name in zip(pairs, "o^", COLOURS, "hJ", strict=False):
         if x.size:
             label = f"${name}$ (rms difference {math.sqrt(np.mean((x - y) ** 2)):.2g})"
             (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
-            points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
+            points.set(
+                markersize=5 if x.size < 500 else 2.5,
+                markerfacecolor=colour if name == "h" else "none",
+            )
     if title:  # a title with mathematics is not wrapped
-        ax.set_title(title if "$" in title else wrap_names([title], axes_inches(ax)[0], size=12.0, lines=3)[0])
+        ax.set_title(
+            title
+            if "$" in title
+            else wrap_names([title], axes_inches(ax)[0], size=12.0, lines=3)[0]
+        )
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     ax.set(xlabel="True parameter", ylabel="Inferred parameter")
     ax.legend(frameon=False, fontsize="small", loc="upper left")
@@ -167,8 +190,11 @@ def _unpack_parameters(parameters: HasParameters | Sequence) -> tuple[Iterable, 
     return h, J
 
 
-def _flatten_both(true: Iterable[Any], inferred: Iterable[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the fields, or the couplings, of two models as flat arrays in the same order; `name` is ``h`` or ``J``.
+def _flatten_both(
+    true: Iterable[Any], inferred: Iterable[Any], name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the fields, or the couplings, of two models as flat arrays in the same order; `name`
+    is ``h`` or ``J``.
 
     A DataError if the models do not have the same parameters.
     """
@@ -176,15 +202,21 @@ def _flatten_both(true: Iterable[Any], inferred: Iterable[Any], name: str) -> tu
         missing_keys = [key for key in true if key not in inferred]
         if missing_keys:
             raise DataError(
-                f"The inferred {name} has no {missing_keys[0]!r}; compare models of the same predictors and pairs."
+                f"The inferred {name} has no {missing_keys[0]!r}; compare models of the same "
+                "predictors and pairs."
             )
         true, inferred = [true[key] for key in true], [inferred[key] for key in true]
     flat = []  # an array for each model
     for values in (true, inferred):
         arrays = list(values.values()) if isinstance(values, Mapping) else list(values)
-        flat.append(np.concatenate([np.ravel(np.asarray(a, dtype=float)) for a in arrays] or [np.empty(0)]))
+        flat.append(
+            np.concatenate([np.ravel(np.asarray(a, dtype=float)) for a in arrays] or [np.empty(0)])
+        )
     if len(flat[0]) != len(flat[1]):
-        raise DataError(f"There are {len(flat[0])} true and {len(flat[1])} inferred {name}; compare the same model.")
+        raise DataError(
+            f"There are {len(flat[0])} true and {len(flat[1])} inferred {name}; compare the same "
+            "model."
+        )
     return flat[0], flat[1]
 
 
@@ -197,17 +229,20 @@ def plot_configurations(
     names: Sequence | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo & Wang 2022).
+    """Draw one configuration per group as an image, dark for high level codes (Figure 7 of Woo &
+    Wang 2022).
 
     Parameters
     ----------
     codes : array_like of int, shape (K, m)
         Level codes of the m predictors.
     shape : (int, int), optional
-        Rows and columns of the image; by default a square if m is a square number, else a single row.
+        Rows and columns of the image; by default a square if m is a square number, else a single
+        row.
     titles : sequence of length K, optional
     positions : array_like of int, shape (m,), optional
-        Pixel of each predictor, counted row by row from 0; 0..m-1 by default. Other pixels are drawn as code 0.
+        Pixel of each predictor, counted row by row from 0; 0..m-1 by default. Other pixels are
+        drawn as code 0.
     names : sequence of length m, optional
         Names of the predictors, written below an image of a single row.
     axes : sequence of K matplotlib Axes, optional
@@ -221,44 +256,77 @@ def plot_configurations(
     n_pixels = shape[0] * shape[1]
     if positions is None and n_pixels != m:
         raise OptionError(
-            f"shape={shape} has {n_pixels} pixels, but there are {m} predictors; give positions too.", argument="shape"
+            f"shape={shape} has {n_pixels} pixels, but there are {m} predictors; give positions "
+            "too.",
+            argument="shape",
         )
-    if pixels.shape != (m,) or (pixels < 0).any() or (pixels >= n_pixels).any() or len(np.unique(pixels)) < m:
-        raise OptionError(f"positions must be {m} different whole numbers in 0..{n_pixels - 1}.", argument="positions")
+    if (
+        pixels.shape != (m,)
+        or (pixels < 0).any()
+        or (pixels >= n_pixels).any()
+        or len(np.unique(pixels)) < m
+    ):
+        raise OptionError(
+            f"positions must be {m} different whole numbers in 0..{n_pixels - 1}.",
+            argument="positions",
+        )
     if titles is not None and len(titles) != K:
-        raise OptionError(f"There are {K} configurations, but {len(titles)} titles.", argument="titles")
+        raise OptionError(
+            f"There are {K} configurations, but {len(titles)} titles.", argument="titles"
+        )
     if names is not None and len(names) != m:
         raise OptionError(f"There are {m} predictors, but {len(names)} names.", argument="names")
     panel_titles = [""] * K if titles is None else list(titles)
     images = np.zeros((K, n_pixels))
     images[:, pixels] = codes
     order = np.argsort(pixels)  # predictors from left to right, in an image of a single row
-    names_below = [] if names is None or shape[0] > 1 else [names[i] for i in order]  # only for a single row
-    panels = _new_image_axes(panel_titles, shape, names_below, pixels[order]) if axes is None else check_axes(axes, K)
-    panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, lines=3)
+    # only for a single row
+    names_below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
+    panels = (
+        _new_image_axes(panel_titles, shape, names_below, pixels[order])
+        if axes is None
+        else check_axes(axes, K)
+    )
+    panel_titles = wrap_names(
+        panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, lines=3
+    )
     for k, ax in enumerate(panels):
         # vmax is at least 1, as a scale needs an end above zero
-        ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
+        ax.imshow(
+            images[k].reshape(shape),
+            cmap="Greys",
+            vmin=0,
+            vmax=max(images.max(), 1),
+            interpolation="nearest",
+        )
         ax.set_xticks([])
         ax.set_yticks([])
         if names_below:
-            fit_names(names_below, pixels[order], axes_inches(ax)[0] / n_pixels, NAME_DEPTH).label_ticks(ax.xaxis)
+            fit_names(
+                names_below, pixels[order], axes_inches(ax)[0] / n_pixels, NAME_DEPTH
+            ).label_ticks(ax.xaxis)
             ax.tick_params(length=0)
         ax.set_title(panel_titles[k], fontsize=TITLE_FONT)
     return panels
 
 
-def _new_image_axes(titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray) -> list[Axes]:
+def _new_image_axes(
+    titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray
+) -> list[Axes]:
     """Return axes of a new figure, one per image, in a grid of at most `MAX_HEIGHT`.
 
-    `titles` has a title for each image, `shape` the numbers of rows and columns of an image. `names`, if any, are
-    written below the columns `pixels` of an image of a single row.
+    `titles` has a title for each image, `shape` the numbers of rows and columns of an image.
+    `names`, if any, are written below the columns `pixels` of an image of a single row.
     """
     K = len(titles)
-    width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3  # inches: a single row is wider
+    # inches: a single row is wider
+    width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
     foot = 0.15 + (fit_names(names, pixels, width / shape[1], NAME_DEPTH).depth if names else 0.0)
     columns = grid_columns(K, width + 0.15)
-    rows, head = math.ceil(K / columns), 0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, lines=3))
+    rows, head = (
+        math.ceil(K / columns),
+        0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, lines=3)),
+    )
     height = max(width * shape[0] / shape[1], 0.15)
     if rows * (height + head) > MAX_HEIGHT:
         height = max(MAX_HEIGHT / rows - head, 0.1)

@@ -1,4 +1,6 @@
-"""Interaction graph of graphical models: nodes on a circle, the probability of each edge as width and colour."""
+"""Interaction graph of graphical models: nodes on a circle, the probability of each edge as width
+and colour.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MIN_SOLID = 0.5  # probability from which an edge is solid, not dashed
 PALE_SHARE = 0.25  # share of the colour map that is left out: pale edges would not be seen on white
 
 
-def plot_edges(names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: Axes | None = None) -> Axes:
+def plot_edges(
+    names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: Axes | None = None
+) -> Axes:
     """Draw a graph with E edges of given probabilities; edges below 5 % are left out.
 
     Parameters
@@ -40,11 +44,20 @@ def plot_edges(names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: A
     order = np.argsort(probability[is_shown], kind="stable")  # the most probable on top
     ends, probability = ends[is_shown][order], probability[is_shown][order]
     title = "Probability of edges"
-    # a list with the axes of the graph, and the axes of the colour bar, None beside the caller's axes
-    panels, bar = new_graph_axes([list(names)], [title], notes=[""]) if ax is None else (check_axes([ax], 1), None)
-    colours = LinearSegmentedColormap.from_list("edges", colormaps["viridis_r"](np.linspace(PALE_SHARE, 1.0, 64)))
+    # a list with the axes of the graph, and the axes of the colour bar, None beside the caller's
+    # axes
+    panels, bar = (
+        new_graph_axes([list(names)], [title], notes=[""])
+        if ax is None
+        else (check_axes([ax], 1), None)
+    )
+    colours = LinearSegmentedColormap.from_list(
+        "edges", colormaps["viridis_r"](np.linspace(PALE_SHARE, 1.0, 64))
+    )
     scale = {"cmap": colours, "vmin": 0.0, "vmax": 1.0}
-    lines = draw_graph(panels[0], list(names), ends, probability, scale, dashed=probability < MIN_SOLID)
+    lines = draw_graph(
+        panels[0], list(names), ends, probability, scale, dashed=probability < MIN_SOLID
+    )
     panels[0].set_title(title)
     draw_colour_bar(lines, bar, panels, title="Probability (dashed: below 50 %)")
     return panels[0]

@@ -1,10 +1,12 @@
-"""Interaction graph: predictors as nodes on a circle, their strongest pairwise interactions as edges.
+"""Interaction graph: predictors as nodes on a circle, their strongest pairwise interactions as
+edges.
 
-*Couplings* are the parameters of a pair of predictors, one for each combination of their levels. The *strength* of a
-pair is their Frobenius norm in the zero-sum gauge, in which couplings sum to zero over the levels of either predictor.
-A `Layout` has the number m of predictors and the ``pairs`` (P, 2), and takes the couplings of a pair out of the
-parameters (size,) of a group: ``table(theta, i, j)``. `Parameters` has these vectors as ``theta`` (K, size), and as
-``shift`` their differences from the pooled fit, or the same vectors if there is none.
+*Couplings* are the parameters of a pair of predictors, one for each combination of their levels.
+The *strength* of a pair is their Frobenius norm in the zero-sum gauge, in which couplings sum to
+zero over the levels of either predictor. A `Layout` has the number m of predictors and the
+``pairs`` (P, 2), and takes the couplings of a pair out of the parameters (size,) of a group:
+``table(theta, i, j)``. `Parameters` has these vectors as ``theta`` (K, size), and as ``shift``
+their differences from the pooled fit, or the same vectors if there is none.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbl.checks import integer, verb  # `@verb`: an unknown keyword raises an error that names the closest one
+# `@verb`: an unknown keyword raises an error that names the closest one
+from bbl.checks import integer, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.gauge import zero_sum
@@ -53,32 +56,38 @@ __all__ = ["draw_graph", "draw_network", "new_graph_axes", "plot_network"]
 MAX_NODES = 40  # predictors up to which all are drawn; of more, only those with an edge
 NAME_RADIUS = 1.08  # where names begin, in units of the radius
 MARGIN = 0.1  # inches beyond the names
-MAX_HORIZONTAL_NAMES = 12  # nodes up to which names are horizontal; with more they run along the radius
+# nodes up to which names are horizontal; with more they run along the radius
+MAX_HORIZONTAL_NAMES = 12
 MAX_PAIRS = 80  # drawn by default in each of up to 4 graphs
 MAX_PAIRS_SMALL = 30  # drawn by default in each of more graphs, which are small
 
 
 @verb
 def plot_network(
-    self: MachineArrays, groups: Sequence[Any] | None = None, top: int | None = None, axes: Sequence[Axes] | None = None
+    self: MachineArrays,
+    groups: Sequence[Any] | None = None,
+    top: int | None = None,
+    axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw the strongest interactions of each group as a graph of the predictors.
 
     Parameters
     ----------
     groups : sequence, optional
-        Groups, or pairs ``(a, b)`` of groups for the difference of their parameters, a less b; all groups by default.
+        Groups, or pairs ``(a, b)`` of groups for the difference of their parameters, a less b; all
+        groups by default.
     top : int, optional
-        Number of pairs to draw; by default twice the number of predictors, 20 at least and 80 at most (30 in more
-        than 4 graphs).
+        Number of pairs to draw; by default twice the number of predictors, 20 at least and 80 at
+        most (30 in more than 4 graphs).
     axes : sequence of matplotlib Axes, optional
         One per graph; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        The width of an edge is the strength of the pair (Frobenius norm of its couplings in the zero-sum gauge). Edges
-        are red where the strongest coupling of a pair is positive, blue and dashed where that is negative.
+        The width of an edge is the strength of the pair (Frobenius norm of its couplings in the
+        zero-sum gauge). Edges are red where the strongest coupling of a pair is positive, blue and
+        dashed where that is negative.
 
     Raises
     ------
@@ -116,21 +125,22 @@ def draw_network(
     parameters : Parameters
         With a pooled fit, the differences from it are drawn.
     groups : sequence, optional
-        Graphs to draw: a group, or a pair ``(a, b)`` for the parameters of group a minus those of group b. All groups
-        by default.
+        Graphs to draw: a group, or a pair ``(a, b)`` for the parameters of group a minus those of
+        group b. All groups by default.
     top : int, optional
-        Number of strongest pairs in each graph; by default twice the number of predictors, at least 20 and at most 80,
-        or 30 in more than 4 graphs.
+        Number of strongest pairs in each graph; by default twice the number of predictors, at least
+        20 and at most 80, or 30 in more than 4 graphs.
     axes : sequence of matplotlib Axes, optional
         One per graph; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        The width of an edge is the *strength* of the pair: the Frobenius norm of its couplings in the zero-sum gauge
-        (in which couplings sum to zero over the levels of either predictor). Its colour is the sign of the largest
-        coupling of non-reference levels: red positive, blue negative. All graphs share one colour scale. If there are
-        more than 40 predictors, those without an edge are left out.
+        The width of an edge is the *strength* of the pair: the Frobenius norm of its couplings in
+        the zero-sum gauge (in which couplings sum to zero over the levels of either predictor). Its
+        colour is the sign of the largest coupling of non-reference levels: red positive, blue
+        negative. All graphs share one colour scale. If there are more than 40 predictors, those
+        without an edge are left out.
 
     Raises
     ------
@@ -143,28 +153,40 @@ def draw_network(
     if not len(layout.pairs):
         if layout.order > 2:  # largest number of predictors that interact
             raise DataError("The model has no pairs to draw; plot_terms() draws terms of more.")
-        raise DataError("The model has no interactions to draw; its formula holds no terms like a:b or .^2.")
+        raise DataError(
+            "The model has no interactions to draw; its formula holds no terms like a:b or .^2."
+        )
     theta, titles = _graph_parameters(labels, parameters, groups)
     # (graphs, pairs); `interaction_strength` puts pairs first, then larger terms
     strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
     default = int(np.clip(2 * layout.m, 20, MAX_PAIRS if len(theta) <= 4 else MAX_PAIRS_SMALL))
     n_pairs = default if top is None else integer("top", top, 1)
-    shown_pairs = [_strongest_pairs(row, n_pairs) for row in strengths]  # positions in `layout.pairs`, for each graph
+    # positions in `layout.pairs`, for each graph
+    shown_pairs = [_strongest_pairs(row, n_pairs) for row in strengths]
     signed_strengths = [
         np.array([_sign_of_pair(layout, row, pair) for pair in pairs]) * strength[pairs]
         for row, strength, pairs in zip(theta, strengths, shown_pairs, strict=True)
     ]
     # the predictors of each graph
-    nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in shown_pairs]
+    nodes = [
+        np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p])
+        for p in shown_pairs
+    ]
     names = [[labels.names[i] for i in graph_nodes] for graph_nodes in nodes]
     notes = [_shown_pairs_note(len(pairs), len(layout.pairs)) for pairs in shown_pairs]
-    panels, bar = new_graph_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
-    scale = _edge_scale(np.concatenate([*signed_strengths, np.zeros(1)]))  # zero: there may be no edges
+    panels, bar = (
+        new_graph_axes(names, titles, notes)
+        if axes is None
+        else (check_axes(axes, len(theta)), None)
+    )
+    # zero: there may be no edges
+    scale = _edge_scale(np.concatenate([*signed_strengths, np.zeros(1)]))
     headings = _graph_titles(titles, notes, min(axes_inches(ax)[0] for ax in panels))
     # a new figure may have fewer panels than there are graphs
     graphs = zip(panels, nodes, names, shown_pairs, signed_strengths, headings, strict=False)
     for ax, graph_nodes, node_names, pairs, values, heading in graphs:
-        edges = np.searchsorted(graph_nodes, layout.pairs[pairs])  # as positions among the nodes of the graph
+        # as positions among the nodes of the graph
+        edges = np.searchsorted(graph_nodes, layout.pairs[pairs])
         lines = draw_graph(ax, node_names, edges, values, scale, dashed=values <= 0)
         ax.set_title(heading, fontsize=TITLE_FONT)
     draw_colour_bar(lines, bar, panels, title="Signed strength (dashed: below 0)")
@@ -172,7 +194,9 @@ def draw_network(
 
 
 def _shown_pairs_note(n: int, total: int) -> str:
-    """Return a note that a graph shows the `n` strongest of `total` pairs; empty if it shows all."""
+    """Return a note that a graph shows the `n` strongest of `total` pairs; empty if it shows
+    all.
+    """
     if not n:
         return "no pair is coupled"
     count = f"{n} strongest" if n > 1 else "strongest"
@@ -182,24 +206,41 @@ def _shown_pairs_note(n: int, total: int) -> str:
 def _graph_titles(titles: list[str], notes: list[str], width: float) -> list[str]:
     """Return the title of each graph with its note on a line below, cut to `width` inches."""
     lines = zip(
-        wrap_names(titles, width, TITLE_FONT, lines=3), wrap_names(notes, width, TITLE_FONT, lines=2), strict=True
+        wrap_names(titles, width, TITLE_FONT, lines=3),
+        wrap_names(notes, width, TITLE_FONT, lines=2),
+        strict=True,
     )
     return [f"{title}\n{note}" if note else title for title, note in lines]
 
 
-def new_graph_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[list[Axes], Axes]:
-    """Return axes of a new figure for graphs with these node `names`, titles and notes, and axes for its colour bar."""
-    n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))  # graphs, and nodes of the largest
+def new_graph_axes(
+    names: list[list], titles: list[str], notes: list[str]
+) -> tuple[list[Axes], Axes]:
+    """Return axes of a new figure for graphs with these node `names`, titles and notes, and axes
+    for its colour bar.
+    """
+    # graphs, and nodes of the largest
+    n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))
     # inches of the circle's radius and of the names outside
     radius, depth = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
     # radial names have room in a font that is half a point larger than the smallest
     radius = max(radius, _least_radius(n_nodes, MIN_FONT + 0.5))
-    depth = min(depth, max(text_inches(label_text(x), MAX_FONT) for node_names in names for x in node_names) + 0.05)
+    depth = min(
+        depth,
+        max(text_inches(label_text(x), MAX_FONT) for node_names in names for x in node_names)
+        + 0.05,
+    )
     side = 2 * (NAME_RADIUS * radius + depth + MARGIN)
     three_lines = LINE_HEIGHT * MAX_FONT / 72 * 3  # horizontal names have up to three lines
-    height = side if n_nodes > MAX_HORIZONTAL_NAMES else 2 * (NAME_RADIUS * radius + three_lines + MARGIN)
+    height = (
+        side
+        if n_nodes > MAX_HORIZONTAL_NAMES
+        else 2 * (NAME_RADIUS * radius + three_lines + MARGIN)
+    )
     head = 0.15 + title_inches(_graph_titles(titles, notes, side))
-    grid = Grid(n, grid_columns(n, side + 0.15), side, height, left=0.1, head=head, foot=0.1, gap=0.15)
+    grid = Grid(
+        n, grid_columns(n, side + 0.15), side, height, left=0.1, head=head, foot=0.1, gap=0.15
+    )
     figure = grid.figure(top=0.0, width=0.0, below=0.25 if n < len(names) else 0.0)
     panels = grid.axes(figure)
     note_shown(panels[0], n, len(names), "graphs")
@@ -214,20 +255,31 @@ def _edge_scale(values: np.ndarray) -> dict[str, Any]:
     from matplotlib.colors import LinearSegmentedColormap
 
     scale = diverging_scale(values)
-    strong_colours = np.concatenate([np.linspace(0, 0.28, 64), np.linspace(0.72, 1, 64)])  # positions in the map, 0..1
-    return {**scale, "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](strong_colours))}
+    # positions in the map, 0..1
+    strong_colours = np.concatenate([np.linspace(0, 0.28, 64), np.linspace(0.72, 1, 64)])
+    return {
+        **scale,
+        "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](strong_colours)),
+    }
 
 
 def _graph_parameters(
     labels: Labels, parameters: Parameters, groups: Sequence[Any] | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in `draw_network`."""
+    """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in
+    `draw_network`.
+    """
     theta, titles = [], []
     for g in labels.groups if groups is None else groups:
         is_pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups
-        first, *second = group_numbers(labels, g if is_pair else [g])  # `second` is empty for a single group
+        # `second` is empty for a single group
+        first, *second = group_numbers(labels, g if is_pair else [g])
         # a difference of two groups needs no shift: the pooled fit would cancel
-        theta.append(parameters.theta[first] - parameters.theta[second[0]] if is_pair else parameters.shift[first])
+        theta.append(
+            parameters.theta[first] - parameters.theta[second[0]]
+            if is_pair
+            else parameters.shift[first]
+        )
         names = " less ".join(label_text(labels.groups[k]) for k in (first, *second))
         titles.append(group_title(labels, names))
     if not theta:
@@ -236,91 +288,130 @@ def _graph_parameters(
 
 
 def _strongest_pairs(strength: np.ndarray, n: int) -> np.ndarray:
-    """Return the positions in `strength` of the `n` strongest pairs, strongest last; none of strength 0."""
+    """Return the positions in `strength` of the `n` strongest pairs, strongest last; none of
+    strength 0.
+    """
     order = np.argsort(strength, kind="stable")[-n:]
     return order[strength[order] > 0]
 
 
 def _sign_of_pair(layout: Layout, theta: np.ndarray, pair: int) -> float:
-    """Return the sign (-1, 0 or 1) of a pair's largest coupling of non-reference levels, in the zero-sum gauge.
+    """Return the sign (-1, 0 or 1) of a pair's largest coupling of non-reference levels, in the
+    zero-sum gauge.
 
     `theta` (size,) are the parameters of a graph, `pair` is a position in ``layout.pairs``.
     """
     i, j = layout.pairs[pair]
-    # the levels of reference get couplings of 0 before the change of gauge, and are left out after it
+    # the levels of reference get couplings of 0 before the change of gauge, and are left out after
+    # it
     table = zero_sum(np.pad(layout.table(theta, int(i), int(j)), ((1, 0), (1, 0))))[1:, 1:].ravel()
     return float(np.sign(table[np.abs(table).argmax()])) if table.size else 0.0
 
 
 def draw_graph(
-    ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: dict[str, Any], dashed: np.ndarray
+    ax: Axes,
+    names: list,
+    edges: np.ndarray,
+    values: np.ndarray,
+    scale: dict[str, Any],
+    dashed: np.ndarray,
 ) -> LineCollection:
     """Draw nodes with their names, and edges between them; return the drawn edges.
 
-    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths or probabilities, `scale` the options of
-    their colours (as from `_edge_scale`), and `dashed` (n,) says which edges are dashed.
+    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths or probabilities,
+    `scale` the options of their colours (as from `_edge_scale`), and `dashed` (n,) says which edges
+    are dashed.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
 
-    angle = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / max(len(names), 1)  # clockwise from the top
+    # clockwise from the top
+    angle = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / max(len(names), 1)
     nodes = np.column_stack([np.cos(angle), np.sin(angle)])
     t = np.linspace(0, 1, 25)[:, None]  # parameter of the points on a curve
     curves = []
-    # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart; the longer, the more bent
+    # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart; the
+    # longer, the more bent
     for a, b in edges:
         half_distance = np.linalg.norm(nodes[a] - nodes[b]) / 2
         # with few nodes, edges are straight: the control point is the middle of the nodes
-        control = (nodes[a] + nodes[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * half_distance)
+        control = (
+            (nodes[a] + nodes[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * half_distance)
+        )
         curves.append((1 - t) ** 2 * nodes[a] + 2 * t * (1 - t) * control + t**2 * nodes[b])
     widest = float(np.clip(150 / max(len(names), 1), 2.0, 5.0))  # points
     widths = np.maximum(widest * np.minimum(np.abs(values) / scale["vmax"], 1.0), 0.6)
-    styles = [(0, (2.5, 1.2)) if is_dashed else "solid" for is_dashed in dashed]  # readable without colours
+    # readable without colours
+    styles = [(0, (2.5, 1.2)) if is_dashed else "solid" for is_dashed in dashed]
     norm = Normalize(scale["vmin"], scale["vmax"])
-    lines = LineCollection(curves, array=values, cmap=scale["cmap"], norm=norm, linewidths=widths, linestyles=styles)
+    lines = LineCollection(
+        curves, array=values, cmap=scale["cmap"], norm=norm, linewidths=widths, linestyles=styles
+    )
     ax.add_collection(lines)
-    ax.plot(*nodes.T, "o", color="0.25", markersize=float(np.clip(160 / max(len(names), 1), 2.0, 7.0)), zorder=3)
+    ax.plot(
+        *nodes.T,
+        "o",
+        color="0.25",
+        markersize=float(np.clip(160 / max(len(names), 1), 2.0, 7.0)),
+        zorder=3,
+    )
     ax.set_aspect("equal")
     ax.set_axis_off()
     width, height = axes_inches(ax)
     radius = _name_nodes(ax, names, nodes, angle, width, height)
     # limits in units of the radius: the centre of the circle is in the middle of the axes
-    ax.set(xlim=np.array([-0.5, 0.5]) * width / radius, ylim=np.array([-0.5, 0.5]) * height / radius)
+    ax.set(
+        xlim=np.array([-0.5, 0.5]) * width / radius, ylim=np.array([-0.5, 0.5]) * height / radius
+    )
     return lines
 
 
 def _least_radius(n: int, size: float) -> float:
-    """Return the radius in inches of a circle with room for n radial names of `size` points around it."""
+    """Return the radius in inches of a circle with room for n radial names of `size` points around
+    it.
+    """
     return n * LINE_HEIGHT * size / 72 / (2 * np.pi * NAME_RADIUS)
 
 
-def _name_nodes(ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, width: float, height: float) -> float:
-    """Write the names of the nodes outside the circle; return the radius in inches that leaves room for them.
+def _name_nodes(
+    ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, width: float, height: float
+) -> float:
+    """Write the names of the nodes outside the circle; return the radius in inches that leaves room
+    for them.
 
-    `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are inches of the axes. A
-    smaller font is taken only if it shows clearly more letters.
+    `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are
+    inches of the axes. A smaller font is taken only if it shows clearly more letters.
     """
     n, is_radial = len(names), len(names) > MAX_HORIZONTAL_NAMES
-    # best choice so far: font size, texts, radius; -1: the first font is taken even if it shows no letters
+    # best choice so far: font size, texts, radius; -1: the first font is taken even if it shows no
+    # letters
     most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)
     for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
-        # inches outside the circle for names, on the left and right, and above and below; the circle keeps the rest
+        # inches outside the circle for names, on the left and right, and above and below; the
+        # circle keeps the rest
         beside = min(longest + 0.03, 0.225 * width)
-        above = min(longest + 0.03, 0.225 * height) if is_radial else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
+        above = (
+            min(longest + 0.03, 0.225 * height)
+            if is_radial
+            else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
+        )
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
         radius /= NAME_RADIUS  # names begin outside the circle
         rim = NAME_RADIUS * radius
-        fall = rim * (1 - np.cos(2 * np.pi / max(n, 3)))  # by which the second node is below the top one
+        # by which the second node is below the top one
+        fall = rim * (1 - np.cos(2 * np.pi / max(n, 3)))
         # for the lines of a radial name: from one node to the next along the rim
         height_of_name = 2 * np.pi * rim / max(n, 1) if is_radial else 2 * fall
         texts = wrap_names(names, beside, size, max_lines(height_of_name, size))
         # radial names that would overlap count as no letters
         n_letters = count_letters(texts) * (not is_radial or radius >= _least_radius(n, size))
-        if n_letters > MORE_LETTERS * most_letters or not most_letters:  # without letters so far, the smaller font
+        # without letters so far, the smaller font
+        if n_letters > MORE_LETTERS * most_letters or not most_letters:
             most_letters, best = n_letters, (float(size), texts, radius)
     size, texts, radius = best
-    step = max(1, math.ceil(_least_radius(n, size) / radius)) if is_radial else 1  # names that overlap: every step-th
+    # names that overlap: every step-th
+    step = max(1, math.ceil(_least_radius(n, size) / radius)) if is_radial else 1
     for k in range(0, n, step):
         (x, y), degrees = nodes[k], np.degrees(angle[k]) % 360
         is_left = 90 < degrees < 270

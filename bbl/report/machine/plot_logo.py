@@ -1,13 +1,15 @@
-"""Sequence logos: the levels of each predictor as stacked letters, whose heights are information or fields.
+"""Sequence logos: the levels of each predictor as stacked letters, whose heights are information or
+fields.
 
-There are K groups and m predictors; predictor i has L_i levels. *Fields* h are the parameters of single levels,
-*couplings* J the parameters of joint levels of two or more predictors; D is the number of fields of non-reference
-levels.
+There are K groups and m predictors; predictor i has L_i levels. *Fields* h are the parameters of
+single levels, *couplings* J the parameters of joint levels of two or more predictors; D is the
+number of fields of non-reference levels.
 
-`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a ``pooled`` fit their
-differences from it. Its `Layout` says where they are: the D fields first, those of predictor i from ``start[i]`` to
-``start[i + 1]``; then the couplings of pairs, up to ``pair_start[-1]``; then those of larger terms. ``scopes`` lists
-the predictors of all these tables, in their order.
+`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a ``pooled``
+fit their differences from it. Its `Layout` says where they are: the D fields first, those of
+predictor i from ``start[i]`` to ``start[i + 1]``; then the couplings of pairs, up to
+``pair_start[-1]``; then those of larger terms. ``scopes`` lists the predictors of all these tables,
+in their order.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bbl.checks import choice, verb  # `@verb`: an unknown keyword raises an error that names the closest one
+# `@verb`: an unknown keyword raises an error that names the closest one
+from bbl.checks import choice, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.pairwise import cells
@@ -54,7 +57,12 @@ NUCLEOTIDES = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00", "
 # colours by the chemistry of the residue: polar, basic, acidic, hydrophobic
 AMINO_ACIDS = {
     letter: colour
-    for letters, colour in (("GSTYCQN", "#009E73"), ("KRH", "#0072B2"), ("DE", "#D55E00"), ("AVLIPWFM", "#000000"))
+    for letters, colour in (
+        ("GSTYCQN", "#009E73"),
+        ("KRH", "#0072B2"),
+        ("DE", "#D55E00"),
+        ("AVLIPWFM", "#000000"),
+    )
     for letter in letters
 }
 
@@ -71,9 +79,10 @@ def plot_logo(
     Parameters
     ----------
     kind : {"information", "fields"}, default "information"
-        Height of the letters: their frequency times the information of the position, in bits (Schneider & Stephens
-        1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge, where the fields of a predictor sum to
-        zero over its levels and letters below the axis are rarer in the group.
+        Height of the letters: their frequency times the information of the position, in bits
+        (Schneider & Stephens 1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge,
+        where the fields of a predictor sum to zero over its levels and letters below the axis are
+        rarer in the group.
     groups : sequence, optional
         Groups to draw; all by default.
     axes : sequence of matplotlib Axes, optional
@@ -107,9 +116,11 @@ def plot_logo(
 
 
 def _alphabet_colours(labels: Labels) -> dict[str, str] | None:
-    """Return the colours of nucleotides or amino acids by letter, if all levels are letters of either; else None.
+    """Return the colours of nucleotides or amino acids by letter, if all levels are letters of
+    either; else None.
 
-    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, as fewer letters may mean other things.
+    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, as fewer letters may mean
+    other things.
     """
     used = {str(x).upper() for levels in labels.levels for x in levels} - {"-"}
     if len(used) > 2 and used <= set(NUCLEOTIDES):
@@ -129,23 +140,27 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A is 4 for nucleotides,
-        20 for amino acids, else ``L_i``. There is no correction for small samples.
+        ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A is
+        4 for nucleotides, 20 for amino acids, else ``L_i``. There is no correction for small
+        samples.
     """
     alphabet = _alphabet_colours(labels)
-    n_letters = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20  # of the alphabet
+    # of the alphabet
+    n_letters = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20
     heights = []
     for table in counts:
         total = np.sum(table, axis=1, keepdims=True)
         p = np.divide(table, total, out=np.zeros(np.shape(table)), where=total > 0)
         entropy = -(p * np.log2(np.where(p > 0, p, 1.0))).sum(axis=1, keepdims=True)
-        max_entropy = np.log2(max(n_letters or 0, p.shape[1]))  # with "-", there may be more levels than letters
+        # with "-", there may be more levels than letters
+        max_entropy = np.log2(max(n_letters or 0, p.shape[1]))
         heights.append(p * np.maximum(max_entropy - entropy, 0.0))
     return heights
 
 
 def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
-    """Return the fields in the zero-sum gauge, in which no level is the reference: fields and couplings sum to zero.
+    """Return the fields in the zero-sum gauge, in which no level is the reference: fields and
+    couplings sum to zero.
 
     Parameters
     ----------
@@ -155,16 +170,20 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``f_i(x) - mean_x f_i(x)`` with ``f_i(x) = h_i(x) + sum_j mean_x' J_ij(x, x')``, means over all levels, the
-        reference included; likewise with couplings of more predictors.
+        ``f_i(x) - mean_x f_i(x)`` with ``f_i(x) = h_i(x) + sum_j mean_x' J_ij(x, x')``, means over
+        all levels, the reference included; likewise with couplings of more predictors.
     """
     layout, theta = parameters.layout, parameters.shift
-    # for each coupling J_ij(x, x') of a pair the two fields, 0..D-1, of the same levels: h_i(x), and h_j(x')
+    # for each coupling J_ij(x, x') of a pair the two fields, 0..D-1, of the same levels: h_i(x),
+    # and h_j(x')
     row, col = cells(layout)
-    n_levels = np.repeat(layout.n_levels, np.diff(layout.start))  # levels of the predictor of each field, (D,)
+    # levels of the predictor of each field, (D,)
+    n_levels = np.repeat(layout.n_levels, np.diff(layout.start))
     fields = theta[:, : layout.D].copy()
-    for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):  # of pairs, in group k
-        # to each field the mean of its couplings over the levels of the other predictor (0 at the reference level)
+    # of pairs, in group k
+    for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):
+        # to each field the mean of its couplings over the levels of the other predictor (0 at the
+        # reference level)
         fields[k] += np.bincount(row, couplings / n_levels[col], layout.D)
         fields[k] += np.bincount(col, couplings / n_levels[row], layout.D)
     for term in layout.scopes[layout.m + len(layout.pairs) :]:  # terms of three or more predictors
@@ -173,9 +192,13 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
             other_axes = tuple(1 + b for b in range(len(term)) if b != a)
             n_other_cells = np.prod([layout.n_levels[j] for j in term if j != i])
             # the mean over the joint levels of the others, reference levels included
-            fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=other_axes) / n_other_cells
+            fields[:, layout.start[i] : layout.start[i + 1]] += (
+                couplings.sum(axis=other_axes) / n_other_cells
+            )
     # reference levels have fields of 0
-    tables = [np.pad(table, ((0, 0), (1, 0))) for table in np.split(fields, layout.start[1:-1], axis=1)]
+    tables = [
+        np.pad(table, ((0, 0), (1, 0))) for table in np.split(fields, layout.start[1:-1], axis=1)
+    ]
     return [table - table.mean(axis=1, keepdims=True) for table in tables]
 
 
@@ -192,9 +215,11 @@ def draw_logo(
     Parameters
     ----------
     labels : Labels
-        Longer names of levels are drawn as words. Nucleotides and amino acids have the usual colours.
+        Longer names of levels are drawn as words. Nucleotides and amino acids have the usual
+        colours.
     heights : sequence of m array_like, shape (K, L_i)
-        Heights of the letters, made by `information` or `zero_sum_fields`; negative ones hang below the axis.
+        Heights of the letters, made by `information` or `zero_sum_fields`; negative ones hang below
+        the axis.
     groups : sequence, optional
         Groups to draw; all by default.
     ylabel : str, default "Bits"
@@ -215,13 +240,17 @@ def draw_logo(
 
     Examples
     --------
-    >>> labels = Labels("y", ("site", "control"), ("1", "2"), (("A", "C", "G", "T"), ("A", "C", "G", "T")))
+    >>> labels = Labels(
+    ...     "y", ("site", "control"), ("1", "2"), (("A", "C", "G", "T"), ("A", "C", "G", "T"))
+    ... )
     >>> counts = [[[8, 1, 1, 0], [3, 2, 3, 2]], [[0, 0, 0, 10], [1, 2, 3, 4]]]
     >>> axes = draw_logo(labels, information(labels, counts))
     """
     shown, m = group_numbers(labels, groups), len(labels.names)
     if m > MAX_POSITIONS:
-        raise OptionError(f"A logo has room for {MAX_POSITIONS} predictors, but there are {m}; fit fewer of them.")
+        raise OptionError(
+            f"A logo has room for {MAX_POSITIONS} predictors, but there are {m}; fit fewer of them."
+        )
     shape = [(len(labels.groups), len(levels)) for levels in labels.levels]
     tables = [np.asarray(table, dtype=float) for table in heights]
     if [t.shape for t in tables] != shape or not all(np.isfinite(t).all() for t in tables):
@@ -232,13 +261,21 @@ def draw_logo(
     note_shown(panels[0], n_panels, len(shown), "logos")
     # heights of the highest stack of letters above the axis, and of the lowest below
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
-    bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
+    bottom = min(
+        (np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0
+    )
     margin = 0.04 * (top - bottom) or 1.0
-    letters = [[x.translate(ESCAPED) for x in shorten_names(levels, length=12)] for levels in labels.levels]
+    letters = [
+        [x.translate(ESCAPED) for x in shorten_names(levels, length=12)] for levels in labels.levels
+    ]
     if _alphabet_colours(labels) is not None:  # capitals fill the height better
         letters = [[x.upper() for x in levels] for levels in letters]
-    colours, titles = _level_colours(labels), group_titles(labels, names, min(axes_inches(ax)[0] for ax in panels))
-    for k, ax, title in zip(shown, panels, titles, strict=False):  # a new figure may have fewer panels
+    colours, titles = (
+        _level_colours(labels),
+        group_titles(labels, names, min(axes_inches(ax)[0] for ax in panels)),
+    )
+    # a new figure may have fewer panels
+    for k, ax, title in zip(shown, panels, titles, strict=False):
         for i, table in enumerate(tables):
             _stack_letters(ax, i, table[k], letters[i], colours[i])
         _fit_predictor_names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)
@@ -263,7 +300,9 @@ def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     """Return axes of a new figure, one per group, as wide as the names of the levels need."""
     n, m = len(groups), len(labels.names)
     longest_name = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
-    width = float(np.clip(0.4 + m * (0.36 if longest_name == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0))
+    width = float(
+        np.clip(0.4 + m * (0.36 if longest_name == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0)
+    )
     columns = 1 if n <= 3 else grid_columns(n, width + 0.25)
     head = 0.15 + title_inches(group_titles(labels, groups, width))
     height = float(np.clip(MAX_HEIGHT / math.ceil(n / columns) - head, 0.6, 1.3))
@@ -283,7 +322,8 @@ def _new_axes(labels: Labels, groups: list) -> list[Axes]:
 def _level_colours(labels: Labels) -> list[Sequence]:
     """Return a list of L_i colours for the levels of each predictor i.
 
-    Letters of an alphabet have its colours; other levels have the same colour in all predictors if colours suffice.
+    Letters of an alphabet have its colours; other levels have the same colour in all predictors if
+    colours suffice.
     """
     alphabet = _alphabet_colours(labels)
     if alphabet is not None:
@@ -294,10 +334,13 @@ def _level_colours(labels: Labels) -> list[Sequence]:
     return [group_colours(len(levels)) for levels in labels.levels]
 
 
-def _stack_letters(ax: Axes, x: int, heights: np.ndarray, texts: Sequence, colours: Sequence) -> None:
+def _stack_letters(
+    ax: Axes, x: int, heights: np.ndarray, texts: Sequence, colours: Sequence
+) -> None:
     """Stack the letters of one predictor at position `x`, the tallest farthest from zero.
 
-    `heights`, `texts` and `colours` have an entry for each level; letters of negative height hang below zero.
+    `heights`, `texts` and `colours` have an entry for each level; letters of negative height hang
+    below zero.
     """
     ends = {1.0: 0.0, -1.0: 0.0}  # end of the stack above zero, and of the stack below
     for a in np.argsort(np.abs(heights), kind="stable"):
@@ -318,7 +361,9 @@ def _letter_outline(text: str) -> Any:
 
 
 def _draw_letter(ax: Axes, text: str, x: float, low: float, height: float, colour: str) -> None:
-    """Draw a text centred at `x` from `low` up, stretched to `height` and width 0.9; narrow letters stay narrower."""
+    """Draw a text centred at `x` from `low` up, stretched to `height` and width 0.9; narrow letters
+    stay narrower.
+    """
     from matplotlib.patches import PathPatch
     from matplotlib.transforms import Affine2D
 
@@ -326,7 +371,8 @@ def _draw_letter(ax: Axes, text: str, x: float, low: float, height: float, colou
         return
     path = _letter_outline(text)
     box = path.get_extents()
-    x_scale = 0.9 / max(box.width, 0.55)  # letters narrower than 0.55, such as I, are not stretched to the full width
+    # letters narrower than 0.55, such as I, are not stretched to the full width
+    x_scale = 0.9 / max(box.width, 0.55)
     centred = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)
     stretched = centred.scale(x_scale, height / box.height).translate(x, low)
     ax.add_patch(PathPatch(path.transformed(stretched), facecolor=colour, edgecolor="none"))

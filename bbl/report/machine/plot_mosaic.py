@@ -1,8 +1,10 @@
-"""Figure of a table of counts: a mosaic whose tiles are shaded by residuals, with the names of all levels.
+"""Figure of a table of counts: a mosaic whose tiles are shaded by residuals, with the names of all
+levels.
 
-A mosaic is a square that is split along x by the levels of the first variable, each part along y by those of the
-second, then again along x and y by those of the third and the fourth. The area of a tile is the share of its cell of
-the table. Variables are numbered 0..3; they are named below, on the left, above and on the right.
+A mosaic is a square that is split along x by the levels of the first variable, each part along y by
+those of the second, then again along x and y by those of the third and the fourth. The area of a
+tile is the share of its cell of the table. Variables are numbered 0..3; they are named below, on
+the left, above and on the right.
 """
 
 from __future__ import annotations
@@ -25,29 +27,40 @@ RIGHT = 3  # number of the variable that is named on the right
 MAX_TILES = 400  # cells of the table
 SIZE = (8.5, 7.0)  # inches of a new figure, width and height
 NAME_DEPTH = 1.1  # inches beside the mosaic for the names of levels
-EMPTY_SHARE = 1e-7  # of the total count, which an empty cell gets, so that its neighbours have a place
-MIN_TILE_SIDE = 1e-5  # width or height above which a tile is not empty, in shares of the mosaic's side
-MARGIN = 0.02  # around the mosaic, in shares of its side, for names that are moved apart by half a line
+# of the total count, which an empty cell gets, so that its neighbours have a place
+EMPTY_SHARE = 1e-7
+# width or height above which a tile is not empty, in shares of the mosaic's side
+MIN_TILE_SIDE = 1e-5
+# around the mosaic, in shares of its side, for names that are moved apart by half a line
+MARGIN = 0.02
 GAP = 0.03  # between the columns, in shares of the width; less between later splits
 BOUNDS = (-4.0, -2.0, 2.0, 4.0)  # residuals at which the shade changes
 DASHED_BELOW = -2.0  # residual below which a tile has dashed edges, for readers who see no colours
 # colours below -4, of -4..-2, -2..2, 2..4 and above 4
-SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")  # of RdBu, safe for colour-blind readers
+# of RdBu, safe for colour-blind readers
+SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
 
 
 def check_mosaic(n_levels: Sequence[int]) -> None:
-    """Raise an OptionError if there are too many variables or cells for a figure, or no variable."""
+    """Raise an OptionError if there are too many variables or cells for a figure, or no
+    variable.
+    """
     n_tiles = float(np.prod(np.array(n_levels, dtype=float)))
     if not 1 <= len(n_levels) <= MAX_VARIABLES or n_tiles > MAX_TILES:
         raise OptionError(
-            f"A mosaic shows up to {MAX_VARIABLES} variables and {MAX_TILES} cells, and this model has "
-            f"{len(n_levels)} and {n_tiles:.3g}. cells() lists the residuals; or fit fewer predictors.",
+            f"A mosaic shows up to {MAX_VARIABLES} variables and {MAX_TILES} cells, and this "
+            f"model has {len(n_levels)} and {n_tiles:.3g}. cells() lists the residuals; or fit "
+            "fewer predictors.",
             argument="formula",
         )
 
 
 def draw_mosaic(
-    names: Sequence[Hashable], levels: Sequence[Sequence], counts: np.ndarray, residuals: np.ndarray, ax: Axes | None
+    names: Sequence[Hashable],
+    levels: Sequence[Sequence],
+    counts: np.ndarray,
+    residuals: np.ndarray,
+    ax: Axes | None,
 ) -> Axes:
     """Draw a mosaic of counts.
 
@@ -58,7 +71,8 @@ def draw_mosaic(
     levels : m sequences
         Levels of each variable.
     counts, residuals : ndarray, shape (L_1, ..., L_m)
-        Count and Pearson residual of each cell of the table; tiles with a residual below -2 have dashed edges.
+        Count and Pearson residual of each cell of the table; tiles with a residual below -2 have
+        dashed edges.
     ax : matplotlib Axes, optional
         A new figure by default.
 
@@ -72,7 +86,9 @@ def draw_mosaic(
 
     ax = axes_or_new(ax, SIZE)
     # extend: the shades at both ends are those of all residuals beyond -4 and 4
-    shades = ScalarMappable(BoundaryNorm(BOUNDS, len(SHADES), extend="both"), ListedColormap(list(SHADES)))
+    shades = ScalarMappable(
+        BoundaryNorm(BOUNDS, len(SHADES), extend="both"), ListedColormap(list(SHADES))
+    )
     shares = np.maximum(counts / counts.sum(), EMPTY_SHARE)
     # keys are numbers of levels as texts: the names of different levels may be equal
     cells = {tuple(map(str, cell)): float(share) for cell, share in np.ndenumerate(shares)}
@@ -84,12 +100,19 @@ def draw_mosaic(
         edge = {"linestyle": "--" if is_low else "-", "edgecolor": "0.35", "linewidth": 0.7}
         return {"facecolor": shades.to_rgba(residual), **edge}
 
-    # statsmodels computes default shades, which are not used: its divisions by 0 are ignored, and statistic=True avoids
-    # the default shades that exist only for up to five levels of a fourth variable
+    # statsmodels computes default shades, which are not used: its divisions by 0 are ignored, and
+    # statistic=True avoids the default shades that exist only for up to five levels of a fourth
+    # variable
     with np.errstate(divide="ignore", invalid="ignore"):
-        options = {"axes_label": False, "labelizer": lambda _: "", "gap": _gaps(counts), "statistic": True}
+        options = {
+            "axes_label": False,
+            "labelizer": lambda _: "",
+            "gap": _gaps(counts),
+            "statistic": True,
+        }
         _, tiles = mosaic(cells, ax=ax, properties=tile_style, **options)
-    boxes = {tuple(map(int, key)): box for key, box in tiles.items()}  # (x, y, width, height) of each tile
+    # (x, y, width, height) of each tile
+    boxes = {tuple(map(int, key)): box for key, box in tiles.items()}
     ax.set(xlim=(-MARGIN, 1.0 + MARGIN), ylim=(1.0 + MARGIN, -MARGIN))  # the first level on top
     ax.set_frame_on(False)
     _name_sides(ax, names, levels, boxes)
@@ -101,19 +124,23 @@ def draw_mosaic(
 def _gaps(counts: np.ndarray) -> list[float]:
     """Return the gap between the tiles of each split, as a share of the part that is split.
 
-    Gaps are half as wide in the second split along an axis. They shrink with the root of the number of parts to split,
-    by eye: up to four parts leave them as they are.
+    Gaps are half as wide in the second split along an axis. They shrink with the root of the number
+    of parts to split, by eye: up to four parts leave them as they are.
     """
-    n_parts = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]  # parts before each split
+    # parts before each split
+    n_parts = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]
     return [GAP / (1 + k // 2) / max(1.0, np.sqrt(n) / 2) for k, n in enumerate(n_parts)]
 
 
-def _name_sides(ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence], boxes: dict[tuple, tuple]) -> None:
+def _name_sides(
+    ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence], boxes: dict[tuple, tuple]
+) -> None:
     """Write the names of variables and levels at the four sides: below, left, above, right.
 
     `boxes` has the (x, y, width, height) of each tile, by the numbers of its levels.
     """
-    width, height = (0.85 * inches for inches in axes_inches(ax))  # the rest goes to names and the colour bar
+    # the rest goes to names and the colour bar
+    width, height = (0.85 * inches for inches in axes_inches(ax))
     sides = [ax.xaxis, ax.yaxis]
     if len(names) > 2:
         sides.append(ax.secondary_xaxis("top").xaxis)
@@ -135,34 +162,49 @@ def _name_sides(ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence],
             spine.set_visible(False)
 
 
-def _fit_level_names(levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float) -> TickNames:
-    """Return the names of the levels of variable `number`, each in the middle of its tiles at the variable's side.
+def _fit_level_names(
+    levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float
+) -> TickNames:
+    """Return the names of the levels of variable `number`, each in the middle of its tiles at the
+    variable's side.
 
-    `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, an earlier variable has
-    split the side into parts: the names are repeated in each part, and empty tiles have none. A name stands in the
-    middle of the tiles next to the side; if these are all empty, those behind them count.
+    `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, an
+    earlier variable has split the side into parts: the names are repeated in each part, and empty
+    tiles have none. A name stands in the middle of the tiles next to the side; if these are all
+    empty, those behind them count.
 
-    For instance, variable 2 of three is named above. In the key (a, b, c) of a tile, ``along`` takes (a,), the part of
-    the upper side, and ``across`` takes (b,): tiles of the smallest b with counts are next to that side. So the names
-    of the levels c repeat above each level a.
+    For instance, variable 2 of three is named above. In the key (a, b, c) of a tile, ``along``
+    takes (a,), the part of the upper side, and ``across`` takes (b,): tiles of the smallest b with
+    counts are next to that side. So the names of the levels c repeat above each level a.
     """
     axis = number % 2  # 0 along x, 1 along y
-    # levels, in a key of `boxes`, of the earlier variables that split along the side, and of those that split across it
+    # levels, in a key of `boxes`, of the earlier variables that split along the side, and of those
+    # that split across it
     along, across = slice(axis, number, 2), slice(1 - axis, number, 2)
-    strips: dict[tuple, tuple] = {}  # for each part of the side: the levels across it of the tiles that are next to it
+    # for each part of the side: the levels across it of the tiles that are next to it
+    strips: dict[tuple, tuple] = {}
     # in the order of their distance from the side; the last levels are next to the right side
     for key in sorted(boxes, key=lambda key: key[across], reverse=number == RIGHT):
-        # a box is (x, y, width, height); 3 - axis: height for the sides along x, width for those along y
+        # a box is (x, y, width, height); 3 - axis: height for the sides along x, width for those
+        # along y
         if boxes[key][3 - axis] > MIN_TILE_SIDE:
             strips.setdefault(key[along], key[across])
-    ranges: dict[tuple, tuple[float, float]] = {}  # for each part of the side and level: where its tiles begin and end
+    # for each part of the side and level: where its tiles begin and end
+    ranges: dict[tuple, tuple[float, float]] = {}
     for key, box in boxes.items():
         if strips.get(key[along]) == key[across]:
             low, high = ranges.get((*key[along], key[number]), (np.inf, -np.inf))
             # x and width of the tile for the sides along x, y and height for those along y
-            ranges[*key[along], key[number]] = min(low, box[axis]), max(high, box[axis] + box[axis + 2])
+            ranges[*key[along], key[number]] = (
+                min(low, box[axis]),
+                max(high, box[axis] + box[axis + 2]),
+            )
     if number > 1:
-        ranges = {key: (low, high) for key, (low, high) in ranges.items() if high - low > MIN_TILE_SIDE}
+        ranges = {
+            key: (low, high) for key, (low, high) in ranges.items() if high - low > MIN_TILE_SIDE
+        }
     middles = sorted((0.5 * (low + high), key[-1]) for key, (low, high) in ranges.items())
     names = [levels[number][level] for _, level in middles]
-    return fit_names(names, [middle for middle, _ in middles], inches, NAME_DEPTH, upright=axis == 1)
+    return fit_names(
+        names, [middle for middle, _ in middles], inches, NAME_DEPTH, upright=axis == 1
+    )

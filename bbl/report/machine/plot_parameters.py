@@ -1,10 +1,13 @@
-"""Figure of the parameters of a Boltzmann machine: its fields as bars or a map, its couplings as maps.
+"""Figure of the parameters of a Boltzmann machine: its fields as bars or a map, its couplings as
+maps.
 
-*Fields* (D of them) are the parameters of the non-reference levels of the m predictors, *couplings* those of pairs; K
-is the number of groups. A *map* is a matrix of coloured cells. All lengths are in inches.
+*Fields* (D of them) are the parameters of the non-reference levels of the m predictors, *couplings*
+those of pairs; K is the number of groups. A *map* is a matrix of coloured cells. All lengths are in
+inches.
 
-A `Layout` says where parameters are in the vector of a group: the D fields first, those of predictor i from
-``start[i]`` to ``start[i + 1]``; then the couplings of pair p, of the predictors ``pairs[p]``, from ``pair_start[p]``.
+A `Layout` says where parameters are in the vector of a group: the D fields first, those of
+predictor i from ``start[i]`` to ``start[i + 1]``; then the couplings of pair p, of the predictors
+``pairs[p]``, from ``pair_start[p]``.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ __all__ = ["plot_parameters"]
 
 MAX_BARS = 150  # fields of all groups; more are drawn as a map
 MAX_CELLS = 280  # of a side of a map; with more cells than pixels some would not be seen
-MAX_SINGLE_COUPLINGS = 400  # D up to which couplings are drawn one by one (with binary predictors they always are)
+# D up to which couplings are drawn one by one (with binary predictors they always are)
+MAX_SINGLE_COUPLINGS = 400
 MIN_MARKED_CELL = 0.15  # inches of a cell in which the mark of a negative value can be seen
 MAX_NAMED_LEVELS = 16  # D up to which a map of couplings names levels, not predictors
 MAX_LARGE_MAPS = 6  # maps of couplings up to which they are large
@@ -72,7 +76,8 @@ def plot_parameters(
     errors: ArrayLike | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the fields of all groups, and a map of the couplings of each group (Figure 2 of Woo & Wang 2022).
+    """Draw the fields of all groups, and a map of the couplings of each group (Figure 2 of Woo &
+    Wang 2022).
 
     Parameters
     ----------
@@ -82,16 +87,19 @@ def plot_parameters(
     groups : sequence, optional
         Groups to draw; all by default.
     errors : array_like, shape (K, D) or (2, K, D), optional
-        Intervals of the fields of all groups: half-widths, or distances of the lower and the upper limit; nan for
-        none. Bars have error bars; in a map, a dot marks the fields whose interval does not contain zero.
+        Intervals of the fields of all groups: half-widths, or distances of the lower and the upper
+        limit; nan for none. Bars have error bars; in a map, a dot marks the fields whose interval
+        does not contain zero.
     axes : sequence of matplotlib Axes, optional
-        One for the fields, then one per group for the couplings, if the model has any; a new figure by default.
+        One for the fields, then one per group for the couplings, if the model has any; a new figure
+        by default.
 
     Returns
     -------
     list of matplotlib Axes
-        The fields first. More than `MAX_BARS` fields are drawn as a map. Where there are too many couplings, a cell is
-        the Frobenius norm of the couplings of a pair. Couplings of three and more predictors are not drawn.
+        The fields first. More than `MAX_BARS` fields are drawn as a map. Where there are too many
+        couplings, a cell is the Frobenius norm of the couplings of a pair. Couplings of three and
+        more predictors are not drawn.
 
     Raises
     ------
@@ -101,37 +109,73 @@ def plot_parameters(
         If `errors` has the wrong shape or is negative.
     """
     shown = group_numbers(labels, groups)
-    # shift (K, size): parameters, or with a pooled fit their differences from it; then d is before the symbols h and J
-    layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
+    # shift (K, size): parameters, or with a pooled fit their differences from it; then d is before
+    # the symbols h and J
+    layout, theta, d = (
+        parameters.layout,
+        parameters.shift[shown],
+        "" if parameters.pooled is None else r"\Delta ",
+    )
     # (2, groups shown, D): distances of the lower and the upper limits from the fields
-    limit_distances = None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
+    limit_distances = (
+        None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
+    )
     group_names = [labels.groups[g] for g in shown]
     # without couplings there are no maps; the caller's axes are for all groups
-    n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
+    n_maps = (
+        0
+        if not len(layout.pairs)
+        else len(shown)
+        if axes is not None
+        else min(len(shown), MOST_PANELS)
+    )
     map_style = _MapStyle.from_layout(labels, layout, n_maps)
     if axes is None:
         panels, bar_axes = _new_figure(labels, layout, group_names, map_style, n_maps)
-        note_shown(panels[0], n_maps or len(group_names), len(group_names), "maps")  # without maps there is no note
+        # without maps there is no note
+        note_shown(panels[0], n_maps or len(group_names), len(group_names), "maps")
     else:
         panels, bar_axes = check_axes(axes, 1 + n_maps), [None, None]
     fields = theta[:, : layout.D]
     if fields.size <= MAX_BARS:
         _draw_bars(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", limit_distances)
     else:
-        _draw_field_map(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", limit_distances, bar_axes[0])
+        _draw_field_map(
+            panels[0],
+            fields,
+            labels,
+            layout,
+            group_names,
+            f"Field ${d}h$",
+            limit_distances,
+            bar_axes[0],
+        )
     if n_maps:
-        _draw_coupling_maps(panels[1:], theta[:n_maps], labels, layout, group_names[:n_maps], d, map_style, bar_axes[1])
+        _draw_coupling_maps(
+            panels[1:],
+            theta[:n_maps],
+            labels,
+            layout,
+            group_names[:n_maps],
+            d,
+            map_style,
+            bar_axes[1],
+        )
     return panels
 
 
 def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
-    """Return `errors` as distances (2, K, D) of the lower and the upper limits from the fields; `shape` is (K, D).
+    """Return `errors` as distances (2, K, D) of the lower and the upper limits from the fields;
+    `shape` is (K, D).
 
     A DataError if they have another shape or are negative.
     """
     limit_distances = np.asarray(errors, dtype=float)
     if limit_distances.shape not in (shape, (2, *shape)) or (limit_distances < 0).any():
-        raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
+        raise DataError(
+            f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and "
+            "field."
+        )
     return np.broadcast_to(limit_distances, (2, *shape))
 
 
@@ -139,7 +183,8 @@ def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
 class _MapStyle:
     """Kind of cells, names and sizes of the maps of couplings, which are square."""
 
-    shows_levels: bool  # whether a cell is a coupling of two levels, not the norm of a pair of predictors
+    # whether a cell is a coupling of two levels, not the norm of a pair of predictors
+    shows_levels: bool
     n: int  # cells along a side: D levels, or m predictors
     names: list  # of levels or predictors along a side
     name_positions: np.ndarray  # position of each name along a side, in cells
@@ -151,15 +196,28 @@ class _MapStyle:
         """Choose cells, names and sizes for `n_maps` maps, one for each group."""
         shows_levels = bool(layout.D <= MAX_SINGLE_COUPLINGS or (layout.n_levels == 2).all())
         n = layout.D if shows_levels else layout.m
-        names, positions = list(labels.names), _predictor_middles(layout) if shows_levels else np.arange(layout.m)
+        names, positions = (
+            list(labels.names),
+            _predictor_middles(layout) if shows_levels else np.arange(layout.m),
+        )
         are_large = n_maps <= MAX_LARGE_MAPS
         if shows_levels and layout.D <= MAX_NAMED_LEVELS and are_large:
-            names = [f"{x}: {y}" for x, levels in zip(names, labels.levels, strict=True) for y in levels[1:]]
+            names = [
+                f"{x}: {y}"
+                for x, levels in zip(names, labels.levels, strict=True)
+                for y in levels[1:]
+            ]
             positions = np.arange(n)
-        # least and largest side in inches; names are 0.11 inches apart, which holds a line in the smallest font
-        low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(n_maps, (2.4, 3.8) if are_large else (2.0, 2.6))
-        gap = float(np.diff(positions).min()) if len(positions) > 1 else 1.0  # cells between the closest names
-        return cls(shows_levels, n, names, positions, float(np.clip(0.11 * n / gap, low, high)), high)
+        # least and largest side in inches; names are 0.11 inches apart, which holds a line in the
+        # smallest font
+        low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(
+            n_maps, (2.4, 3.8) if are_large else (2.0, 2.6)
+        )
+        # cells between the closest names
+        gap = float(np.diff(positions).min()) if len(positions) > 1 else 1.0
+        return cls(
+            shows_levels, n, names, positions, float(np.clip(0.11 * n / gap, low, high)), high
+        )
 
     def tick_names(self, side: float) -> tuple[TickNames, TickNames]:
         """Return the names below a map of `side` inches, and those beside it."""
@@ -174,7 +232,9 @@ def _field_width(layout: Layout, K: int) -> float:
     return float(np.clip(inches_per_level * layout.D, 5.8, 11.0))
 
 
-def _field_tick_names(labels: Labels, layout: Layout, K: int, width: float) -> tuple[TickNames, TickNames | None]:
+def _field_tick_names(
+    labels: Labels, layout: Layout, K: int, width: float
+) -> tuple[TickNames, TickNames | None]:
     """Return the names below and above the fields of K groups, on axes of `width` inches.
 
     Bars have levels below and predictors above; a map has predictors below and None above.
@@ -188,17 +248,20 @@ def _field_tick_names(labels: Labels, layout: Layout, K: int, width: float) -> t
 
 
 def _group_tick_names(names: list, height: float) -> TickNames:
-    """Return the names of the groups beside the map of the fields, which is `height` inches high."""
+    """Return the names of the groups beside the map of the fields, which is `height` inches
+    high.
+    """
     return fit_names(names, np.arange(len(names)), height / len(names), GROUP_WIDTH, upright=True)
 
 
 def _new_figure(
     labels: Labels, layout: Layout, names: list, map_style: _MapStyle, n_maps: int
 ) -> tuple[list[Axes], list[Axes | None]]:
-    """Return axes of a new figure, for the fields and below them for the maps; and the axes of two colour bars.
+    """Return axes of a new figure, for the fields and below them for the maps; and the axes of two
+    colour bars.
 
-    `names` are the groups; the first `n_maps` of them have a map. The first colour bar belongs to the fields (None if
-    they are not a map), the second to the couplings (None without maps).
+    `names` are the groups; the first `n_maps` of them have a map. The first colour bar belongs to
+    the fields (None if they are not a map), the second to the couplings (None without maps).
     """
     K, is_map = len(names), len(names) * layout.D > MAX_BARS
     height = float(np.clip(0.2 * K, 1.2, 6.0)) if is_map else 2.1
@@ -215,20 +278,29 @@ def _new_figure(
     below, above = _field_tick_names(labels, layout, K, width - left_margin - right_margin)
     top = 0.2 if above is None else above.depth + 0.25
     maps_top = top + height + below.depth + 0.3
-    figure = grid.figure(top=maps_top, width=width, below=0.3 if 0 < n_maps < K else 0.0)  # below: a note
+    # below: a note
+    figure = grid.figure(top=maps_top, width=width, below=0.3 if 0 < n_maps < K else 0.0)
     fields = axes_at(figure, left_margin, top, width - left_margin - right_margin, height)
     bar = axes_at(figure, width - right_margin + 0.15, top, 0.14, height) if is_map else None
-    return [fields, *grid.axes(figure, maps_top)], [bar, grid.bar_axes(figure, maps_top) if n_maps else None]
+    return [fields, *grid.axes(figure, maps_top)], [
+        bar,
+        grid.bar_axes(figure, maps_top) if n_maps else None,
+    ]
 
 
 def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -> Grid:
-    """Return a grid of a map for each group in `names`, whose sides grow by up to 30 % to fill `width` inches."""
+    """Return a grid of a map for each group in `names`, whose sides grow by up to 30 % to fill
+    `width` inches.
+    """
     if not names:  # an empty grid, of size 0
-        return Grid(n=0, columns=1, width=0.0, height=0.0, left=0.0, head=0.0, foot=0.0, gap=0.0, bar=0.0)
+        return Grid(
+            n=0, columns=1, width=0.0, height=0.0, left=0.0, head=0.0, foot=0.0, gap=0.0, bar=0.0
+        )
     min_side, max_side = map_style.min_side, min(map_style.max_side, 1.3 * map_style.min_side)
     columns = grid_columns(len(names), min_side + GAP)
     left_margin = map_style.tick_names(min_side)[1].depth + 0.2
-    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, min_side, max_side))  # 1.0: the colour bar
+    # 1.0: the colour bar
+    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, min_side, max_side))
     below, beside = map_style.tick_names(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
     return Grid(
@@ -244,12 +316,16 @@ def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -
 
 
 def _predictor_middles(layout: Layout) -> np.ndarray:
-    """Return the middle position of each predictor's levels on an axis of the D levels, shape (m,)."""
+    """Return the middle position of each predictor's levels on an axis of the D levels, shape
+    (m,).
+    """
     return (layout.start[:-1] + layout.start[1:] - 1) / 2
 
 
 def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None:
-    """Draw vertical lines (with `across` horizontal ones too) between predictors on an axis of levels, if legible."""
+    """Draw vertical lines (with `across` horizontal ones too) between predictors on an axis of
+    levels, if legible.
+    """
     if axes_inches(ax)[0] > MIN_LINE_GAP * layout.m:
         for edge in layout.start[1:-1] - 0.5:
             ax.axvline(edge, color="0.6", linewidth=0.5)
@@ -258,7 +334,9 @@ def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None
 
 
 def _legend_texts(labels: Labels, names: list) -> tuple[list[str], str, float]:
-    """Return the texts, the title and the width in inches of the legend of the bars, for the groups `names`."""
+    """Return the texts, the title and the width in inches of the legend of the bars, for the groups
+    `names`.
+    """
     texts = wrap_names(names, GROUP_WIDTH, LEGEND_FONT, lines=3 if len(names) <= 6 else 1)
     title = wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, lines=3)[0]
     columns = 1 if len(names) <= 10 else 2
@@ -267,21 +345,39 @@ def _legend_texts(labels: Labels, names: list) -> tuple[list[str], str, float]:
 
 
 def _draw_bars(
-    ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list, title: str, errors: np.ndarray | None
+    ax: Axes,
+    fields: np.ndarray,
+    labels: Labels,
+    layout: Layout,
+    names: list,
+    title: str,
+    errors: np.ndarray | None,
 ) -> None:
     """Draw fields (K, D) as one bar per level and group; predictors are named above them.
 
-    `names` are the groups, `title` that of the vertical axis, `errors` (2, K, D) the distances of the limits, or None.
+    `names` are the groups, `title` that of the vertical axis, `errors` (2, K, D) the distances of
+    the limits, or None.
     """
     K = len(fields)
     D = fields.shape[1]
-    width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)  # bars of a level fill 80 % of its place
+    # bars of a level fill 80 % of its place
+    width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)
     x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
-    bars = [ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]
+    bars = [
+        ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))
+    ]
     if errors is not None:
         cap = min(2.5, 120 / (K * D))  # points: shorter, the more bars there are
         for k in range(K):
-            ax.errorbar(x[k], values[k], errors[:, k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
+            ax.errorbar(
+                x[k],
+                values[k],
+                errors[:, k],
+                fmt="none",
+                ecolor="0.25",
+                elinewidth=0.9,
+                capsize=cap,
+            )
     ax.axhline(0, color="0.3", linewidth=0.8)
     _separate_predictors(ax, layout)
     ax.set_xlim(-0.5, D - 0.5)
@@ -300,7 +396,15 @@ def _draw_bars(
     if labels.response is not None:
         texts, heading, _ = _legend_texts(labels, names)
         columns = 1 if K <= 10 else 2
-        draw_legend(ax, bars, texts, title=heading, loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns)
+        draw_legend(
+            ax,
+            bars,
+            texts,
+            title=heading,
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),
+            ncols=columns,
+        )
 
 
 def _draw_field_map(
@@ -313,15 +417,19 @@ def _draw_field_map(
     errors: np.ndarray | None,
     bar: Axes | None,
 ) -> None:
-    """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) does not contain zero.
+    """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) does not
+    contain zero.
 
-    `names` are the groups, `title` that of the colour bar, `bar` its axes, or None for a place beside the map.
+    `names` are the groups, `title` that of the colour bar, `bar` its axes, or None for a place
+    beside the map.
     """
     colours = diverging_scale(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
     if errors is not None:
         row, col = np.nonzero((fields > errors[0]) | (-fields > errors[1]))
-        ax.plot(col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0)
+        ax.plot(
+            col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0
+        )
     _separate_predictors(ax, layout)
     width, height = axes_inches(ax)
     _field_tick_names(labels, layout, len(names), width)[0].label_ticks(ax.xaxis)
@@ -344,14 +452,17 @@ def _draw_coupling_maps(
     map_style: _MapStyle,
     bar: Axes | None,
 ) -> None:
-    """Draw the couplings of each row of `theta` (K, size) as a symmetric map; all maps share one colour scale.
+    """Draw the couplings of each row of `theta` (K, size) as a symmetric map; all maps share one
+    colour scale.
 
-    `names` are the groups. `d` stands before the symbol J in the title of the colour bar, which is drawn in the axes
-    `bar`, or if None beside the maps.
+    `names` are the groups. `d` stands before the symbol J in the title of the colour bar, which is
+    drawn in the axes `bar`, or if None beside the maps.
     """
     import matplotlib
 
-    title = f"Coupling ${d}J$" if map_style.shows_levels else rf"Coupling strength $\Vert {d}J\Vert$"
+    title = (
+        f"Coupling ${d}J$" if map_style.shows_levels else rf"Coupling strength $\Vert {d}J\Vert$"
+    )
     couplings = theta[:, layout.D : layout.pair_start[-1]]
     if map_style.shows_levels:
         row, col = cells(layout)  # the two levels, 0..D-1, of each coupling
@@ -380,17 +491,23 @@ def _draw_coupling_maps(
             _separate_predictors(ax, layout, across=True)
             if sides[k] > MIN_MARKED_CELL * map_style.n:
                 mark_negative(ax, maps[k], colours["vmax"])
-    draw_colour_bar(image, bar, axes, title, pointed_ends(maps, colours["vmax"], low=map_style.shows_levels))
+    draw_colour_bar(
+        image, bar, axes, title, pointed_ends(maps, colours["vmax"], low=map_style.shows_levels)
+    )
 
 
 def _coarsen(values: np.ndarray) -> np.ndarray:
-    """Return a map (n, n) with at most `MAX_CELLS` cells a side; a merged block has its value of largest magnitude."""
+    """Return a map (n, n) with at most `MAX_CELLS` cells a side; a merged block has its value of
+    largest magnitude.
+    """
     step = math.ceil(len(values) / MAX_CELLS)  # cells merged along a side
     if step == 1:
         return values
     n = math.ceil(len(values) / step)
     padded = np.full((n * step, n * step), np.nan)
     padded[: len(values), : len(values)] = values
-    merged = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)  # the cells of each block
-    largest = np.nan_to_num(np.abs(merged), nan=-1.0).argmax(axis=2)  # position in the block; numbers before nan
+    # the cells of each block
+    merged = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)
+    # position in the block; numbers before nan
+    largest = np.nan_to_num(np.abs(merged), nan=-1.0).argmax(axis=2)
     return np.take_along_axis(merged, largest[..., None], axis=2)[..., 0]

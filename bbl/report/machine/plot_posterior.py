@@ -1,4 +1,6 @@
-"""Figures of posterior draws: traces of chains, histograms of ranks, and forest plots of intervals."""
+"""Figures of posterior draws: traces of chains, histograms of ranks, and forest plots of
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def plot_posterior(
     level: float,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw traces or ranks of the first group's parameters with the largest R-hat, or a forest plot of intervals.
+    """Draw traces or ranks of the first group's parameters with the largest R-hat, or a forest plot
+    of intervals.
 
     Parameters
     ----------
@@ -53,7 +56,8 @@ def plot_posterior(
     rhat : ndarray, shape (groups, parameters)
         Diagnostic of convergence, 1 for chains that have mixed.
     top : int
-        Number of parameters to draw, in traces and ranks `MAX_PANELS` at most; a forest has those with the largest
+        Number of parameters to draw, in traces and ranks `MAX_PANELS` at most; a forest has those
+        with the largest
         |mean| / sd.
     level : float
         Posterior probability of the intervals of a forest.
@@ -61,7 +65,8 @@ def plot_posterior(
     """
     if kind == "forest":
         return [_draw_forest(draws, groups, names, top, level, axes)]
-    worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]  # positions in `names`
+    # positions in `names`
+    worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]
     titles = wrap_names([names[k] for k in worst], WIDTH - 0.5, MAX_FONT, lines=2)
     panels = _new_panels(titles) if axes is None else check_axes(axes, len(worst))
     draw_panel, xlabel, ylabel = (
@@ -88,10 +93,12 @@ def _new_panels(titles: Sequence[str]) -> list[Axes]:
     """Return axes of a new figure, one for each title, with room for one more line of title."""
     import matplotlib.pyplot as plt
 
-    n, lines = len(titles), max(title.count("\n") for title in titles) + 2  # one more line than line breaks, and R-hat
+    # one more line than line breaks, and R-hat
+    n, lines = len(titles), max(title.count("\n") for title in titles) + 2
     columns = min(n, 3)
     rows = -(-n // columns)  # rounded up
-    # inches: 1.45 for a panel without its title, 0.175 for a line of the title, 0.6 for the titles of the figure
+    # inches: 1.45 for a panel without its title, 0.175 for a line of the title, 0.6 for the titles
+    # of the figure
     size = (max(WIDTH * columns, 4.2), rows * (1.45 + 0.175 * lines) + 0.6)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     panels = list(np.ravel(axes))
@@ -101,9 +108,16 @@ def _new_panels(titles: Sequence[str]) -> list[Axes]:
 
 
 def _draw_forest(
-    draws: np.ndarray, groups: Sequence[str], names: Sequence[str], top: int, level: float, axes: Sequence[Axes] | None
+    draws: np.ndarray,
+    groups: Sequence[str],
+    names: Sequence[str],
+    top: int,
+    level: float,
+    axes: Sequence[Axes] | None,
 ) -> Axes:
-    """Draw means and highest-density intervals of the `top` parameters with the largest |mean| / sd in any group."""
+    """Draw means and highest-density intervals of the `top` parameters with the largest |mean| / sd
+    in any group.
+    """
     mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)  # (groups, parameters)
     has_draws = ~np.isnan(mean).all(axis=1)  # for each group
     # 1e-300: no 0 / 0; initial: possibly no group has draws
@@ -126,12 +140,20 @@ def _draw_forest(
         handles.append(ax.plot(mean[g, chosen], y, "o", color=colour, markersize=3.5)[0])
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(np.arange(len(chosen)))
-    texts = [text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], length=36)]
+    texts = [
+        text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], length=36)
+    ]
     ax.set_yticklabels(texts, fontsize=MAX_FONT - 0.5)
     ax.set_ylim(len(chosen) - 0.4, -0.6)  # the first parameter on top
     ax.set_xlabel(f"posterior mean and {100 * level:g} % interval")
     if len(groups) > 1:
-        draw_legend(ax, handles, shorten_names(groups, length=24), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        draw_legend(
+            ax,
+            handles,
+            shorten_names(groups, length=24),
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),
+        )
     else:
         ax.set_title(short_name(groups[0], length=40), fontsize="medium")
     return ax
@@ -147,12 +169,18 @@ def _draw_trace(ax: Axes, draws: np.ndarray) -> None:
 def _draw_ranks(ax: Axes, draws: np.ndarray) -> None:
     """Draw a histogram of each chain's ranks among all draws (chains, draws) of a parameter."""
     chains, n = draws.shape
-    ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)  # 0 is the least
+    # 0 is the least
+    ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)
     edges = np.linspace(0, chains * n, BINS + 1)
-    for k, chain_ranks in enumerate(ranks):  # share of the chain's ranks in each bin; 1 is an even share
+    # share of the chain's ranks in each bin; 1 is an even share
+    for k, chain_ranks in enumerate(ranks):
         counts = np.histogram(chain_ranks, edges)[0]
         ax.stairs(
-            counts / (n / BINS), edges / (chains * n), baseline=None, color=COLOURS[k % len(COLOURS)], linewidth=1.0
+            counts / (n / BINS),
+            edges / (chains * n),
+            baseline=None,
+            color=COLOURS[k % len(COLOURS)],
+            linewidth=1.0,
         )
     ax.axhline(1.0, color="0.5", linewidth=0.8, linestyle="--")
     ax.set_ylim(bottom=0.0)

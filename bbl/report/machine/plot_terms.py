@@ -1,12 +1,14 @@
-"""Figure of the couplings of one *term*, a set of three or more interacting predictors: small heat maps.
+"""Figure of the couplings of one *term*, a set of three or more interacting predictors: small heat
+maps.
 
-A map has the non-reference levels of the term's first predictor as rows and those of its second as columns; there is
-one for each group and each combination of levels of the other predictors. The order of a term is the number of its
-predictors.
+A map has the non-reference levels of the term's first predictor as rows and those of its second as
+columns; there is one for each group and each combination of levels of the other predictors. The
+order of a term is the number of its predictors.
 
-`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a pooled fit their differences
-from it. Its `Layout` has ``terms``, an array (terms, k) for each order k = 2, 3, ..., and ``order``, the highest;
-``index(*predictors)`` is -1 if there is no such term; ``table(vectors, *predictors)`` has the couplings of a term.
+`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a pooled fit
+their differences from it. Its `Layout` has ``terms``, an array (terms, k) for each order k = 2, 3,
+..., and ``order``, the highest; ``index(*predictors)`` is -1 if there is no such term;
+``table(vectors, *predictors)`` has the couplings of a term.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbl.checks import near_match, verb  # `@verb`: an unknown keyword raises an error that names the closest one
+# `@verb`: an unknown keyword raises an error that names the closest one
+from bbl.checks import near_match, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.parameters import Parameters
@@ -61,8 +64,9 @@ def plot_terms(
     Parameters
     ----------
     term : sequence of predictor names, optional
-        By default the strongest term of the highest order. Rows of a map are the levels of the first predictor,
-        columns those of the second; each combination of levels of the other predictors has a map.
+        By default the strongest term of the highest order. Rows of a map are the levels of the
+        first predictor, columns those of the second; each combination of levels of the other
+        predictors has a map.
     groups : sequence, optional
         Groups to draw; all by default.
     axes : sequence of matplotlib Axes, optional
@@ -91,7 +95,8 @@ def plot_terms(
     >>> plt.close()
     """
     layout, names = self.parameters.layout, list(self.labels.names)
-    predictors = strongest_term(self.parameters)  # their positions; a DataError if no term has three predictors
+    # their positions; a DataError if no term has three predictors
+    predictors = strongest_term(self.parameters)
     if term is not None:
         term_names = [] if isinstance(term, str) else list(term)
         unknown = [name for name in term_names if name not in names]
@@ -113,13 +118,19 @@ def plot_terms(
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:
-    """Return the positions of the predictors of the strongest term of the highest order; a DataError if order < 3."""
+    """Return the positions of the predictors of the strongest term of the highest order; a
+    DataError if order < 3.
+    """
     layout = parameters.layout
     if layout.order <= 2:
-        raise DataError("The model has no terms of three predictors or more; plot() draws fields and pairs.")
+        raise DataError(
+            "The model has no terms of three predictors or more; plot() draws fields and pairs."
+        )
     n_lower = sum(map(len, layout.terms[:-1]))  # number of terms of lower orders, which come first
     # largest strength of each term in any group
-    strength = np.array([interaction_strength(layout, row)[n_lower:] for row in parameters.shift]).max(axis=0)
+    strength = np.array(
+        [interaction_strength(layout, row)[n_lower:] for row in parameters.shift]
+    ).max(axis=0)
     return tuple(layout.terms[-1][int(strength.argmax())].tolist())
 
 
@@ -130,7 +141,8 @@ def plot_term(
     groups: Sequence[Any] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the couplings of a term: the first predictor by the second, a map for each joint level of the others.
+    """Draw the couplings of a term: the first predictor by the second, a map for each joint level
+    of the others.
 
     Parameters
     ----------
@@ -138,7 +150,8 @@ def plot_term(
     parameters : Parameters
         With a pooled fit, the differences from it are drawn.
     term : sequence of int
-        Positions of three or more predictors: levels of the first are rows, levels of the second columns.
+        Positions of three or more predictors: levels of the first are rows, levels of the second
+        columns.
     groups : sequence, optional
         Groups to draw; all by default.
     axes : sequence of matplotlib Axes, optional
@@ -159,12 +172,21 @@ def plot_term(
     layout, d = parameters.layout, "" if parameters.pooled is None else r"\Delta "
     rows, columns, *other_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
     table = layout.table(parameters.shift[shown], *term)  # (groups, L_i - 1, L_j - 1, ...)
-    table = table.reshape(*table.shape[:3], -1)  # (groups, rows, columns, joint levels of the others)
+    # (groups, rows, columns, joint levels of the others)
+    table = table.reshape(*table.shape[:3], -1)
     others = zip((label_text(labels.names[i]) for i in term[2:]), other_levels, strict=True)
-    joint = [" ".join(levels) for levels in product(*([f"{name} = {x}" for x in levels] for name, levels in others))]
+    joint = [
+        " ".join(levels)
+        for levels in product(*([f"{name} = {x}" for x in levels] for name, levels in others))
+    ]
     # for each map, the two lines of its title: the group, and the levels of the other predictors
-    heads = [(f"{labels.response} = {label_text(labels.groups[g])}", levels) for g in shown for levels in joint]
-    maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))  # group by group, as `heads`
+    heads = [
+        (f"{labels.response} = {label_text(labels.groups[g])}", levels)
+        for g in shown
+        for levels in joint
+    ]
+    # group by group, as `heads`
+    maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))
     n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
     bar = None  # the colour bar is beside the caller's axes
     if axes is None:
@@ -175,7 +197,9 @@ def plot_term(
     colours = diverging_scale(maps[:n])
     width, height = axes_inches(panels[0])
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), max_depth=1.2)
-    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True)
+    beside = fit_names(
+        rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True
+    )
     titles = _map_titles(heads[:n], width)
     for k, ax in enumerate(panels):
         image = ax.imshow(maps[k], interpolation="nearest", aspect="auto", **colours)
@@ -193,28 +217,39 @@ def plot_term(
 
 
 def _map_titles(heads: list[tuple[str, str]], width: float) -> list[str]:
-    """Return the titles of maps from their `heads`: the group, and below it the levels of the other predictors.
+    """Return the titles of maps from their `heads`: the group, and below it the levels of the other
+    predictors.
 
     Lines are cut to the `width` of a map in inches.
     """
     # 0.2: titles may reach into the gaps between maps
-    lines = [wrap_names(texts, width + 0.2, TITLE_FONT, lines=2) for texts in zip(*heads, strict=True)]
+    lines = [
+        wrap_names(texts, width + 0.2, TITLE_FONT, lines=2) for texts in zip(*heads, strict=True)
+    ]
     return [f"{group}\n{levels}" for group, levels in zip(*lines, strict=True)]
 
 
 def _new_axes(
     heads: list[tuple[str, str]], rows: list[str], columns: list[str], maps_per_group: int
 ) -> tuple[list[Axes], Axes]:
-    """Return axes of a new figure for the maps, one for each of `heads`, and axes for its colour bar.
+    """Return axes of a new figure for the maps, one for each of `heads`, and axes for its colour
+    bar.
 
     `rows` and `columns` are the names of the levels along the sides of a map.
     """
-    width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))  # 0.4 more than the height, for titles
+    # 0.4 more than the height, for titles
+    width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))
     height = float(np.clip(CELL * len(rows), MIN_SIDE, MAX_SIDE))
     # a row of panels for each group, if it is narrower than 12 inches
-    n_columns = maps_per_group if maps_per_group * (width + 0.3) < 12 else grid_columns(len(heads), width + 0.3)
+    n_columns = (
+        maps_per_group
+        if maps_per_group * (width + 0.3) < 12
+        else grid_columns(len(heads), width + 0.3)
+    )
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), max_depth=1.2)
-    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True)
+    beside = fit_names(
+        rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True
+    )
     head = 0.2 + title_inches(_map_titles(heads, width))
     grid = Grid(
         n=len(heads),
@@ -229,4 +264,6 @@ def _new_axes(
     )
     figure = grid.figure()
     # the colour bar is 0.14 inches wide, in the right margin of the grid
-    return grid.axes(figure), axes_at(figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0)))
+    return grid.axes(figure), axes_at(
+        figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0))
+    )

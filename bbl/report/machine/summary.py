@@ -1,10 +1,11 @@
 """Summary: key figures (*facts*) of a fit and its tables, as text in R's layout, as HTML or LaTeX.
 
-*Fields* h are the parameters of single predictors, *couplings* J those of two or more predictors. There are K groups;
-predictor i has L_i levels.
+*Fields* h are the parameters of single predictors, *couplings* J those of two or more predictors.
+There are K groups; predictor i has L_i levels.
 
-A `LikelihoodRatio` holds naive Bayes fields and tests of m predictors: ``h`` and ``h0``, fields (K, L_i - 1) of the
-groups and (L_i - 1,) of all groups together, in lists over the predictors; ``chisq``, ``df``, ``p`` and ``exact`` (m,).
+A `LikelihoodRatio` holds naive Bayes fields and tests of m predictors: ``h`` and ``h0``, fields (K,
+L_i - 1) of the groups and (L_i - 1,) of all groups together, in lists over the predictors;
+``chisq``, ``df``, ``p`` and ``exact`` (m,).
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Summary:
         Heading of all sections.
     sections : sequence of Section
     tables : dict of str to DataFrame
-        Complete tables: the facts as ``"fit"``; in classifiers the test of every predictor as ``"tests"`` and naive
-        Bayes fields by predictor and level as ``"h"``.
+        Complete tables: the facts as ``"fit"``; in classifiers the test of every predictor as
+        ``"tests"`` and naive Bayes fields by predictor and level as ``"h"``.
 
     Examples
     --------
@@ -66,7 +67,12 @@ class Summary:
 
     def __str__(self) -> str:
         facts = [
-            textwrap.fill(f"{name}: {_fact_text(value)}", WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+            textwrap.fill(
+                f"{name}: {_fact_text(value)}",
+                WIDTH,
+                subsequent_indent="    ",
+                break_on_hyphens=False,
+            )
             for name, value in self.facts.items()
         ]
         parts = ["\n".join(facts)] if facts else []
@@ -107,18 +113,25 @@ class Summary:
         True
         """
         # ~: LaTeX drops blanks at the beginning of a line
-        lines = ["~" * (len(line) - len(line.lstrip())) + latex_text(line.lstrip()) for line in self.head.splitlines()]
+        lines = [
+            "~" * (len(line) - len(line.lstrip())) + latex_text(line.lstrip())
+            for line in self.head.splitlines()
+        ]
         parts = ["\\begin{flushleft}\\ttfamily\n" + " \\\\\n".join(lines) + "\n\\end{flushleft}"]
         if self.facts:
             parts.append(latex_table(self._facts_frame(), header=False))
         parts.append(latex_text(self.title))
-        parts += [latex_table(section.table, section.heading, section.note) for section in self.sections]
+        parts += [
+            latex_table(section.table, section.heading, section.note) for section in self.sections
+        ]
         return "\n\n".join(parts)
 
     def _facts_frame(self) -> pd.DataFrame:
         """Return the facts as a frame of texts in the column ``value``, titles as index."""
         return pd.DataFrame(
-            {"value": [_fact_text(v) for v in self.facts.values()]}, index=list(self.facts), dtype=object
+            {"value": [_fact_text(v) for v in self.facts.values()]},
+            index=list(self.facts),
+            dtype=object,
         )
 
 
@@ -133,10 +146,10 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
     Parameters
     ----------
     tests : DataFrame
-        A row for each group and term, as from ``Inference.tests()``: ``group``, ``predictor``, ``predictor2`` and so on
-        (missing in terms of fewer predictors), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh`` (adjusted p), and
-        ``test``, which test it is or why there is none. At most ``2 * SHOWN`` rows of a section, those with the
-        smallest p, are shown.
+        A row for each group and term, as from ``Inference.tests()``: ``group``, ``predictor``,
+        ``predictor2`` and so on (missing in terms of fewer predictors), ``chisq``, ``df``, ``p``,
+        ``p_holm``, ``p_bh`` (adjusted p), and ``test``, which test it is or why there is none. At
+        most ``2 * SHOWN`` rows of a section, those with the smallest p, are shown.
     d : str
         ``"d"`` if differences from the pooled fit are tested, else empty.
     note : str
@@ -145,19 +158,31 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
         Whether the model has a response; the names of the rows then have the group.
     """
     # columns of `tests`, and their headings
-    columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH", "test": "test"}
+    columns = {
+        "chisq": "chisq",
+        "df": "df",
+        "p": "Pr(>chisq)",
+        "p_holm": "Holm",
+        "p_bh": "BH",
+        "test": "test",
+    }
     is_coupling = tests["predictor2"].notna()
     sections = []
-    for rows, symbol in ((tests[~is_coupling], "h"), (tests[is_coupling], "J")):  # fields, then couplings
+    # fields, then couplings
+    for rows, symbol in ((tests[~is_coupling], "h"), (tests[is_coupling], "J")):
         if not len(rows):
             continue
         # those with the smallest p, in the order of `tests`
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
         # "predictor2", "predictor3", ...: missing in terms of fewer predictors
-        other_predictors = [column for column in shown.columns if str(column).startswith("predictor")][1:]
+        other_predictors = [
+            column for column in shown.columns if str(column).startswith("predictor")
+        ][1:]
         terms = shown["predictor"].map(label_text)
         for column in other_predictors if symbol == "J" else []:
-            terms = terms + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
+            terms = terms + shown[column].map(
+                lambda name: "" if pd.isna(name) else "," + label_text(name)
+            )
         names = f"{d}{symbol}_[" + terms + "]"  # such as dJ_[a,b]
         if classes:
             names = names + "^(" + shown["group"].map(label_text) + ")"
@@ -165,12 +190,16 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
         kind = "fields" if symbol == "h" else "couplings"
         heading = f"Wald tests of the {kind}, {d}{symbol} = 0{shown_note(shown, rows)}"
         # the note is below the couplings, or if there are none below the fields
-        sections.append(Section(heading, table, note if symbol == "J" or not is_coupling.any() else ""))
+        sections.append(
+            Section(heading, table, note if symbol == "J" or not is_coupling.any() else "")
+        )
     return sections
 
 
 def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return the end of a heading: `shown` has the rows of `table` with the smallest p; empty if it has all rows."""
+    """Return the end of a heading: `shown` has the rows of `table` with the smallest p; empty if it
+    has all rows.
+    """
     if len(shown) == len(table):
         return ""
     if table["p"].isna().all():
@@ -179,12 +208,16 @@ def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
 
 
 def fit_summary(
-    call: str, labels: Labels, tests: LikelihoodRatio, facts: Mapping[str, Any], sections: Sequence[Section] = ()
+    call: str,
+    labels: Labels,
+    tests: LikelihoodRatio,
+    facts: Mapping[str, Any],
+    sections: Sequence[Section] = (),
 ) -> Summary:
     """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
 
-    Up to `SHOWN` predictors have a table of fields each, as in R; of more, the tests with the largest chi-squares are
-    shown.
+    Up to `SHOWN` predictors have a table of fields each, as in R; of more, the tests with the
+    largest chi-squares are shown.
 
     Parameters
     ----------
@@ -205,13 +238,22 @@ def fit_summary(
         index=level_index(labels, first=1),
         columns=label_index(distinct_names([*labels.groups, "pooled"])),
     )
-    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "tests": table, "h": h}
+    tables = {
+        "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),
+        "tests": table,
+        "h": h,
+    }
     if len(names) <= SHOWN:
-        title, test_sections = "naive Bayes coefficients:", [_h_section(labels, tests, i) for i in range(len(names))]
+        title, test_sections = (
+            "naive Bayes coefficients:",
+            [_h_section(labels, tests, i) for i in range(len(names))],
+        )
     else:
         largest = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
         title = "naive Bayes likelihood-ratio tests:"
-        test_sections = [Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[largest])]
+        test_sections = [
+            Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[largest])
+        ]
     tables |= {section.heading: section.table for section in sections}
     return Summary(head_text(call, labels), dict(facts), title, [*test_sections, *sections], tables)
 
@@ -224,10 +266,11 @@ def density_summary(
     facts: Mapping[str, Any],
     sections: Sequence[Section] = (),
 ) -> Summary:
-    """Return the summary of a fit without classes: its facts, and the most frequent level and entropy of predictors.
+    """Return the summary of a fit without classes: its facts, and the most frequent level and
+    entropy of predictors.
 
-    Of more than `SHOWN` predictors, those with the largest entropy are shown; ``tables["levels"]`` has the count and
-    share of every level.
+    Of more than `SHOWN` predictors, those with the largest entropy are shown; ``tables["levels"]``
+    has the count and share of every level.
 
     Parameters
     ----------
@@ -238,34 +281,52 @@ def density_summary(
     prior_count : float
         Pseudocount of a predictor, divided evenly among its levels.
     """
-    # (L_i,) of each predictor: p_a = (n_a + c / L_i) / (n + c) with the pseudocount c; the entropy is -sum p_a log2 p_a
+    # (L_i,) of each predictor: p_a = (n_a + c / L_i) / (n + c) with the pseudocount c; the entropy
+    # is -sum p_a log2 p_a
     shares = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
     level_columns = {"count": np.concatenate(counts), "share": np.concatenate(shares)}
     level_frame = pd.DataFrame(level_columns, level_index(labels))
     table = pd.DataFrame(
         {
             "levels": [len(p) for p in shares],
-            "most frequent": [str(levels[first_largest(p)]) for levels, p in zip(labels.levels, shares, strict=True)],
+            "most frequent": [
+                str(levels[first_largest(p)])
+                for levels, p in zip(labels.levels, shares, strict=True)
+            ],
             "share": [float(p.max()) for p in shares],
             # 0 log 0 = 0
-            "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in shares],
+            "entropy (bits)": [
+                -float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in shares
+            ],
         },
         index=label_index(labels.names),
     )
     shown, heading = table, "shares of levels"
     if len(table) > SHOWN:
         largest = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
-        shown, heading = table.iloc[largest], f"{SHOWN} largest entropies of {len(table)} predictors"
+        shown, heading = (
+            table.iloc[largest],
+            f"{SHOWN} largest entropies of {len(table)} predictors",
+        )
     sections = [Section(heading, shown), *sections]
-    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "levels": level_frame}
+    tables = {
+        "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),
+        "levels": level_frame,
+    }
     tables |= {section.heading: section.table for section in sections}
     return Summary(
-        head_text(call, labels), dict(facts), title="predictors by themselves:", sections=sections, tables=tables
+        head_text(call, labels),
+        dict(facts),
+        title="predictors by themselves:",
+        sections=sections,
+        tables=tables,
     )
 
 
 def _h_section(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
-    """Return R's table of predictor i: naive Bayes fields by group and non-reference level, with its test as note."""
+    """Return R's table of predictor i: naive Bayes fields by group and non-reference level, with
+    its test as note.
+    """
     table = pd.DataFrame(
         np.vstack((tests.h[i], tests.h0[i])),
         index=distinct_names([*map(label_text, labels.groups), "pooled"]),

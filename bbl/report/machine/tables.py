@@ -1,13 +1,15 @@
-"""Tables of fields and couplings by the names of groups, predictors and levels; a table is made when it is looked up.
+"""Tables of fields and couplings by the names of groups, predictors and levels; a table is made
+when it is looked up.
 
-*Fields* are the parameters of single predictors. *Couplings* are the parameters of a *term*, two or more interacting
-predictors. Level 0 is the reference, whose parameters are 0 and left out. There are D fields, K groups and m
-predictors; predictor i has L_i levels.
+*Fields* are the parameters of single predictors. *Couplings* are the parameters of a *term*, two or
+more interacting predictors. Level 0 is the reference, whose parameters are 0 and left out. There
+are D fields, K groups and m predictors; predictor i has L_i levels.
 
-`Parameters` has ``theta`` (K, size), the parameter vectors of the groups, and ``pooled`` (size,), that of the pooled
-fit or None. A `Layout` says where each table lies in such a vector: ``table(vector, *predictors)`` takes it out,
-``index(*predictors)`` is -1 if these predictors do not interact, ``terms`` has an array (terms, k) for each order
-k = 2, 3, ..., and the fields of predictor i are those from ``start[i]`` to ``start[i + 1]``.
+`Parameters` has ``theta`` (K, size), the parameter vectors of the groups, and ``pooled`` (size,),
+that of the pooled fit or None. A `Layout` says where each table lies in such a vector:
+``table(vector, *predictors)`` takes it out, ``index(*predictors)`` is -1 if these predictors do not
+interact, ``terms`` has an array (terms, k) for each order k = 2, 3, ..., and the fields of
+predictor i are those from ``start[i]`` to ``start[i + 1]``.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
     try:
         return positions[name]
     except (KeyError, TypeError):  # TypeError: a name that cannot be a key
-        names = ", ".join(map(repr, list(positions)[:SHOWN])) + (" and more" if len(positions) > SHOWN else "")
+        names = ", ".join(map(repr, list(positions)[:SHOWN])) + (
+            " and more" if len(positions) > SHOWN else ""
+        )
         hint = near_match(name, positions) or "."
         raise KeyError(f"{name!r} is no {kind} of this model{hint} It has {names}.") from None
 
@@ -67,14 +71,18 @@ class Named:
         """Return the public attribute `name`; raise a KeyError if there is none."""
         names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
         if name not in names:
-            raise KeyError(f"{name!r} is no part of this{near_match(name, names) or '.'} It has {', '.join(names)}.")
+            raise KeyError(
+                f"{name!r} is no part of this{near_match(name, names) or '.'} It has "
+                f"{', '.join(names)}."
+            )
         return getattr(self, str(name))
 
     __iter__ = None  # not iterable: else Python would iterate over self[0], self[1], ...
 
 
 class _GroupTables(Mapping[Any, Tables], Notebook):
-    """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector `theta` (size,) of one group.
+    """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector `theta`
+    (size,) of one group.
 
     ``_positions`` has the number 0..m-1 of each predictor by its name.
     """
@@ -95,7 +103,9 @@ class FieldTables(_GroupTables[pd.Series]):
         """Return the fields of a predictor; raise a KeyError if the model has no such predictor."""
         i = _position("predictor", name, self._positions)
         values = self._layout.table(self._theta, i)
-        return pd.Series(values.copy(), index=label_index(self._labels.levels[i][1:]), name=self._labels.names[i])
+        return pd.Series(
+            values.copy(), index=label_index(self._labels.levels[i][1:]), name=self._labels.names[i]
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._labels.names)
@@ -104,31 +114,43 @@ class FieldTables(_GroupTables[pd.Series]):
         return len(self._labels.names)
 
     def __repr__(self) -> str:
-        return _mapping_repr("Fields of", [repr(name) for name in self._labels.names[:SHOWN]], len(self))
+        return _mapping_repr(
+            "Fields of", [repr(name) for name in self._labels.names[:SHOWN]], len(self)
+        )
 
 
 class CouplingTables(_GroupTables[pd.DataFrame]):
-    """Couplings of one group: maps a tuple of predictors to a DataFrame, levels of the first by levels of the others.
+    """Couplings of one group: maps a tuple of predictors to a DataFrame, levels of the first by
+    levels of the others.
 
-    A key may have the predictors in any order; iteration gives each term once, pairs first, in the order of the
-    predictors. With three and more predictors the columns are a MultiIndex.
+    A key may have the predictors in any order; iteration gives each term once, pairs first, in the
+    order of the predictors. With three and more predictors the columns are a MultiIndex.
     """
 
     def __getitem__(self, term: object) -> pd.DataFrame:
-        """Return the couplings of a term, a tuple of names; raise a KeyError if these predictors do not interact."""
+        """Return the couplings of a term, a tuple of names; raise a KeyError if these predictors do
+        not interact.
+        """
         order = max(self._layout.order, 2)  # largest number of predictors of a term
         if not isinstance(term, tuple) or not 2 <= len(term) <= order:
-            allowed = "a pair of predictors, as in" if order == 2 else f"two to {order} predictors, as in"
+            allowed = (
+                "a pair of predictors, as in" if order == 2 else f"two to {order} predictors, as in"
+            )
             raise KeyError(f"Couplings belong to {allowed} J[group]['a', 'b']; got {term!r}.")
         predictors = [_position("predictor", name, self._positions) for name in term]
-        if len(set(predictors)) < len(predictors) or self._layout.index(*predictors) < 0:  # -1: no such term
+        # -1: no such term
+        if len(set(predictors)) < len(predictors) or self._layout.index(*predictors) < 0:
             names = ", ".join(map(repr, term[:-1])) + f" and {term[-1]!r}"
             raise KeyError(f"{names} do not interact in this model.")
         # non-reference levels of each predictor
-        levels = [label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in predictors]
+        levels = [
+            label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in predictors
+        ]
         values = self._layout.table(self._theta, *predictors)
         columns = levels[1] if len(predictors) == 2 else _joint_level_index(levels[1:])
-        return pd.DataFrame(values.reshape(len(values), -1).copy(), index=levels[0], columns=columns)
+        return pd.DataFrame(
+            values.reshape(len(values), -1).copy(), index=levels[0], columns=columns
+        )
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         names = self._labels.names
@@ -153,7 +175,12 @@ class _TablesByGroup(Mapping[Any, Tables], Notebook):
     ``_positions`` has the number 0..K-1 of each group by its name.
     """
 
-    def __init__(self, kind: Callable[[Labels, Layout, np.ndarray], Tables], labels: Labels, parameters: Parameters):
+    def __init__(
+        self,
+        kind: Callable[[Labels, Layout, np.ndarray], Tables],
+        labels: Labels,
+        parameters: Parameters,
+    ):
         self._kind, self._labels, self._parameters = kind, labels, parameters
         self._positions = {group: g for g, group in enumerate(labels.groups)}
 
@@ -173,7 +200,10 @@ class _TablesByGroup(Mapping[Any, Tables], Notebook):
         sections = []
         for group in islice(self, SHOWN_TABLES):
             tables: Any = self[group]
-            sections += [_level_section((group, *_as_tuple(key)), tables[key]) for key in islice(tables, SHOWN_TABLES)]
+            sections += [
+                _level_section((group, *_as_tuple(key)), tables[key])
+                for key in islice(tables, SHOWN_TABLES)
+            ]
         return repr(self), sections
 
     def __repr__(self) -> str:
@@ -186,23 +216,30 @@ def _as_tuple(name: object) -> tuple[Any, ...]:
 
 
 def _level_section(key: object, table: Any) -> Section:
-    """Return a table of fields or couplings for a notebook; its heading has the names in `key`, which look it up."""
+    """Return a table of fields or couplings for a notebook; its heading has the names in `key`,
+    which look it up.
+    """
     frame = table.to_frame("field") if isinstance(table, pd.Series) else table
     # source: what has the rows that are left out, for the note
     return first_rows(
-        frame.iloc[:, :SHOWN], ", ".join(map(label_text, _as_tuple(key))), source="the table that is looked up"
+        frame.iloc[:, :SHOWN],
+        ", ".join(map(label_text, _as_tuple(key))),
+        source="the table that is looked up",
     )
 
 
 def _mapping_repr(title: str, names: list[str], n: int) -> str:
-    """Return the repr of a mapping with `n` keys, of which `names` are the first, such as ``<Fields of 'a', 'b'>``."""
+    """Return the repr of a mapping with `n` keys, of which `names` are the first, such as ``<Fields
+    of 'a', 'b'>``.
+    """
     if not n:
         return f"<{title} nothing>"
     return f"<{title} {', '.join(names)}{f', ... ({n} in all)' if n > len(names) else ''}>"
 
 
 class Coefficients(Named, Notebook):
-    """Coefficients of a fit by label; what ``coef()`` returns. As in R, ``coef["h"]`` is ``coef.h``.
+    """Coefficients of a fit by label; what ``coef()`` returns. As in R, ``coef["h"]`` is
+    ``coef.h``.
 
     Parameters
     ----------
@@ -216,8 +253,9 @@ class Coefficients(Named, Notebook):
     h : Mapping
         ``h[group][predictor]``: Series of fields by non-reference level.
     J : Mapping
-        ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`; ``J[group][b, a]`` is the
-        transpose. ``J[group][a, b, c]`` has the levels of `a` as rows, the joint levels of `b` and `c` as columns.
+        ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`; ``J[group][b,
+        a]`` is the transpose. ``J[group][a, b, c]`` has the levels of `a` as rows, the joint levels
+        of `b` and `c` as columns.
     h0, J0 : Mapping or None
         Tables of the pooled fit, ``h0[predictor]`` and ``J0[a, b]``; None without a pooled fit.
 
@@ -253,11 +291,12 @@ class Coefficients(Named, Notebook):
         Returns
         -------
         DataFrame
-            Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``, ``level2`` (missing
-            for fields), if there are terms of three predictors ``predictor3``, ``level3`` (missing for pairs) and so
-            on, ``estimate``, ``pooled`` and ``difference`` (nan without a pooled fit). Rows are ordered by group, then
-            by number of predictors, then by term. Labels are categorical, or objects where two different levels
-            compare equal (1 and True).
+            Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``,
+            ``level2`` (missing for fields), if there are terms of three predictors ``predictor3``,
+            ``level3`` (missing for pairs) and so on, ``estimate``, ``pooled`` and ``difference``
+            (nan without a pooled fit). Rows are ordered by group, then by number of predictors,
+            then by term. Labels are categorical, or objects where two different levels compare
+            equal (1 and True).
 
         Examples
         --------
@@ -270,7 +309,8 @@ class Coefficients(Named, Notebook):
         labels, parameters = self._labels, self._parameters
         layout, K = parameters.layout, len(labels.groups)
         levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
-        # (max(order, 2), K size): of each parameter the fields (0..D-1) of its levels; -1 where it has fewer predictors
+        # (max(order, 2), K size): of each parameter the fields (0..D-1) of its levels; -1 where it
+        # has fewer predictors
         fields = np.tile(term_columns(layout), K)
         # predictor of each field, (D + 1,); the last entry is that of field -1
         predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)
@@ -293,17 +333,27 @@ class Coefficients(Named, Notebook):
         )
 
     def _first_fields_section(self) -> Section:
-        """Return the fields of the first `SHOWN` groups, a row for each of the first `SHOWN` levels."""
+        """Return the fields of the first `SHOWN` groups, a row for each of the first `SHOWN`
+        levels.
+        """
         labels, layout = self._labels, self._parameters.layout
         fields = self._parameters.theta[:, : layout.D]
         columns = [str(g) for g in labels.groups[:SHOWN]]
         if self._parameters.pooled is not None:
             fields = np.vstack((self._parameters.pooled[: layout.D], fields))
             columns = ["pooled", *columns]
-        names = [f"{n}: {x}" for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]]
-        table = pd.DataFrame(fields[: len(columns), :SHOWN].T, index=names[:SHOWN], columns=columns, dtype=float)
+        names = [
+            f"{n}: {x}"
+            for n, levels in zip(labels.names, labels.levels, strict=True)
+            for x in levels[1:]
+        ]
+        table = pd.DataFrame(
+            fields[: len(columns), :SHOWN].T, index=names[:SHOWN], columns=columns, dtype=float
+        )
         notes = [f"first {SHOWN} of {layout.D}"] if layout.D > SHOWN else []
-        notes += [f"first {SHOWN} of {len(labels.groups)} groups"] if len(labels.groups) > SHOWN else []
+        notes += (
+            [f"first {SHOWN} of {len(labels.groups)} groups"] if len(labels.groups) > SHOWN else []
+        )
         return Section(f"Fields h{' (' + ', '.join(notes) + ')' if notes else ''}", table)
 
     def _notebook(self) -> tuple[str, list[Section]]:
@@ -313,10 +363,16 @@ class Coefficients(Named, Notebook):
     def _head_text(self) -> str:
         """Return how many coefficients there are, and how they are looked up."""
         labels, layout = self._labels, self._parameters.layout
-        groups = f"{len(labels.groups)} groups of {labels.response}" if labels.response is not None else "one group"
+        groups = (
+            f"{len(labels.groups)} groups of {labels.response}"
+            if labels.response is not None
+            else "one group"
+        )
         return (
-            f"Coefficients of {groups}: {layout.D} fields and {layout.size - layout.D} couplings each.\n"
-            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all."
+            f"Coefficients of {groups}: {layout.D} fields and {layout.size - layout.D} couplings "
+            "each.\n"
+            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() "
+            "has all."
         )
 
     def __repr__(self) -> str:
@@ -325,7 +381,8 @@ class Coefficients(Named, Notebook):
 
 
 def parameter_names(labels: Labels, layout: Layout) -> list[str]:
-    """Return a name for each of the ``size`` parameters: ``a[y]`` for a field, ``a[y]:b[1]`` for a coupling.
+    """Return a name for each of the ``size`` parameters: ``a[y]`` for a field, ``a[y]:b[1]`` for a
+    coupling.
 
     Examples
     --------
@@ -333,7 +390,11 @@ def parameter_names(labels: Labels, layout: Layout) -> list[str]:
     >>> parameter_names(labels, Layout([3, 2]))
     ['a[y]', 'a[z]', 'b[1]', 'a[y]:b[1]', 'a[z]:b[1]']
     """
-    fields = [f"{name}[{x}]" for name, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]]
+    fields = [
+        f"{name}[{x}]"
+        for name, levels in zip(labels.names, labels.levels, strict=True)
+        for x in levels[1:]
+    ]
     return [":".join(fields[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
 
 
@@ -342,10 +403,13 @@ def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np
 
     The result is categorical, or an array of objects if distinct labels compare equal (1 and True).
     """
-    # position of each distinct label in `distinct`; with its type, as 1, 1.0 and True are different levels
+    # position of each distinct label in `distinct`; with its type, as 1, 1.0 and True are different
+    # levels
     positions: dict[tuple, int] = {}
     # the same for each of `labels`
-    distinct_codes = np.array([positions.setdefault((type(v), v), len(positions)) for v in labels], dtype=np.intp)
+    distinct_codes = np.array(
+        [positions.setdefault((type(v), v), len(positions)) for v in labels], dtype=np.intp
+    )
     distinct = label_index([v for _, v in positions])
     codes = np.where(codes < 0, -1, distinct_codes[codes])
     if distinct.is_unique:
@@ -353,8 +417,12 @@ def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np
     return np.append(distinct.to_numpy(dtype=object), [None])[codes]  # code -1 takes None, the last
 
 
-def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index) -> pd.DataFrame:
-    """Return a frame of categorical columns; `columns` has (codes, levels) by name, a code of -1 is a missing value."""
+def category_frame(
+    columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index
+) -> pd.DataFrame:
+    """Return a frame of categorical columns; `columns` has (codes, levels) by name, a code of -1 is
+    a missing value.
+    """
     return pd.DataFrame(
         {
             name: pd.Categorical.from_codes(codes.astype(np.intp), label_index(levels))
@@ -365,7 +433,8 @@ def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd
 
 
 def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
-    """Return the probabilities (n, L_i) of all levels of each predictor, from `p` (n, D) of non-reference levels.
+    """Return the probabilities (n, L_i) of all levels of each predictor, from `p` (n, D) of
+    non-reference levels.
 
     `start` (m + 1,) are the bounds of the predictors' columns in `p`.
     """
@@ -374,19 +443,31 @@ def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
     return [np.column_stack([np.maximum(1.0 - table.sum(axis=1), 0.0), table]) for table in tables]
 
 
-def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool) -> pd.DataFrame:
-    """Return the rows with their missing cells filled in: probabilities of levels, or the likeliest levels if `best`.
+def filled_frame(
+    labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool
+) -> pd.DataFrame:
+    """Return the rows with their missing cells filled in: probabilities of levels, or the likeliest
+    levels if `best`.
 
-    `table` has the probabilities (n, L_i) of the levels of each predictor; those of a known cell are 0 and 1.
+    `table` has the probabilities (n, L_i) of the levels of each predictor; those of a known cell
+    are 0 and 1.
     """
     if best:
         codes = [first_largest(probabilities) for probabilities in table]
-        return category_frame(dict(zip(labels.names, zip(codes, labels.levels, strict=True), strict=True)), index)
+        return category_frame(
+            dict(zip(labels.names, zip(codes, labels.levels, strict=True), strict=True)), index
+        )
     return pd.DataFrame(np.column_stack(table), index=index, columns=level_index(labels))
 
 
 def level_index(labels: Labels, first: int = 0) -> pd.MultiIndex:
-    """Return the levels of all predictors, without the first `first` of each, as an index (predictor, level)."""
-    pairs = [(name, x) for name, levels in zip(labels.names, labels.levels, strict=True) for x in levels[first:]]
+    """Return the levels of all predictors, without the first `first` of each, as an index
+    (predictor, level).
+    """
+    pairs = [
+        (name, x)
+        for name, levels in zip(labels.names, labels.levels, strict=True)
+        for x in levels[first:]
+    ]
     columns = [label_index(pair[k] for pair in pairs) for k in (0, 1)]  # predictors, levels
     return pd.MultiIndex.from_arrays(columns, names=["predictor", "level"])

@@ -1,4 +1,6 @@
-"""Figures of Bayesian network classifiers: the graph in layers, and the probabilities of one variable as bars."""
+"""Figures of Bayesian network classifiers: the graph in layers, and the probabilities of one
+variable as bars.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["plot_probabilities", "plot_structure"]
 
 MAX_CONFIGURATIONS = 40  # parent configurations that are drawn; more would not be legible
-MAX_LABEL_CHARACTERS = 60  # of all tick labels in a row; with more characters the labels are drawn upright
-STAGGER_ABOVE = 6  # nodes in a layer; in wider layers every second node is drawn lower, so that names do not overlap
+# of all tick labels in a row; with more characters the labels are drawn upright
+MAX_LABEL_CHARACTERS = 60
+# nodes in a layer; in wider layers every second node is drawn lower, so that names do not overlap
+STAGGER_ABOVE = 6
 
 
 def plot_structure(
-    class_var: Hashable, layers: Sequence[Sequence], arcs: Sequence[tuple], *, ax: Axes | None = None
+    class_var: Hashable,
+    layers: Sequence[Sequence],
+    arcs: Sequence[tuple],
+    *,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw a graph: the class on top, every feature in a layer below its parents.
 
@@ -44,7 +52,10 @@ def plot_structure(
     positions = {}  # (x, y) of each node: x in 0..1, y falls by 1 from layer to layer
     for depth, row in enumerate(rows):
         for k, name in enumerate(row):
-            positions[name] = ((k + 0.5) / len(row), -depth - 0.3 * (k % 2) * (len(row) > STAGGER_ABOVE))
+            positions[name] = (
+                (k + 0.5) / len(row),
+                -depth - 0.3 * (k % 2) * (len(row) > STAGGER_ABOVE),
+            )
     fontsize = float(np.clip(90 / width, 5.0, 9.0))
     for parent, child in arcs:
         is_pale = parent == class_var
@@ -63,25 +74,42 @@ def plot_structure(
             },
         )
     for name, (x, y) in positions.items():
-        box = {"boxstyle": "round,pad=0.25", "facecolor": "#D55E00" if name == class_var else "white"}
+        box = {
+            "boxstyle": "round,pad=0.25",
+            "facecolor": "#D55E00" if name == class_var else "white",
+        }
         colour = "white" if name == class_var else "black"
         text = short_name(name, length=16)
-        ax.text(x, y, text, ha="center", va="center", fontsize=fontsize, color=colour, bbox=box, zorder=3)
+        ax.text(
+            x,
+            y,
+            text,
+            ha="center",
+            va="center",
+            fontsize=fontsize,
+            color=colour,
+            bbox=box,
+            zorder=3,
+        )
     ax.set(xlim=(-0.05, 1.05), ylim=(-len(rows) + 0.3, 0.5))
     ax.set_axis_off()
     return ax
 
 
-def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw the probabilities of a variable's levels in each configuration of its parents, with standard errors.
+def plot_probabilities(
+    name: Hashable, table: pd.DataFrame, errors: pd.DataFrame, ax: Axes | None = None
+) -> Axes:
+    """Draw the probabilities of a variable's levels in each configuration of its parents, with
+    standard errors.
 
     Parameters
     ----------
     name : hashable
         The variable.
     table, errors : DataFrame
-        Probabilities and standard errors, with a row for each configuration of the parents and a column for each level.
-        The first `MAX_CONFIGURATIONS` rows are drawn. Errors that are nan are not drawn.
+        Probabilities and standard errors, with a row for each configuration of the parents and a
+        column for each level. The first `MAX_CONFIGURATIONS` rows are drawn. Errors that are nan
+        are not drawn.
     ax : matplotlib Axes, optional
 
     Returns
@@ -93,26 +121,43 @@ def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame
     ax = axes_or_new(ax, size=(float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
     handles = []
     for k, colour in enumerate(group_colours(L)):
-        # the L bars of a configuration are centred at its number; a gap of one bar separates configurations
+        # the L bars of a configuration are centred at its number; a gap of one bar separates
+        # configurations
         x = np.arange(n_rows) + (k + 0.5) / (L + 1) - 0.5 * L / (L + 1)
         heights, se = shown.iloc[:, k].to_numpy(float), errors.iloc[:, k].to_numpy(float)
         handles.append(ax.bar(x, heights, 0.9 / (L + 1), color=colour))
         has_se = np.isfinite(se)
         if has_se.any():
-            ax.errorbar(x[has_se], heights[has_se], se[has_se], fmt="none", ecolor="0.2", elinewidth=0.8, capsize=1.5)
+            ax.errorbar(
+                x[has_se],
+                heights[has_se],
+                se[has_se],
+                fmt="none",
+                ecolor="0.2",
+                elinewidth=0.8,
+                capsize=1.5,
+            )
     tick_labels = [
-        ", ".join(short_name(level, length=12) for level in (row if isinstance(row, tuple) else (row,)))
+        ", ".join(
+            short_name(level, length=12) for level in (row if isinstance(row, tuple) else (row,))
+        )
         for row in shown.index
     ]
     is_upright = n_rows * max(map(len, tick_labels)) > MAX_LABEL_CHARACTERS
-    ax.set_xticks(np.arange(n_rows), tick_labels, rotation=90 if is_upright else 0, fontsize="small")
+    ax.set_xticks(
+        np.arange(n_rows), tick_labels, rotation=90 if is_upright else 0, fontsize="small"
+    )
     parent_names = [short_name(n) for n in table.index.names if n is not None]
-    count_note = f"  (first {MAX_CONFIGURATIONS} of {len(table)})" if len(table) > MAX_CONFIGURATIONS else ""
+    count_note = (
+        f"  (first {MAX_CONFIGURATIONS} of {len(table)})" if len(table) > MAX_CONFIGURATIONS else ""
+    )
     ax.set(
         xlabel=", ".join(parent_names) + count_note,
         ylabel=f"P({short_name(name)}{' | ' + ', '.join(parent_names) if parent_names else ''})",
     )
     ax.set_ylim(0.0, None)
-    draw_legend(ax, handles, [short_name(c, length=16) for c in table.columns], title=short_name(name))
+    draw_legend(
+        ax, handles, [short_name(c, length=16) for c in table.columns], title=short_name(name)
+    )
     ax.spines[["top", "right"]].set_visible(False)
     return ax

@@ -1,4 +1,6 @@
-"""Summary of a Bayesian network classifier: its key figures, its features, and its smaller probability tables."""
+"""Summary of a Bayesian network classifier: its key figures, its features, and its smaller
+probability tables.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ MAX_COLUMNS = 10  # columns of a probability table that a summary shows
 
 
 def network_summary(
-    call: str, labels: Labels, facts: Mapping[str, Any], features: pd.DataFrame, params: Mapping[Hashable, pd.DataFrame]
+    call: str,
+    labels: Labels,
+    facts: Mapping[str, Any],
+    features: pd.DataFrame,
+    params: Mapping[Hashable, pd.DataFrame],
 ) -> Summary:
     """Return the summary of a Bayesian network classifier.
 
@@ -34,16 +40,18 @@ def network_summary(
     facts : mapping of str to object
         Key figures by title, in the order in which they are shown.
     features : DataFrame
-        A row for each feature; the column ``information`` is the mutual information with the class, in nats.
-        The `MAX_FEATURES` features with most information are shown, in the order of `features`.
+        A row for each feature; the column ``information`` is the mutual information with the class,
+        in nats. The `MAX_FEATURES` features with most information are shown, in the order of
+        `features`.
     params : mapping of name to DataFrame
-        Probability table of each variable, levels as columns; tables up to (`MAX_ROWS`, `MAX_COLUMNS`) are shown.
+        Probability table of each variable, levels as columns; tables up to (`MAX_ROWS`,
+        `MAX_COLUMNS`) are shown.
 
     Returns
     -------
     Summary
-        ``tables`` has every table of `params` under its variable's name, the facts as ``"fit"`` and the features as
-        ``"features"`` (with an underscore appended where a variable has that name).
+        ``tables`` has every table of `params` under its variable's name, the facts as ``"fit"`` and
+        the features as ``"features"`` (with an underscore appended where a variable has that name).
     """
     shown_features = features
     count_note = ""
@@ -53,28 +61,52 @@ def network_summary(
             key=lambda names: features.index.get_indexer(names)
         )
         count_note = f" ({MAX_FEATURES} that tell most of {len(features)})"
-    note = "information: mutual information with the class, in nats, over the rows in which the feature is known."
-    sections = [Section(f"features{count_note}", shown_features, note)] if len(shown_features) else []
+    note = (
+        "information: mutual information with the class, in nats, over the rows in which the "
+        "feature is known."
+    )
+    sections = (
+        [Section(f"features{count_note}", shown_features, note)] if len(shown_features) else []
+    )
     small_tables = [
-        name for name, table in params.items() if table.shape[0] <= MAX_ROWS and table.shape[1] <= MAX_COLUMNS
+        name
+        for name, table in params.items()
+        if table.shape[0] <= MAX_ROWS and table.shape[1] <= MAX_COLUMNS
     ]
     variables_in_sections = (*shown_features.index, labels.response)
-    shown_tables = [name for name in small_tables if name in variables_in_sections][: MAX_TABLES + 1]  # 1: of the class
+    # 1: of the class
+    shown_tables = [name for name in small_tables if name in variables_in_sections][
+        : MAX_TABLES + 1
+    ]
     for name in shown_tables:
         table = params[name]
-        parents_text = "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
+        parents_text = (
+            "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
+        )
         sections.append(Section(f"P({label_text(name)}{parents_text})", _with_text_labels(table)))
     facts_frame = pd.DataFrame({"value": list(facts.values())}, index=list(facts))
     names = distinct_names([*map(str, params), "fit", "features"])
     tables = dict(zip(names, [*params.values(), facts_frame, features], strict=True))
     return Summary(
-        head_text(call, labels), dict(facts), title="Bayesian network classifier:", sections=sections, tables=tables
+        head_text(call, labels),
+        dict(facts),
+        title="Bayesian network classifier:",
+        sections=sections,
+        tables=tables,
     )
 
 
 def _with_text_labels(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a probability table whose row labels are texts, the levels of the parents joined by commas."""
-    texts = [", ".join(map(label_text, row)) if isinstance(row, tuple) else label_text(row) for row in table.index]
-    if table.index.names == [None]:  # the table of the class, which has no parents, has one row without a name
+    """Return a probability table whose row labels are texts, the levels of the parents joined by
+    commas.
+    """
+    texts = [
+        ", ".join(map(label_text, row)) if isinstance(row, tuple) else label_text(row)
+        for row in table.index
+    ]
+    # the table of the class, which has no parents, has one row without a name
+    if table.index.names == [None]:
         texts = [""] * len(table)
-    return table.set_axis(pd.Index(texts, dtype=object)).set_axis([label_text(c) for c in table.columns], axis=1)
+    return table.set_axis(pd.Index(texts, dtype=object)).set_axis(
+        [label_text(c) for c in table.columns], axis=1
+    )

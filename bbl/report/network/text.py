@@ -1,6 +1,8 @@
-"""Bayesian network classifiers as text: the printed form, and BIF, the Interchange Format for Bayesian Networks.
+"""Bayesian network classifiers as text: the printed form, and BIF, the Interchange Format for
+Bayesian Networks.
 
-A *family* is a variable with its parents; a *word* is a name or level that BIF allows: letters, digits, underscores.
+A *family* is a variable with its parents; a *word* is a name or level that BIF allows: letters,
+digits, underscores.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def structure_text(
     n_networks: int | None = None,
     n_parameters: int | None = None,
 ) -> str:
-    """Return the printed form of a Bayesian network classifier, in R's layout; an argument that is None has no line.
+    """Return the printed form of a Bayesian network classifier, in R's layout; an argument that is
+    None has no line.
 
     Examples
     --------
@@ -36,7 +39,11 @@ def structure_text(
       num. arcs:   6
       learning algorithm:    nb
     """
-    lines = ["  Bayesian network classifier", "", f"  class variable:        {label_text(class_var)}"]
+    lines = [
+        "  Bayesian network classifier",
+        "",
+        f"  class variable:        {label_text(class_var)}",
+    ]
     lines.append(f"  num. features:   {n_features}")
     if n_arcs is not None:
         lines.append(f"  num. arcs:   {n_arcs}")
@@ -50,9 +57,12 @@ def structure_text(
 
 
 def bif_text(
-    families: Mapping[Hashable, tuple], levels: Mapping[Hashable, Sequence], tables: Mapping[Hashable, np.ndarray]
+    families: Mapping[Hashable, tuple],
+    levels: Mapping[Hashable, Sequence],
+    tables: Mapping[Hashable, np.ndarray],
 ) -> str:
-    """Return a network in the Interchange Format for Bayesian Networks, its names and levels replaced by words.
+    """Return a network in the Interchange Format for Bayesian Networks, its names and levels
+    replaced by words.
 
     Parameters
     ----------
@@ -78,7 +88,9 @@ def bif_text(
         table = tables[name]
         if parents:
             for parent_codes in np.ndindex(table.shape[:-1]):
-                parent_levels = ", ".join(level_words[p][code] for p, code in zip(parents, parent_codes, strict=True))
+                parent_levels = ", ".join(
+                    level_words[p][code] for p, code in zip(parents, parent_codes, strict=True)
+                )
                 lines.append(f"  ({parent_levels}) {_comma_separated(table[parent_codes])};")
         else:
             lines.append(f"  table {_comma_separated(table)};")
@@ -92,7 +104,8 @@ def _comma_separated(probabilities: np.ndarray) -> str:
 
 
 def _distinct_words(labels: list, prefix: str) -> list[str]:
-    """Return a different word for each label: characters that are not allowed become ``_``, equal words get a number.
+    """Return a different word for each label: characters that are not allowed become ``_``, equal
+    words get a number.
 
     `prefix` is put before words that do not begin with a letter.
     """

@@ -1,4 +1,5 @@
-"""Figures of a sparse regression: terms by strength, and loss and number of terms along the path of penalties.
+"""Figures of a sparse regression: terms by strength, and loss and number of terms along the path of
+penalties.
 
 A *term* is a product of predictors, its *order* their number.
 """
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.report.canvas import axes_or_new, draw_legend, group_colours, plain_log_axis, use_plain_numbers, wrap_names
+from bbl.report.canvas import (
+    axes_or_new,
+    draw_legend,
+    group_colours,
+    plain_log_axis,
+    use_plain_numbers,
+    wrap_names,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,18 +28,25 @@ __all__ = ["plot_path", "plot_terms"]
 
 
 def plot_terms(
-    names: Sequence[str], orders: np.ndarray, strength: np.ndarray, n_terms: int, ax: Axes | None = None
+    names: Sequence[str],
+    orders: np.ndarray,
+    strength: np.ndarray,
+    n_terms: int,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the strongest of `n_terms` terms as bars, coloured by order.
 
     `names`, `orders` and `strength` have an entry for each term that is drawn, the strongest first.
     """
     ax = axes_or_new(ax, size=(6.4, max(1.6, 0.9 + 0.24 * len(names))))
-    colours = group_colours(int(orders.max(initial=1)))  # one for each order; initial: there may be no terms
+    # one for each order; initial: there may be no terms
+    colours = group_colours(int(orders.max(initial=1)))
     handles = {}  # for the legend: the bars of each order
     for k in np.unique(orders):
         terms_of_order = np.flatnonzero(orders == k)
-        handles[f"order {k}"] = ax.barh(terms_of_order, strength[terms_of_order], 0.75, color=colours[k - 1])
+        handles[f"order {k}"] = ax.barh(
+            terms_of_order, strength[terms_of_order], 0.75, color=colours[k - 1]
+        )
     ax.set_yticks(np.arange(len(names)), wrap_names(names, room=2.6, size=9), fontsize=9)
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)  # the strongest on top
     count_note = f" (strongest {len(names)} of {n_terms} terms)" if n_terms > len(names) else ""
@@ -45,11 +60,12 @@ def plot_terms(
 
 
 def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or order (one penalty).
+    """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or order
+    (one penalty).
 
-    `path` is `ShooterResults.path`: a row for each penalty (``point``, its number on the path) and each order of terms.
-    It has the ``loss`` of the training rows, the losses of held-out rows if they were computed, and the number of
-    ``terms``. Return the Axes of the loss.
+    `path` is `ShooterResults.path`: a row for each penalty (``point``, its number on the path) and
+    each order of terms. It has the ``loss`` of the training rows, the losses of held-out rows if
+    they were computed, and the number of ``terms``. Return the Axes of the loss.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -62,10 +78,15 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     handles = [ax.plot(x, rows["loss"], "o-", ms=3.5, color=blue)[0]]
     names = ["training rows"]
     # mean losses of held-out rows, without and with a refit of the chosen terms
-    for column, style, name in (("held_raw", "s--", "held out, penalised"), ("held_refit", "^:", "held out, refitted")):
+    for column, style, name in (
+        ("held_raw", "s--", "held out, penalised"),
+        ("held_refit", "^:", "held out, refitted"),
+    ):
         is_known = rows[column].notna()
         if is_known.any():
-            handles.append(ax.plot(x[is_known], rows.loc[is_known, column], style, ms=4, color=blue)[0])
+            handles.append(
+                ax.plot(x[is_known], rows.loc[is_known, column], style, ms=4, color=blue)[0]
+            )
             names.append(name)
     right = ax.twinx()  # axes with an axis of its own for the number of terms
     handles.append(right.plot(x, rows["terms"], ".-", lw=1, color=orange)[0])

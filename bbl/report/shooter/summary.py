@@ -1,8 +1,9 @@
 """Text, tables of weights and summary of a sparse regression.
 
-A *term* is a product of predictors, given as the tuple of their positions; K is the number of groups. The *order* of a
-term is its number of predictors, its *weights* are log odds of each group against the first. Its *strength* is the root
-mean square of its contribution to the log odds, over all joint levels of its predictors.
+A *term* is a product of predictors, given as the tuple of their positions; K is the number of
+groups. The *order* of a term is its number of predictors, its *weights* are log odds of each group
+against the first. Its *strength* is the root mean square of its contribution to the log odds, over
+all joint levels of its predictors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from bbl.report.format import label_text
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.text import head_text
 
-__all__ = ["contrast_names", "shooter_summary", "shooter_text", "list_terms", "term_name", "weight_frame"]
+__all__ = [
+    "contrast_names",
+    "shooter_summary",
+    "shooter_text",
+    "list_terms",
+    "term_name",
+    "weight_frame",
+]
 
 MAX_ROWS = 20  # rows of the table of terms in a summary
 MAX_NAMED = 5  # terms that a sentence names
@@ -46,17 +54,23 @@ def list_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
 
 
 def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
-    """Return the log odds of each term, (L_1, ..., L_k, K - 1) in `tables`, as a frame with a row for each joint level.
+    """Return the log odds of each term, (L_1, ..., L_k, K - 1) in `tables`, as a frame with a row
+    for each joint level.
 
-    Columns are ``order``, ``predictors`` and ``levels`` (tuples), and the log odds, named by `contrast_names`. With
-    ``first=1``, rows with the first level of a predictor are left out; with ``first=0``, there are all rows.
+    Columns are ``order``, ``predictors`` and ``levels`` (tuples), and the log odds, named by
+    `contrast_names`. With ``first=1``, rows with the first level of a predictor are left out; with
+    ``first=0``, there are all rows.
     """
     rows: list[tuple] = []
     values = [np.empty((0, len(labels.groups) - 1))]  # an empty part, as there may be no terms
     for term, table in tables.items():
-        shown = table[tuple(slice(first, None) for _ in term)]  # without the first `first` levels of each predictor
+        # without the first `first` levels of each predictor
+        shown = table[tuple(slice(first, None) for _ in term)]
         names = tuple(labels.names[i] for i in term)
-        rows += [(len(term), names, levels) for levels in product(*(labels.levels[i][first:] for i in term))]
+        rows += [
+            (len(term), names, levels)
+            for levels in product(*(labels.levels[i][first:] for i in term))
+        ]
         values.append(shown.reshape(-1, table.shape[-1]))
     frame = pd.DataFrame(rows, columns=["order", "predictors", "levels"])
     numbers = pd.DataFrame(np.concatenate(values), columns=contrast_names(labels))
@@ -64,7 +78,9 @@ def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
 
 
 def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -> str:
-    """Return the printed fit: call, number of terms of each order (`counts`), and whether weights are penalised."""
+    """Return the printed fit: call, number of terms of each order (`counts`), and whether weights
+    are penalised.
+    """
     if not counts.sum():
         return f"{head_text(call, labels)}\n\nNo terms: every row has the shares of the groups."
     counts_text = ", ".join(f"{n} of order {k}" for k, n in counts.items())
@@ -72,11 +88,15 @@ def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -
     return f"{head_text(call, labels)}\n\nTerms: {counts_text}\nWeights: {penalty_text}"
 
 
-def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: pd.DataFrame) -> Summary:
-    """Return the summary of a fit: key figures (`facts`, by title), and the strongest of its `terms`.
+def shooter_summary(
+    call: str, labels: Labels, facts: Mapping[str, Any], terms: pd.DataFrame
+) -> Summary:
+    """Return the summary of a fit: key figures (`facts`, by title), and the strongest of its
+    `terms`.
 
-    `terms` has a row for each combination of levels of a term, strongest term first: its ``order``, ``predictors`` and
-    ``levels``, the ``step`` of the path in which it entered, its ``strength``, and its weights.
+    `terms` has a row for each combination of levels of a term, strongest term first: its ``order``,
+    ``predictors`` and ``levels``, the ``step`` of the path in which it entered, its ``strength``,
+    and its weights.
 
     ``tables`` of the summary has the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
@@ -87,11 +107,22 @@ def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: 
     ]
     # the names of the rows have the predictors and levels
     table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))
-    heading = f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
-    note = (
-        "log odds at these levels, without those of terms of fewer predictors; 0 at the first level. strength: root "
-        "mean square of the term over all levels, each counted once."
+    heading = (
+        f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
     )
-    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "terms": terms}
+    note = (
+        "log odds at these levels, without those of terms of fewer predictors; 0 at the first "
+        "level. strength: root mean square of the term over all levels, each counted once."
+    )
+    tables = {
+        "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),
+        "terms": terms,
+    }
     sections = [Section(heading, table, note)] if len(shown) else []
-    return Summary(head_text(call, labels), dict(facts), title="Sparse regression:", sections=sections, tables=tables)
+    return Summary(
+        head_text(call, labels),
+        dict(facts),
+        title="Sparse regression:",
+        sections=sections,
+        tables=tables,
+    )

@@ -1,10 +1,12 @@
-"""Tables of the terms that a structure search chose for each group: predictors, levels, weights, votes.
+"""Tables of the terms that a structure search chose for each group: predictors, levels, weights,
+votes.
 
-A *term* is a set of interacting predictors or a single one, its *order* their number. In a search by predictors, each
-predictor, then called a *node*, is regressed on the others and votes for the terms that it needs. There are K groups;
-predictor i has L_i levels, the first of which is the reference. A `Layout` has ``m``, the number of predictors, and
-``terms``, an array (terms, k) for each order k = 2, 3, ...; its ``table(vector, *term)`` is the part of a parameter
-vector that belongs to a term, shape (L_1 - 1, L_2 - 1, ...).
+A *term* is a set of interacting predictors or a single one, its *order* their number. In a search
+by predictors, each predictor, then called a *node*, is regressed on the others and votes for the
+terms that it needs. There are K groups; predictor i has L_i levels, the first of which is the
+reference. A `Layout` has ``m``, the number of predictors, and ``terms``, an array (terms, k) for
+each order k = 2, 3, ...; its ``table(vector, *term)`` is the part of a parameter vector that
+belongs to a term, shape (L_1 - 1, L_2 - 1, ...).
 """
 
 from __future__ import annotations
@@ -22,9 +24,14 @@ __all__ = ["order_counts", "term_frame"]
 
 
 def term_frame(
-    labels: Labels, layout: Layout, theta: np.ndarray, free: np.ndarray, chosen: Mapping[str, np.ndarray] | None = None
+    labels: Labels,
+    layout: Layout,
+    theta: np.ndarray,
+    free: np.ndarray,
+    chosen: Mapping[str, np.ndarray] | None = None,
 ) -> pd.DataFrame:
-    """Return a row for each non-reference joint level of each term: strongest terms first, single predictors last.
+    """Return a row for each non-reference joint level of each term: strongest terms first, single
+    predictors last.
 
     Parameters
     ----------
@@ -36,11 +43,14 @@ def term_frame(
     free : ndarray of bool, shape (K, size)
         Whether the model of a group has the parameter; a term without such parameters has no rows.
     chosen : mapping, optional
-        Result of a search by predictors. ``votes`` (K, size): number of predictors that chose the parameter.
-        ``nodes`` (K, order, size): its weight in the regression of each predictor of the term.
+        Result of a search by predictors. ``votes`` (K, size): number of predictors that chose the
+        parameter. ``nodes`` (K, order, size): its weight in the regression of each predictor of the
+        term.
     """
     rows: list[tuple] = []
-    terms = [(i,) for i in range(layout.m)] + [tuple(t) for order_terms in layout.terms for t in order_terms.tolist()]
+    terms = [(i,) for i in range(layout.m)] + [
+        tuple(t) for order_terms in layout.terms for t in order_terms.tolist()
+    ]
     for k, group in enumerate(labels.groups):
         for term in terms:
             weights = layout.table(theta[k], *term)  # (L_1 - 1, L_2 - 1, ...)
@@ -52,29 +62,44 @@ def term_frame(
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(term, cell, strict=True))
                 row: tuple = (group, len(term), names, levels, float(weights[cell]), strength)
                 if chosen is not None:
-                    # in the regressions of the term's first, second, ... predictor; a single one has but its own
-                    node_weights = tuple(float(layout.table(w, *term)[cell]) for w in chosen["nodes"][k][: len(term)])
+                    # in the regressions of the term's first, second, ... predictor; a single one
+                    # has but its own
+                    node_weights = tuple(
+                        float(layout.table(w, *term)[cell]) for w in chosen["nodes"][k][: len(term)]
+                    )
                     votes = int(layout.table(chosen["votes"][k], *term)[cell])
                     row = (*row, votes, node_weights if len(term) > 1 else ())
                 rows.append(row)
     columns = ["group", "order", "predictors", "levels", "weight", "strength"]
-    frame = pd.DataFrame(rows, columns=columns + (["votes", "node_weights"] if chosen is not None else []))
+    frame = pd.DataFrame(
+        rows, columns=columns + (["votes", "node_weights"] if chosen is not None else [])
+    )
     number = {group: k for k, group in enumerate(labels.groups)}
     # rows are sorted by group, then terms before single predictors, then falling strength of terms
     keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})
     keys["strength"] = -frame["strength"].where(frame["order"] > 1, 0.0)
-    return frame.loc[keys.sort_values(["group", "single", "strength"], kind="stable").index].reset_index(drop=True)
+    return frame.loc[
+        keys.sort_values(["group", "single", "strength"], kind="stable").index
+    ].reset_index(drop=True)
 
 
 def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFrame:
-    """Return the number of terms of each order (rows) in each group (columns); `free` as in `term_frame`."""
+    """Return the number of terms of each order (rows) in each group (columns); `free` as in
+    `term_frame`.
+    """
     counts = {1: np.full(len(free), layout.m)}  # by order: number of terms in each group, (K,)
-    for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):  # order 2, 3, ...
-        # `start`: where each term's parameters begin, and the end of the last; the first parameter stands for the term
-        counts[k] = free[:, start[:-1]].sum(axis=1) if len(terms) else np.zeros(len(free), dtype=int)
+    # order 2, 3, ...
+    for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):
+        # `start`: where each term's parameters begin, and the end of the last; the first parameter
+        # stands for the term
+        counts[k] = (
+            free[:, start[:-1]].sum(axis=1) if len(terms) else np.zeros(len(free), dtype=int)
+        )
     # the name of the index is `order`, changed if a group has that name
     index = pd.Index(list(counts), name=distinct_names([*labels.groups, "order"])[-1])
-    return pd.DataFrame(np.array(list(counts.values())), index=index, columns=label_index(labels.groups))
+    return pd.DataFrame(
+        np.array(list(counts.values())), index=index, columns=label_index(labels.groups)
+    )
 
 
 def _strength(table: np.ndarray) -> float:

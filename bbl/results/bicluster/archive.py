@@ -1,8 +1,9 @@
-"""Model file of a two-way clustering: `pack` to a dict and arrays, `unpack` with every value checked.
+"""Model file of a two-way clustering: `pack` to a dict and arrays, `unpack` with every value
+checked.
 
-The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column group, the *cells* are
-the observed entries of the table. L is the number of levels of categorical cells; for numeric cells L is 2, as a block
-has a count and a sum.
+The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
+group, the *cells* are the observed entries of the table. L is the number of levels of categorical
+cells; for numeric cells L is 2, as a block has a count and a sum.
 """
 
 from __future__ import annotations
@@ -22,25 +23,30 @@ from bbl.results.bicluster.posterior import pack_posterior, unpack_posterior
 
 __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
 
-SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}  # columns of the frame
+# columns of the frame
+SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}
 CELLS = ("start", "column", "value", "weight")  # arrays of `Cells`
 
 # arrays of a model file: kind of dtype, shape, range of values (any if there is none)
 TABLE = {
-    "sums": ArraySpec("f", ("a", "b", "L"), FINITE),  # observations of each level in each block, or (count, sum)
+    # observations of each level in each block, or (count, sum)
+    "sums": ArraySpec("f", ("a", "b", "L"), FINITE),
     "rows": ArraySpec("i", ("I",), (0, "a")),  # group of each row
     "columns": ArraySpec("i", ("J",), (0, "b")),  # group of each column
     "values": ArraySpec("f", (2,)),  # criterion and within-block sum of squares
     "history": ArraySpec("f", ("n_iter",)),
-    "selection": ArraySpec("f", ("tried", len(SELECTION)), required=False),  # numbers of groups that were tried
-    "population": ArraySpec("i", ("members", "items"), required=False),  # groups of the I + J rows and columns
+    # numbers of groups that were tried
+    "selection": ArraySpec("f", ("tried", len(SELECTION)), required=False),
+    # groups of the I + J rows and columns
+    "population": ArraySpec("i", ("members", "items"), required=False),
     "fitness": ArraySpec("f", ("members",), required="population"),
     "draws_rows": ArraySpec("i", ("chains", "draws", "I"), (0, "I"), required=False),
     "draws_columns": ArraySpec("i", ("chains", "draws", "J"), (0, "J"), required="draws_rows"),
     "draws_log_posterior": ArraySpec("f", ("chains", "draws"), required="draws_rows"),
     "draws_loyalty": ArraySpec("f", ("chains", "I"), required="draws_rows"),
     "draws_popularity": ArraySpec("f", ("chains", "J"), required="draws_rows"),
-    "cells_start": ArraySpec("i", ("I+1",), required=False),  # where each row begins in the arrays of cells
+    # where each row begins in the arrays of cells
+    "cells_start": ArraySpec("i", ("I+1",), required=False),
     "cells_column": ArraySpec("i", ("cells",), (0, "J"), required="cells_start"),
     "cells_value": ArraySpec("f", ("cells",), FINITE, required="cells_start"),
     "cells_weight": ArraySpec("f", ("cells",), POSITIVE, required="cells_start"),
@@ -48,23 +54,30 @@ TABLE = {
 
 
 def selection_frame(values: np.ndarray) -> pd.DataFrame:
-    """Return `values` (n, 4), the columns `SELECTION` for each of n pairs of numbers of groups, as a frame."""
+    """Return `values` (n, 4), the columns `SELECTION` for each of n pairs of numbers of groups, as
+    a frame.
+    """
     return pd.DataFrame(values, columns=list(SELECTION)).astype(SELECTION)
 
 
 def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> pd.DataFrame:
     """Return the n members of a genetic algorithm's population as a frame, a row each.
 
-    Columns are `fitness` (n,), then the groups `labels` (n, I + J) of all rows and columns of the table.
+    Columns are `fitness` (n,), then the groups `labels` (n, I + J) of all rows and columns of the
+    table.
     """
-    names = distinct_names(f"{side.name}:{level}" for side in (table.rows, table.columns) for level in side.levels)
+    names = distinct_names(
+        f"{side.name}:{level}" for side in (table.rows, table.columns) for level in side.levels
+    )
     frame = pd.DataFrame(labels, columns=names)
     frame.insert(0, "fitness", fitness)
     return frame
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the options of a `BiclusterResults` as a dict, and its arrays; observed cells only with `store_data`."""
+    """Return the options of a `BiclusterResults` as a dict, and its arrays; observed cells only
+    with `store_data`.
+    """
     options = {  # tuples and arrays become lists, for JSON
         name: np.asarray(value).tolist() if isinstance(value, tuple | list | np.ndarray) else value
         for name, value in dataclasses.asdict(fit.method).items()
@@ -91,16 +104,22 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     if fit.posterior is not None:
         arrays |= pack_posterior(fit.posterior)
     if store_data and fit.cells is not None:
-        arrays |= {f"cells_{name}": cell_array for name, cell_array in zip(CELLS, fit.cells.arrays, strict=True)}
+        arrays |= {
+            f"cells_{name}": cell_array
+            for name, cell_array in zip(CELLS, fit.cells.arrays, strict=True)
+        }
     return meta, arrays
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `BiclusterResults` from what `pack` stored; raise a ValueError at an impossible value."""
+    """Return the arguments of `BiclusterResults` from what `pack` stored; raise a ValueError at an
+    impossible value.
+    """
     table = TwoWay.from_dict(meta["table"])
     options = dict(meta["method"])
     method = make_method(options.pop("name"), options)
-    if method.response != table.holds:  # kind of cells that the method is for, and that the table has ("levels", ...)
+    # kind of cells that the method is for, and that the table has ("levels", ...)
+    if method.response != table.holds:
         raise ValueError("method and table do not fit together")
     check_types(meta, {"call": str, "n_iter": int, "converged": bool})
     n_rows, n_columns = table.shape
@@ -110,8 +129,15 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if not arrays["sums"].any():  # no block has an observation
         raise ValueError("its blocks are empty")
     arguments: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
-    arguments |= {name: np.ascontiguousarray(arrays[name], dtype=np.int32) for name in ("rows", "columns")}
-    arguments |= {"table": table, "method": method, "sums": arrays["sums"], "history": arrays["history"]}
+    arguments |= {
+        name: np.ascontiguousarray(arrays[name], dtype=np.int32) for name in ("rows", "columns")
+    }
+    arguments |= {
+        "table": table,
+        "method": method,
+        "sums": arrays["sums"],
+        "history": arrays["history"],
+    }
     arguments["criterion"], arguments["wcss"] = (float(v) for v in arrays["values"])
     if "selection" in arrays:
         arguments["selection"] = selection_frame(arrays["selection"])

@@ -1,7 +1,8 @@
 """BiclusterResults: a two-way clustering of a table.
 
-The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column group. A *long* table
-lists its observed cells, a *matrix* has all of them; the cells of a *categorical* table are levels.
+The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
+group. A *long* table lists its observed cells, a *matrix* has all of them; the cells of a
+*categorical* table are levels.
 """
 
 from __future__ import annotations
@@ -46,30 +47,39 @@ class BiclusterResults(BlockTables):
     call : str
         The call of `bbl.bicluster`.
     table : TwoWay
-        Names of rows, columns and values; a ``formula``, None for a matrix; what cells hold (``holds``): "numeric",
-        "ordinal" (ordered numbers), "levels" (codes), or "rated" (of value 1; unrated pairs have none).
+        Names of rows, columns and values; a ``formula``, None for a matrix; what cells hold
+        (``holds``): "numeric", "ordinal" (ordered numbers), "levels" (codes), or "rated" (of value
+        1; unrated pairs have none).
     method : Prototype, Genetic or Mcmc
         The method with its options.
     rows, columns : ndarray of int32, shape (I,) and (J,)
-        Groups 0..a-1 of the rows and 0..b-1 of the columns, in order of means, or in categorical tables of sizes.
+        Groups 0..a-1 of the rows and 0..b-1 of the columns, in order of means, or in categorical
+        tables of sizes.
     sums : ndarray, shape (a, b, L)
-        Number of observations of each level in each block; for numeric cells L is 2: number and sum of observations.
+        Number of observations of each level in each block; for numeric cells L is 2: number and sum
+        of observations.
     criterion : float
-        Value by which partitions are compared, smaller is better: minus twice the integrated completed likelihood
-        ("prototype"), the fitness ("genetic"), the posterior expected loss ("mcmc").
+        Value by which partitions are compared, smaller is better: minus twice the integrated
+        completed likelihood ("prototype"), the fitness ("genetic"), the posterior expected loss
+        ("mcmc").
     history : ndarray
-        The objective after each half-step of the best start ("prototype"; it never rises, except with the metric
-        "pearson"), the best fitness of each generation ("genetic"), the log posterior of all draws by chain ("mcmc").
+        The objective after each half-step of the best start ("prototype"; it never rises, except
+        with the metric "pearson"), the best fitness of each generation ("genetic"), the log
+        posterior of all draws by chain ("mcmc").
     n_iter : int
     converged : bool
-        Whether the alternation ended before `max_iter` ("prototype"); whether no move of one row or column improves the
-        fitness, as the option `refine` ensures ("genetic"); whether the split R-hat is at most 1.1 ("mcmc").
+        Whether the alternation ended before `max_iter` ("prototype"); whether no move of one row or
+        column improves the fitness, as the option `refine` ensures ("genetic"); whether the split
+        R-hat is at most 1.1 ("mcmc").
     wcss : float
-        Sum of squared differences of the observed cells from their block means; nan for categorical tables.
+        Sum of squared differences of the observed cells from their block means; nan for categorical
+        tables.
     selection : DataFrame or None
-        The numbers of groups that were tried, with objective and criterion; None if the numbers were given.
+        The numbers of groups that were tried, with objective and criterion; None if the numbers
+        were given.
     population : DataFrame or None
-        The last population of the genetic algorithm: ``fitness``, and the group of every row and column.
+        The last population of the genetic algorithm: ``fitness``, and the group of every row and
+        column.
     posterior : Posterior or None
         Draws of both partitions with diagnostics ("mcmc").
     cells : Cells or None
@@ -106,21 +116,48 @@ class BiclusterResults(BlockTables):
     kind: ClassVar[str] = "bicluster"
 
     @classmethod
-    def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, fit: BiclusterFit) -> BiclusterResults:
-        """Return the result of the clustering `fit`, with its groups renumbered in order of their means or sizes."""
-        n_levels = len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0  # 0: numeric
-        rows, columns, sums, wcss = ordered(cells, fit.rows, fit.columns, n_levels, table.holds == "rated")
+    def from_found(
+        cls, call: str, table: TwoWay, method: Any, cells: Cells, fit: BiclusterFit
+    ) -> BiclusterResults:
+        """Return the result of the clustering `fit`, with its groups renumbered in order of their
+        means or sizes.
+        """
+        # 0: numeric
+        n_levels = (
+            len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0
+        )
+        rows, columns, sums, wcss = ordered(
+            cells, fit.rows, fit.columns, n_levels, table.holds == "rated"
+        )
         selection = population = posterior = None
         if fit.selection is not None:
-            selection = selection_frame(np.array(fit.selection))  # (tried, 4), see `selection_frame`
-        if fit.evolved is not None:  # "genetic": the last population, groups (members, I + J) with fitness (members,)
-            population = population_frame(table, fit.evolved.population, fit.evolved.population_fitness)
-        if fit.draws is not None and fit.share is not None:  # "mcmc"; share: of draws that join two items
+            # (tried, 4), see `selection_frame`
+            selection = selection_frame(np.array(fit.selection))
+        # "genetic": the last population, groups (members, I + J) with fitness (members,)
+        if fit.evolved is not None:
+            population = population_frame(
+                table, fit.evolved.population, fit.evolved.population_fitness
+            )
+        # "mcmc"; share: of draws that join two items
+        if fit.draws is not None and fit.share is not None:
             posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)
         return cls(
-            call, table, method, rows, columns, sums, fit.criterion, fit.history, fit.n_iter, fit.converged,
-            wcss, selection, population, posterior, cells,
-        )  # fmt: skip
+            call,
+            table,
+            method,
+            rows,
+            columns,
+            sums,
+            fit.criterion,
+            fit.history,
+            fit.n_iter,
+            fit.converged,
+            wcss,
+            selection,
+            population,
+            posterior,
+            cells,
+        )
 
     def predict(self, newdata: Any = None, type: str = "response") -> pd.Series | pd.DataFrame:
         """Predict cells by the mean of their block.
@@ -128,8 +165,9 @@ class BiclusterResults(BlockTables):
         Parameters
         ----------
         newdata : table, optional
-            Long table: pairs of row and column to predict. A new row (a new user) is assigned to the group that fits
-            its responses in `newdata` best. Matrix: new rows, nan where missing. None for `fitted`.
+            Long table: pairs of row and column to predict. A new row (a new user) is assigned to
+            the group that fits its responses in `newdata` best. Matrix: new rows, nan where
+            missing. None for `fitted`.
         type : {"response", "prob"}, default "response"
             In categorical tables the most frequent level, or the shares of all levels.
 
@@ -154,12 +192,16 @@ class BiclusterResults(BlockTables):
         """
         wants_shares = self.table.holds == "levels" and type == "prob"
         if type not in ("response", "prob") or (type == "prob" and not wants_shares):
-            raise BBLTypeError(f"type={type!r} is 'response', or 'prob' for categorical tables.", argument="type")
+            raise BBLTypeError(
+                f"type={type!r} is 'response', or 'prob' for categorical tables.", argument="type"
+            )
         if newdata is None:
             return self.fitted()
-        block_values = self._means if wants_shares else self._block_predictions(self._means)  # (a, b, L) or (a, b)
+        # (a, b, L) or (a, b)
+        block_values = self._means if wants_shares else self._block_predictions(self._means)
         if self.table.formula is None:
-            groups, index = self._assign_matrix_rows(newdata)  # first, as errors of newdata come before one of `type`
+            # first, as errors of newdata come before one of `type`
+            groups, index = self._assign_matrix_rows(newdata)
             if wants_shares:
                 raise BBLTypeError("type='prob' needs a long table.", argument="type")
             matrix = block_values[groups][:, self.columns]
@@ -168,11 +210,14 @@ class BiclusterResults(BlockTables):
         predicted = block_values[groups[i], self.columns[j]]  # (pairs, L) or (pairs,)
         index = newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(len(i))
         if wants_shares and self.table.levels is not None:
-            return pd.DataFrame(predicted, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
+            return pd.DataFrame(
+                predicted, index=index, columns=pd.Index(self.table.levels.levels, dtype=object)
+            )
         return pd.Series(predicted, index=index, name=self.table.response)
 
     def assign(self, newdata: Any) -> pd.Series:
-        """Return the group that fits each row in `newdata` best; training rows of a long table keep their groups.
+        """Return the group that fits each row in `newdata` best; training rows of a long table keep
+        their groups.
 
         Parameters
         ----------
@@ -199,17 +244,26 @@ class BiclusterResults(BlockTables):
         return pd.Series(groups[assigned_codes], index=index, name=name)
 
     def _assign_matrix_rows(self, newdata: Any) -> tuple[np.ndarray, pd.Index]:
-        """Return the best group of each row of a matrix, shape (rows,), and the names of its rows."""
-        entries, index = self.table.read_matrix(newdata)  # entries: row, column, value and weight of each cell
-        return self._best_row_groups(Cells.from_entries(*entries, (len(index), self.table.shape[1])), index), index
+        """Return the best group of each row of a matrix, shape (rows,), and the names of its
+        rows.
+        """
+        # entries: row, column, value and weight of each cell
+        entries, index = self.table.read_matrix(newdata)
+        return self._best_row_groups(
+            Cells.from_entries(*entries, (len(index), self.table.shape[1])), index
+        ), index
 
-    def _assign_listed_rows(self, newdata: Any) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
+    def _assign_listed_rows(
+        self, newdata: Any
+    ) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
         """Read a long table of n pairs, and assign its new rows to groups.
 
-        Return the row codes (n,) of the pairs, I and above for the r new rows, their column codes (n,), the names of
-        the new rows, and the groups (I + r,) of the I training rows and of the new ones.
+        Return the row codes (n,) of the pairs, I and above for the r new rows, their column codes
+        (n,), the names of the new rows, and the groups (I + r,) of the I training rows and of the
+        new ones.
         """
-        i, j, value, new_rows = self.table.read(newdata)  # value: None if no row is new, or without a response
+        # value: None if no row is new, or without a response
+        i, j, value, new_rows = self.table.read(newdata)
         n_training_rows = self.table.shape[0]
         if not len(new_rows.levels):
             return i, j, new_rows, self.rows
@@ -220,28 +274,48 @@ class BiclusterResults(BlockTables):
         if self.table.holds == "rated" and value is not None:
             is_observed &= value == 1.0  # the other pairs are unrated, as pairs without a cell are
         observed_values = np.zeros(0) if value is None else value[is_observed]
-        entries = (i[is_observed] - n_training_rows, j[is_observed], observed_values, np.ones(len(observed_values)))
+        entries = (
+            i[is_observed] - n_training_rows,
+            j[is_observed],
+            observed_values,
+            np.ones(len(observed_values)),
+        )
         cells = Cells.from_entries(*entries, (len(new_rows.levels), self.table.shape[1]))
         new_groups = self._best_row_groups(cells, pd.Index(new_rows.levels))
         return i, j, new_rows, np.concatenate([self.rows, new_groups])
 
     def _best_row_groups(self, cells: Cells, names: pd.Index) -> np.ndarray:
-        """Return the best groups (r,) of r new rows by their `cells` (r, J); a LevelError if a row has no cells."""
-        without_cells = np.flatnonzero(np.diff(cells.start) == 0)  # `start` bounds the cells of each row
+        """Return the best groups (r,) of r new rows by their `cells` (r, J); a LevelError if a row
+        has no cells.
+        """
+        # `start` bounds the cells of each row
+        without_cells = np.flatnonzero(np.diff(cells.start) == 0)
         if len(without_cells):
             raise LevelError(
-                f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and no cell in newdata tells its group. "
-                f"Give some of its cells: the column {self.table.response!r}.",
+                f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and no cell in "
+                "newdata tells its group. Give some of its cells: the column "
+                f"{self.table.response!r}.",
                 column=self.table.rows.name,
                 argument="newdata",
             )
         holds, means = self.table.holds, self._means  # (a, b); of levels, shares (a, b, L)
-        # arguments of `best_groups`: cells, groups of the columns, block means (a, b), ln P(level | block) (a, b, L)
+        # arguments of `best_groups`: cells, groups of the columns, block means (a, b), ln P(level |
+        # block) (a, b, L)
         if holds == "levels":  # codes of the best levels stand in for means
-            return best_groups(cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300)))  # no log 0
+            # no log 0
+            return best_groups(
+                cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300))
+            )
         if holds == "ordinal":  # codes: ratings less the lowest of the scale
-            codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
-            return best_groups(codes, self.columns, means, self.method.log_shares(means))  # ln P(rating | block mean)
+            codes = Cells(
+                cells.shape,
+                cells.start,
+                cells.column,
+                cells.value - self.method.scale[0],
+                cells.weight,
+            )
+            # ln P(rating | block mean)
+            return best_groups(codes, self.columns, means, self.method.log_shares(means))
         return best_groups(cells, self.columns, means, rated=holds == "rated")
 
     def summary(self) -> Summary:
@@ -266,17 +340,26 @@ class BiclusterResults(BlockTables):
             "Method": self.method.name,
             "Table": f"{self.table.shape[0]} x {self.table.shape[1]} ({names[0]} x {names[1]})",
             "Observations": self.nobs(),
-            **({"Repeated pairs": self.table.repeats} if self.table.repeats else {}),  # observations after the first
+            # observations after the first
+            **({"Repeated pairs": self.table.repeats} if self.table.repeats else {}),
             "Groups": f"{self.groups[0]} x {self.groups[1]}",
-            **({} if np.isnan(self.wcss) else {"Sum of squares": self.wcss, "Mean squared error": self.mse}),
+            **(
+                {}
+                if np.isnan(self.wcss)
+                else {"Sum of squares": self.wcss, "Mean squared error": self.mse}
+            ),
             report.CRITERIA[self.method.name]: self.criterion,  # with the title of the criterion
             "Iterations": self.n_iter,
             "Converged": "yes" if self.converged else "no",
         }
         if self.posterior is not None:
-            facts["R-hat"] = ", ".join(f"{name}: {value:.3f}" for name, value in self.posterior.rhat.items())
+            facts["R-hat"] = ", ".join(
+                f"{name}: {value:.3f}" for name, value in self.posterior.rhat.items()
+            )
         sizes = [np.bincount(self.rows), np.bincount(self.columns)]
-        return report.blocks_summary(self.call, facts, self.block_means, self.block_counts, names, sizes)
+        return report.blocks_summary(
+            self.call, facts, self.block_means, self.block_counts, names, sizes
+        )
 
     def plot(self, fitted: bool = False, ax: Axes | None = None) -> Axes:
         """Draw the table with rows and columns in their groups, and lines between the blocks.
@@ -303,15 +386,30 @@ class BiclusterResults(BlockTables):
         >>> plt.close()
         """
         table, entries = self.table, None  # entries: None to draw the block means
-        # (a, b); means (a, b, L) are shares of the levels of a categorical table: draw the code of the largest
+        # (a, b); means (a, b, L) are shares of the levels of a categorical table: draw the code of
+        # the largest
         means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)
         if not flag("fitted", fitted):
             cells = self._require_cells()
             entries = (cells.row, cells.column, cells.value, cells.weight)
         levels = None if table.levels is None or table.holds != "levels" else table.levels.levels
-        names = (table.rows.name, table.columns.name, table.response if table.holds != "rated" else "rated")
+        names = (
+            table.rows.name,
+            table.columns.name,
+            table.response if table.holds != "rated" else "rated",
+        )
         items = (table.rows.levels, table.columns.levels)
-        return plot_blocks(self.rows, self.columns, means, entries, names, items, levels, table.holds == "rated", ax)
+        return plot_blocks(
+            self.rows,
+            self.columns,
+            means,
+            entries,
+            names,
+            items,
+            levels,
+            table.holds == "rated",
+            ax,
+        )
 
     def plot_selection(self, ax: Axes | None = None) -> Axes:
         """Draw the criterion over the numbers of groups that were tried; return the Axes.
@@ -333,7 +431,8 @@ class BiclusterResults(BlockTables):
         return plot_selection(self.selection, names, ax)
 
     def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
-        """Draw the shares of posterior draws in which two rows, and two columns, are in one group; return two Axes.
+        """Draw the shares of posterior draws in which two rows, and two columns, are in one group;
+        return two Axes.
 
         Examples
         --------
@@ -353,13 +452,15 @@ class BiclusterResults(BlockTables):
         return plot_similarity(shares, (self.rows, self.columns), names, items, axes)
 
     def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
-        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
+        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without
+        pickle.
 
         Parameters
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether to store the cells too. Without them a loaded model has no cell plot; no `fitted` of a long table.
+            Whether to store the cells too. Without them a loaded model has no cell plot; no
+            `fitted` of a long table.
 
         Raises
         ------

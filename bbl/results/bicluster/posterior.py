@@ -1,4 +1,5 @@
-"""Posterior draws of the partitions of rows and of columns, shares of draws that join two items, and diagnostics.
+"""Posterior draws of the partitions of rows and of columns, shares of draws that join two items,
+and diagnostics.
 
 The table has I rows and J columns; a *partition* is the group of each row, or of each column.
 """
@@ -23,17 +24,19 @@ ARRAYS = ("rows", "columns", "log_posterior", "loyalty", "popularity")  # of `Dr
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Posterior:
-    """The posterior of both partitions; ``fit.posterior`` of `bbl.bicluster` with ``method="mcmc"``.
+    """The posterior of both partitions; ``fit.posterior`` of `bbl.bicluster` with
+    ``method="mcmc"``.
 
     Attributes
     ----------
     row_factor, column_factor : Factor
         Names of the rows and of the columns.
     draws : Draws
-        Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J), numbered in order of
-        appearance; ``draws.log_posterior`` (chains, draws); the means ``draws.loyalty`` (chains, I) and
-        ``draws.popularity`` (chains, J) over the draws of each chain, see `loyalty` and `popularity`. ``draws.traces``
-        (chains, draws, 3) are the log posterior and the numbers of row groups and of column groups.
+        Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J), numbered
+        in order of appearance; ``draws.log_posterior`` (chains, draws); the means ``draws.loyalty``
+        (chains, I) and ``draws.popularity`` (chains, J) over the draws of each chain, see `loyalty`
+        and `popularity`. ``draws.traces`` (chains, draws, 3) are the log posterior and the numbers
+        of row groups and of column groups.
     row_share, column_share : ndarray, shape (I, I) and (J, J)
         Share of draws in which two rows, or two columns, are in one group.
     """
@@ -57,18 +60,24 @@ class Posterior:
     @property
     def n_groups(self) -> pd.DataFrame:
         """Posterior probability of 1, 2, ... groups (the index), of ``rows`` and of ``columns``."""
-        # for the partitions of rows and of columns: the number of draws that have 0, 1, 2, ... groups
-        # (`draws[:2]`: labels of rows, labels of columns; groups are numbered from 0)
+        # for the partitions of rows and of columns: the number of draws that have 0, 1, 2, ...
+        # groups (`draws[:2]`: labels of rows, labels of columns; groups are numbered from 0)
         n_draws = [np.bincount(labels.max(axis=-1).ravel() + 1) for labels in self.draws[:2]]
         table = np.zeros((max(map(len, n_draws)), 2))
         for side, n_by_groups in enumerate(n_draws):
             table[: len(n_by_groups), side] = n_by_groups / n_by_groups.sum()
         # no partition has 0 groups
-        return pd.DataFrame(table[1:], index=pd.RangeIndex(1, len(table), name="groups"), columns=["rows", "columns"])
+        return pd.DataFrame(
+            table[1:],
+            index=pd.RangeIndex(1, len(table), name="groups"),
+            columns=["rows", "columns"],
+        )
 
     @property
     def rhat(self) -> pd.Series:
-        """Split R-hat of the log posterior and of the numbers of groups; above 1.01 the chains have not mixed."""
+        """Split R-hat of the log posterior and of the numbers of groups; above 1.01 the chains have
+        not mixed.
+        """
         return _trace_series(split_rhat(self.draws.traces), "rhat")
 
     @property
@@ -83,18 +92,25 @@ class Posterior:
         Lambda says how slowly the interest of a row group falls with its rank of the column groups.
         """
         mean = self.draws.loyalty.mean(axis=0)
-        return pd.Series(mean, index=pd.Index(self.row_factor.levels, name=self.row_factor.name), name="loyalty")
+        return pd.Series(
+            mean, index=pd.Index(self.row_factor.levels, name=self.row_factor.name), name="loyalty"
+        )
 
     @property
     def popularity(self) -> pd.Series:
         """Posterior mean of the weight w of each column; the weights sum to one."""
         mean, names = self.draws.popularity.mean(axis=0), self.column_factor.levels
-        return pd.Series(mean, index=pd.Index(names, name=self.column_factor.name), name="popularity")
+        return pd.Series(
+            mean, index=pd.Index(names, name=self.column_factor.name), name="popularity"
+        )
 
     def __repr__(self) -> str:
         chains, draws = self.draws.log_posterior.shape
         max_rhat = self.rhat.max()
-        return f"Posterior of {chains} chains x {draws} draws; largest R-hat {max_rhat:.3f}\n\n{self.n_groups.round(4)}"
+        return (
+            f"Posterior of {chains} chains x {draws} draws; largest R-hat "
+            f"{max_rhat:.3f}\n\n{self.n_groups.round(4)}"
+        )
 
 
 def _square_frame(share: np.ndarray, factor: Factor) -> pd.DataFrame:
@@ -114,10 +130,15 @@ def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
 
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
-    """Return the posterior that `pack_posterior` stored, from checked arrays; a ValueError if there are no draws."""
-    draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))  # the first axis of all arrays is the chain
+    """Return the posterior that `pack_posterior` stored, from checked arrays; a ValueError if there
+    are no draws.
+    """
+    # the first axis of all arrays is the chain
+    draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))
     if not draws.log_posterior.size:
         raise ValueError("the draws are not as saved")
     # labels of rows, then of columns, (chains, draws, items): the draws of all chains are pooled
-    row_share, column_share = (similarity(labels.reshape(-1, labels.shape[-1])) for labels in draws[:2])
+    row_share, column_share = (
+        similarity(labels.reshape(-1, labels.shape[-1])) for labels in draws[:2]
+    )
     return Posterior(table.rows, table.columns, draws, row_share, column_share)

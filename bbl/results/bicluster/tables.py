@@ -1,7 +1,8 @@
-"""Base of `BiclusterResults`: groups, block means, block counts and fitted cells as labelled tables.
+"""Base of `BiclusterResults`: groups, block means, block counts and fitted cells as labelled
+tables.
 
-The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column group. The cells of a
-*categorical* table are levels (``table.holds == "levels"``), L of them.
+The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column
+group. The cells of a *categorical* table are levels (``table.holds == "levels"``), L of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ __all__ = ["BlockTables"]
 
 
 class Observations(int):
-    """A number of observations that can be called and returns itself, as ``nobs()`` is a method of other models."""
+    """A number of observations that can be called and returns itself, as ``nobs()`` is a method of
+    other models.
+    """
 
     def __call__(self) -> int:
         return int(self)
@@ -33,11 +36,13 @@ class Observations(int):
 class BlockTables:
     """Tables of groups, blocks and fitted cells; attributes as in `BiclusterResults`."""
 
-    table: TwoWay  # names of rows, columns and values; its `formula` is None if the data were a matrix
+    # names of rows, columns and values; its `formula` is None if the data were a matrix
+    table: TwoWay
     method: Any  # the method of clustering with its options
     rows: np.ndarray  # group of each row, (I,)
     columns: np.ndarray  # group of each column, (J,)
-    sums: np.ndarray  # (a, b, L): observations of each level in each block; of numeric cells (a, b, 2): count and sum
+    # (a, b, L): observations of each level in each block; of numeric cells (a, b, 2): count and sum
+    sums: np.ndarray
     history: np.ndarray  # objective after each step
     wcss: float  # sum of squared differences of the cells from their block means
     cells: Cells | None  # the observed cells
@@ -65,12 +70,16 @@ class BlockTables:
 
     @property
     def nobs(self) -> Observations:
-        """Number of observations, ``nobs()``: the sum of their weights. Without brackets it is deprecated."""
+        """Number of observations, ``nobs()``: the sum of their weights. Without brackets it is
+        deprecated.
+        """
         return Observations(round(float(self.block_counts.to_numpy().sum())))
 
     @property
     def mse(self) -> float:
-        """`wcss` divided by the number of observations (eq. 2.3 of Li 2014 divides by that of all cells)."""
+        """`wcss` divided by the number of observations (eq. 2.3 of Li 2014 divides by that of all
+        cells).
+        """
         return self.wcss / self.nobs()
 
     @property
@@ -80,20 +89,29 @@ class BlockTables:
 
     @cached_property
     def _means(self) -> np.ndarray:
-        """Block means (a, b), or in categorical tables shares of levels (a, b, L), smoothed; see `block_means`."""
+        """Block means (a, b), or in categorical tables shares of levels (a, b, L), smoothed; see
+        `block_means`.
+        """
         if self.table.holds == "levels":
-            counts = self.sums + self.method.prior_count / self.sums.shape[2]  # a block's prior count, split evenly
+            # a block's prior count, split evenly
+            counts = self.sums + self.method.prior_count / self.sums.shape[2]
             return counts / counts.sum(axis=2, keepdims=True)
         counts, value_sums = self.sums[..., 0], self.sums[..., 1]
-        mean_without_cells = value_sums.sum() / counts.sum()  # the mean of all cells stands for a block without cells
+        # the mean of all cells stands for a block without cells
+        mean_without_cells = value_sums.sum() / counts.sum()
         if self.method.name == "prototype" and self.method.fill is not None:
             mean_without_cells = self.method.fill
-        return np.where(counts > 0, value_sums / np.maximum(counts, 1e-300), mean_without_cells)  # 1e-300: no 0 / 0
+        # 1e-300: no 0 / 0
+        return np.where(counts > 0, value_sums / np.maximum(counts, 1e-300), mean_without_cells)
 
     def _block_frame(self, values: np.ndarray) -> pd.DataFrame:
-        """Return one value per block, (a, b), as a frame with the numbers of the groups on both axes."""
+        """Return one value per block, (a, b), as a frame with the numbers of the groups on both
+        axes.
+        """
         index = pd.RangeIndex(self.groups[0], name=f"{self.table.rows.name} group")
-        return pd.DataFrame(values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_axis_name))
+        return pd.DataFrame(
+            values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_axis_name)
+        )
 
     @property
     def _column_axis_name(self) -> str:
@@ -102,17 +120,19 @@ class BlockTables:
 
     @property
     def block_means(self) -> pd.DataFrame:
-        """The mean of each block, row groups by column groups; in categorical tables the share of each level.
+        """The mean of each block, row groups by column groups; in categorical tables the share of
+        each level.
 
-        The mean of a block without cells is the `fill` of the method, or the mean of all cells. Shares are smoothed by
-        the prior count of the method.
+        The mean of a block without cells is the `fill` of the method, or the mean of all cells.
+        Shares are smoothed by the prior count of the method.
         """
         means = self._means
         if means.ndim == 2:
             return self._block_frame(means)
         a, b, L = means.shape
         levels = list(self.table.levels.levels) if self.table.levels is not None else range(L)
-        # the name of the group is changed if both are equal; reversed, names are in the order (group, level)
+        # the name of the group is changed if both are equal; reversed, names are in the order
+        # (group, level)
         names = distinct_names([self.table.response, self._column_axis_name])[::-1]
         columns = pd.MultiIndex.from_product([range(b), levels], names=names)
         index = pd.RangeIndex(a, name=f"{self.table.rows.name} group")
@@ -120,18 +140,23 @@ class BlockTables:
 
     @property
     def block_counts(self) -> pd.DataFrame:
-        """Number of observations in each block; if cells only say which pairs are rated, the number of its pairs."""
-        return self._block_frame(self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0])
+        """Number of observations in each block; if cells only say which pairs are rated, the number
+        of its pairs.
+        """
+        return self._block_frame(
+            self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0]
+        )
 
     def fitted(self) -> pd.DataFrame:
-        """Return for each cell the mean of its block, or in categorical tables the block's most frequent level.
+        """Return for each cell the mean of its block, or in categorical tables the block's most
+        frequent level.
 
         Returns
         -------
         DataFrame
-            If the data were a matrix, a matrix of all cells, missing ones included. Otherwise a row for each observed
-            cell: names of row and column, the observed response, and ``fitted`` (``fitted_`` if another column has that
-            name).
+            If the data were a matrix, a matrix of all cells, missing ones included. Otherwise a row
+            for each observed cell: names of row and column, the observed response, and ``fitted``
+            (``fitted_`` if another column has that name).
 
         Examples
         --------
@@ -151,10 +176,16 @@ class BlockTables:
         row_factor, column_factor = self.table.rows, self.table.columns
         observed = cells.value
         if self.table.holds == "levels" and self.table.levels is not None:
-            observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]  # from codes to levels
+            # from codes to levels
+            observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]
         names = distinct_names([row_factor.name, column_factor.name, self.table.response, "fitted"])
         fitted = block_values[self.rows[cells.row], self.columns[cells.column]]
-        values = np.array(row_factor.levels)[cells.row], np.array(column_factor.levels)[cells.column], observed, fitted
+        values = (
+            np.array(row_factor.levels)[cells.row],
+            np.array(column_factor.levels)[cells.column],
+            observed,
+            fitted,
+        )
         return pd.DataFrame(dict(zip(names, values, strict=True)))
 
     def rand_index(self, other: Any) -> pd.DataFrame:
@@ -168,8 +199,8 @@ class BlockTables:
         Returns
         -------
         DataFrame
-            For ``rows`` and ``columns``: ``rand``, the share of pairs that are together in both partitions or apart in
-            both, and ``adjusted`` for chance (0 for independent partitions).
+            For ``rows`` and ``columns``: ``rand``, the share of pairs that are together in both
+            partitions or apart in both, and ``adjusted`` for chance (0 for independent partitions).
 
         Examples
         --------
@@ -184,18 +215,32 @@ class BlockTables:
         """
         partitions = (other.rows, other.columns) if isinstance(other, BlockTables) else tuple(other)
         # labels of rows and of columns, compared with the numbers (I, J) of rows and columns
-        if len(partitions) != 2 or any(len(p) != n for p, n in zip(partitions, self.table.shape, strict=False)):
-            raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
-        values = [rand_index(self.rows, np.asarray(partitions[0])), rand_index(self.columns, np.asarray(partitions[1]))]
+        if len(partitions) != 2 or any(
+            len(p) != n for p, n in zip(partitions, self.table.shape, strict=False)
+        ):
+            raise DataError(
+                f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} "
+                "columns."
+            )
+        values = [
+            rand_index(self.rows, np.asarray(partitions[0])),
+            rand_index(self.columns, np.asarray(partitions[1])),
+        ]
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def _block_predictions(self, means: np.ndarray) -> np.ndarray:
-        """Return the prediction of each block, (a, b): its mean, or for shares (a, b, L) its most frequent level."""
+        """Return the prediction of each block, (a, b): its mean, or for shares (a, b, L) its most
+        frequent level.
+        """
         if means.ndim == 2 or self.table.levels is None:
             return means
         return np.array(self.table.levels.levels, dtype=object)[first_largest(means)]
 
 
 def _group_series(labels: np.ndarray, factor: Factor) -> pd.Series:
-    """Return the groups `labels` of all rows, or of all columns, as a series by the names that `factor` holds."""
-    return pd.Series(labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group")
+    """Return the groups `labels` of all rows, or of all columns, as a series by the names that
+    `factor` holds.
+    """
+    return pd.Series(
+        labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group"
+    )

@@ -1,1 +1,3 @@
-"""Effects on the scale of probabilities: questions, rows, values, standard errors, and the table of answers."""
+"""Effects on the scale of probabilities: questions, rows, values, standard errors, and the table of
+answers.
+"""

@@ -1,7 +1,8 @@
-"""EffectFit, the interface of a fitted classifier that effects use; and ErrorSource, the sources of standard errors.
+"""EffectFit, the interface of a fitted classifier that effects use; and ErrorSource, the sources of
+standard errors.
 
-n rows, m predictors, K groups. The *coefficients* of a group are an intercept and `size` parameters. A *calibration*
-multiplies class scores by a temperature and adds offsets.
+n rows, m predictors, K groups. The *coefficients* of a group are an intercept and `size`
+parameters. A *calibration* multiplies class scores by a temperature and adds offsets.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
 
 @dataclass(frozen=True)
 class DeltaMethod:
-    """Covariance of the coefficients of a fit, and derivatives of probabilities by them, for the delta method.
+    """Covariance of the coefficients of a fit, and derivatives of probabilities by them, for the
+    delta method.
 
     Attributes
     ----------
@@ -42,8 +44,8 @@ class DeltaMethod:
     gradient : ScoreGradient
         Derivatives of averages of probabilities by the coefficients of all groups.
     temperature : float
-        Factor of the class scores by a calibration, 1 without one. It does not apply to rows whose predictors are all
-        missing: their scores are the logarithms of the class shares.
+        Factor of the class scores by a calibration, 1 without one. It does not apply to rows whose
+        predictors are all missing: their scores are the logarithms of the class shares.
     """
 
     covariance: ScoreCovariance
@@ -53,18 +55,21 @@ class DeltaMethod:
 
 @dataclass(frozen=True)
 class ErrorSource:
-    """Source of the standard errors of a fit without a bootstrap: a covariance, draws or survey replicates.
+    """Source of the standard errors of a fit without a bootstrap: a covariance, draws or survey
+    replicates.
 
     Attributes
     ----------
     delta : DeltaMethod or None
         For methods with a covariance; None if standard errors come from draws or a survey.
     draws : tuple of Scores
-        A function for the class scores under each draw from a posterior; empty for methods without draws.
+        A function for the class scores under each draw from a posterior; empty for methods without
+        draws.
     unbounded : frozenset of (int, int)
         Levels, as (predictor, code), of parameters without a finite optimum.
     survey : SurveySample or None
-        A sampling design with replicate weights; the model is refitted with the weights of each replicate.
+        A sampling design with replicate weights; the model is refitted with the weights of each
+        replicate.
     """
 
     delta: DeltaMethod | None
@@ -74,7 +79,9 @@ class ErrorSource:
 
 
 class EffectFit(Protocol):
-    """The part of a fitted classifier that effects need; see `ClassifierResults` for each member."""
+    """The part of a fitted classifier that effects need; see `ClassifierResults` for each
+    member.
+    """
 
     @property
     def labels(self) -> Labels: ...  # names of the groups, the predictors and their levels
@@ -83,35 +90,52 @@ class EffectFit(Protocol):
     @property
     def training(self) -> Sample | None: ...  # the training rows, None in a model without them
     @property
-    def priors(self) -> np.ndarray | None: ...  # (K,): class shares for predictions; None for those of training rows
+    # (K,): class shares for predictions; None for those of training rows
+    def priors(self) -> np.ndarray | None: ...
 
     refusals: ClassVar[Mapping[str, str]]  # reasons, by what this kind of model cannot do
 
     @cached_property
-    def _counts(self) -> list[np.ndarray]: ...  # m arrays (K, L_i): weighted counts of the L_i levels of a predictor
+    # m arrays (K, L_i): weighted counts of the L_i levels of a predictor
+    def _counts(self) -> list[np.ndarray]: ...
     @property
-    def _traits(self) -> MethodTraits: ...  # properties of the method, such as whether it `converged`
+    # properties of the method, such as whether it `converged`
+    def _traits(self) -> MethodTraits: ...
     @property
-    def _bootstrap_members(self) -> Sequence[tuple[EffectFit, float]]: ...  # fits to be refitted, and their weights
+    # fits to be refitted, and their weights
+    def _bootstrap_members(self) -> Sequence[tuple[EffectFit, float]]: ...
     def _rows(self) -> Sample: ...  # the training rows, or a DataError
     def _index(self) -> pd.Index: ...  # labels of the training rows
     # a fit to other rows; `warm` starts at the solution of this fit
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit: ...
-    # (a draw of the model from its posterior, its class shares (K,)), or None if the model is refitted to drawn rows
-    def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None: ...
-    def _error_source(self, rng: np.random.Generator) -> ErrorSource: ...  # or an OptionError or DataError
-    # class scores (n, K) of rows under `priors`, None for the model's; nan in rows that are `dropped` (n,)
+    # (a draw of the model from its posterior, its class shares (K,)), or None if the model is
+    # refitted to drawn rows
+    def _redraw(
+        self, rows: Sample, rng: np.random.Generator
+    ) -> tuple[Refit, np.ndarray] | None: ...
+    # or an OptionError or DataError
+    def _error_source(self, rng: np.random.Generator) -> ErrorSource: ...
+    # class scores (n, K) of rows under `priors`, None for the model's; nan in rows that are
+    # `dropped` (n,)
     def _encoded_scores(
-        self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Priors
+        self,
+        codes: np.ndarray,
+        missing: np.ndarray | None,
+        dropped: np.ndarray | None,
+        priors: Priors,
     ) -> np.ndarray: ...
 
 
 def no_error_source(self: EffectFit, rng: np.random.Generator) -> NoReturn:
-    """Raise an OptionError: this kind of model has no covariance of its estimates; the message says what to give."""
+    """Raise an OptionError: this kind of model has no covariance of its estimates; the message says
+    what to give.
+    """
     # a model that cannot be bootstrapped gives the reason under "effects_bootstrap"
     advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
     raise OptionError(f"{self.refusals['effects']}; give {advice}.", argument="se")
 
 
 def no_redraw(self: EffectFit, rows: Sample, rng: np.random.Generator) -> None:
-    """Return None, which says that a bootstrap refits the model to drawn rows; see `ClassifierResults._redraw`."""
+    """Return None, which says that a bootstrap refits the model to drawn rows; see
+    `ClassifierResults._redraw`.
+    """

@@ -1,8 +1,10 @@
-"""Questions of effects: scenarios, in which predictors are set to levels, and signed contrasts of them.
+"""Questions of effects: scenarios, in which predictors are set to levels, and signed contrasts of
+them.
 
-A *scenario* sets some predictors of every row to a level each; its codes are (predictor, level) pairs. A *quantity* is
-a contrast of the average probabilities of some scenarios. Predictors are numbered by their positions in
-``labels.names``, their levels (codes) by their positions in ``labels.levels[predictor]``.
+A *scenario* sets some predictors of every row to a level each; its codes are (predictor, level)
+pairs. A *quantity* is a contrast of the average probabilities of some scenarios. Predictors are
+numbered by their positions in ``labels.names``, their levels (codes) by their positions in
+``labels.levels[predictor]``.
 """
 
 from __future__ import annotations
@@ -22,12 +24,18 @@ from bbl.report.format import label_text
 from bbl.stats.contrasts import CONTRASTS, TRANSFORMS, level_pairs
 
 __all__ = [
-    "Quantity", "Questions", "Scenario", "make_comparison_questions", "find_level_codes", "make_prediction_questions",
+    "Quantity",
+    "Questions",
+    "Scenario",
+    "make_comparison_questions",
+    "find_level_codes",
+    "make_prediction_questions",
     "find_predictors",
-]  # fmt: skip
+]
 
 MAX_QUANTITIES = 100_000  # that a call may ask for
-Scenario = tuple[tuple[int, int], ...]  # pairs (predictor, level code); () leaves the rows as they are
+# pairs (predictor, level code); () leaves the rows as they are
+Scenario = tuple[tuple[int, int], ...]
 
 
 class Quantity(NamedTuple):
@@ -67,8 +75,8 @@ class Questions:
     transform : str
         Scale of the contrasts: ``"difference"``, ``"ratio"`` or ``"lnoddsratio"``.
     is_comparison : bool
-        Whether quantities compare scenarios. If not, each is the average in one scenario, with the sign 1, and
-        `transform` is ``"difference"``.
+        Whether quantities compare scenarios. If not, each is the average in one scenario, with the
+        sign 1, and `transform` is ``"difference"``.
     """
 
     scenarios: list[Scenario]
@@ -78,7 +86,8 @@ class Questions:
 
 
 def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
-    """Return the positions in ``labels.names`` of predictors; `names` is a name or a sequence of names.
+    """Return the positions in ``labels.names`` of predictors; `names` is a name or a sequence of
+    names.
 
     `argument` is the name of the argument that gave them, for error messages.
     """
@@ -88,14 +97,18 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
     is_name = is_name or (isinstance(names, Hashable) and names in predictors)
     chosen_names = [names] if is_name else list(cast(Iterable, names))
     for name in chosen_names:
-        if name not in predictors:  # `near_match` returns "; did you mean ...?", or "" if no name is close
+        # `near_match` returns "; did you mean ...?", or "" if no name is close
+        if name not in predictors:
             raise OptionError(
-                f"{name!r} is no predictor{near_match(name, predictors) or '.'} Predictors are {_join(predictors)}.",
+                f"{name!r} is no predictor{near_match(name, predictors) or '.'} Predictors are "
+                f"{_join(predictors)}.",
                 argument=argument,
             )
     positions = [predictors.index(name) for name in chosen_names]
     if len(set(positions)) < len(positions):
-        raise OptionError(f"{argument} names a predictor twice: {chosen_names!r}.", argument=argument)
+        raise OptionError(
+            f"{argument} names a predictor twice: {chosen_names!r}.", argument=argument
+        )
     if not positions:
         raise OptionError(f"{argument} is empty; name at least one predictor.", argument=argument)
     return positions
@@ -103,7 +116,9 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
 
 def _join(names: Sequence) -> str:
     """Return up to 10 names as text, with their number if there are more."""
-    return ", ".join(map(repr, names[:10])) + (f", ... {len(names)} in all" if len(names) > 10 else "")
+    return ", ".join(map(repr, names[:10])) + (
+        f", ... {len(names)} in all" if len(names) > 10 else ""
+    )
 
 
 def find_level_codes(labels: Labels, predictor: int, levels: object, argument: str) -> list[int]:
@@ -111,20 +126,26 @@ def find_level_codes(labels: Labels, predictor: int, levels: object, argument: s
 
     `argument` is the name of the argument that gave the levels, for error messages.
     """
-    level_list = list(levels) if isinstance(levels, Iterable) and not isinstance(levels, str | bytes) else [levels]
+    level_list = (
+        list(levels)
+        if isinstance(levels, Iterable) and not isinstance(levels, str | bytes)
+        else [levels]
+    )
     if not level_list:
         raise OptionError(
-            f"{argument} has no level of {labels.names[predictor]!r}; name at least one, or leave the predictor out.",
+            f"{argument} has no level of {labels.names[predictor]!r}; name at least one, or leave "
+            "the predictor out.",
             argument=argument,
         )
     return [_find_level_code(labels, predictor, level, argument) for level in level_list]
 
 
 def _find_level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
-    """Return the code of the level that equals `level`: in value and type, else as a number, else in its printed text.
+    """Return the code of the level that equals `level`: in value and type, else as a number, else
+    in its printed text.
 
-    `predictor` is a position, `level` comes from the user, `argument` is the name of the argument that gave it.
-    An OptionError if there is none.
+    `predictor` is a position, `level` comes from the user, `argument` is the name of the argument
+    that gave it. An OptionError if there is none.
     """
     levels = list(labels.levels[predictor])
     for code, candidate in enumerate(levels):
@@ -132,20 +153,25 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
             return code
     # numbers of other types: 1, 1.0 and numpy's 1 are one level, True is another
     for code, candidate in enumerate(levels):
-        if not isinstance(level, str | bool) and not isinstance(candidate, str | bool) and candidate == level:
+        if (
+            not isinstance(level, str | bool)
+            and not isinstance(candidate, str | bool)
+            and candidate == level
+        ):
             return code
     texts = [label_text(candidate) for candidate in levels]  # intervals and numbers as they print
     if isinstance(level, str) and texts.count(level) == 1:
         return texts.index(level)
     raise OptionError(
-        f"{level!r} is no level of {labels.names[predictor]!r}{near_match(level, levels) or '.'} Its levels are "
-        f"{_join(levels)}.",
+        f"{level!r} is no level of {labels.names[predictor]!r}{near_match(level, levels) or '.'} "
+        f"Its levels are {_join(levels)}.",
         argument=argument,
     )
 
 
 def make_prediction_questions(labels: Labels, variables: object) -> Questions:
-    """Return one quantity for each combination of levels of `variables`; the rows as they are if it is None.
+    """Return one quantity for each combination of levels of `variables`; the rows as they are if it
+    is None.
 
     `variables` are names of predictors, or a mapping of names to levels.
     """
@@ -158,11 +184,16 @@ def make_prediction_questions(labels: Labels, variables: object) -> Questions:
             is_comparison=False,
         )
     predictors = find_predictors(labels, variables, "variables")
-    code_lists = [list(range(len(labels.levels[i]))) for i in predictors]  # codes that each predictor is set to
+    # codes that each predictor is set to
+    code_lists = [list(range(len(labels.levels[i]))) for i in predictors]
     if isinstance(variables, Mapping):
-        code_lists = [find_level_codes(labels, i, variables[labels.names[i]], "variables") for i in predictors]
+        code_lists = [
+            find_level_codes(labels, i, variables[labels.names[i]], "variables") for i in predictors
+        ]
     _check_n_quantities(math.prod(len(code_list) for code_list in code_lists))
-    scenarios: list[Scenario] = [tuple(zip(predictors, codes, strict=True)) for codes in itertools.product(*code_lists)]
+    scenarios: list[Scenario] = [
+        tuple(zip(predictors, codes, strict=True)) for codes in itertools.product(*code_lists)
+    ]
     quantities = [
         Quantity(
             tuple(predictors),
@@ -185,7 +216,7 @@ def make_comparison_questions(
     Parameters
     ----------
     labels : Labels
-    variables : None, name, sequence of names, or mapping of names to (high, low) pairs of levels or contrasts
+    variables : None, name, sequence of names, or mapping of names to (high, low) or contrasts
     contrast : {"reference", "pairwise", "sequential"} or (high, low)
     transform : {"difference", "ratio", "lnoddsratio"}
     is_crossed : bool
@@ -193,57 +224,85 @@ def make_comparison_questions(
     """
     choice("transform", transform, tuple(TRANSFORMS))
     predictors = (
-        list(range(len(labels.names))) if variables is None else find_predictors(labels, variables, "variables")
+        list(range(len(labels.names)))
+        if variables is None
+        else find_predictors(labels, variables, "variables")
     )
     contrast_by_name: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
     # for each predictor its pairs (high, low) of level codes
     pair_lists = [
-        _parse_pairs(labels, i, contrast_by_name.get(labels.names[i], contrast), bool(contrast_by_name))
+        _parse_pairs(
+            labels, i, contrast_by_name.get(labels.names[i], contrast), bool(contrast_by_name)
+        )
         for i in predictors
     ]
     if is_crossed and len(predictors) < 2:
-        raise OptionError("cross=True takes two predictors or more; name them in variables.", argument="cross")
+        raise OptionError(
+            "cross=True takes two predictors or more; name them in variables.", argument="cross"
+        )
     # each pair set makes one quantity: pairs (predictor, (high, low)), several if they are crossed
     if is_crossed:
         _check_n_quantities(math.prod(len(pair_list) for pair_list in pair_lists))
-        pair_sets = [tuple(zip(predictors, crossed, strict=True)) for crossed in itertools.product(*pair_lists)]
+        pair_sets = [
+            tuple(zip(predictors, crossed, strict=True))
+            for crossed in itertools.product(*pair_lists)
+        ]
     else:
         _check_n_quantities(sum(len(pair_list) for pair_list in pair_lists))
-        pair_sets = [((i, pair),) for i, pair_list in zip(predictors, pair_lists, strict=True) for pair in pair_list]
+        pair_sets = [
+            ((i, pair),)
+            for i, pair_list in zip(predictors, pair_lists, strict=True)
+            for pair in pair_list
+        ]
     scenario_positions: dict[Scenario, int] = {}  # position of each scenario, in order of first use
     quantities = []
     for pair_set in pair_sets:
         pair_predictors = tuple(i for i, _ in pair_set)
         scenarios, signs = [], []
-        # one predictor: high - low; two: (high, high) - (high, low) - (low, high) + (low, low), and so on
-        for sides in itertools.product((0, 1), repeat=len(pair_set)):  # 0 is high; 1 is low and changes the sign
-            scenario = tuple((i, pair[side]) for (i, pair), side in zip(pair_set, sides, strict=True))
+        # one predictor: high - low; two: (high, high) - (high, low) - (low, high) + (low, low), and
+        # so on
+        # 0 is high; 1 is low and changes the sign
+        for sides in itertools.product((0, 1), repeat=len(pair_set)):
+            scenario = tuple(
+                (i, pair[side]) for (i, pair), side in zip(pair_set, sides, strict=True)
+            )
             scenarios.append(scenario_positions.setdefault(scenario, len(scenario_positions)))
             signs.append((-1.0) ** sum(sides))
         pair_texts = [  # `text` is a pattern such as "{} - {}"
-            TRANSFORMS[transform].text.format(*(label_text(labels.levels[i][code]) for code in pair))
+            TRANSFORMS[transform].text.format(
+                *(label_text(labels.levels[i][code]) for code in pair)
+            )
             for i, pair in pair_set
         ]
         contrast_text = ", ".join(pair_texts)
         levels = tuple((i, code) for i, pair in pair_set for code in pair)
         quantities.append(
             Quantity(
-                pair_predictors, _term_entry(labels, pair_predictors), contrast_text, scenarios, np.array(signs), levels
+                pair_predictors,
+                _term_entry(labels, pair_predictors),
+                contrast_text,
+                scenarios,
+                np.array(signs),
+                levels,
             )
         )
     return Questions(list(scenario_positions), quantities, transform, is_comparison=True)
 
 
-def _parse_pairs(labels: Labels, predictor: int, contrast: object, is_named: bool) -> list[tuple[int, int]]:
+def _parse_pairs(
+    labels: Labels, predictor: int, contrast: object, is_named: bool
+) -> list[tuple[int, int]]:
     """Return the pairs (high, low) of level codes that a contrast compares.
 
-    `contrast` is a name, a pair of levels or a list of pairs. `is_named` says whether the argument `variables` gave
-    it, for error messages.
+    `contrast` is a name, a pair of levels or a list of pairs. `is_named` says whether the argument
+    `variables` gave it, for error messages.
     """
     argument = "variables" if is_named else "contrast"
     if isinstance(contrast, str):
-        return level_pairs(choice(argument, contrast, CONTRASTS), len(labels.levels[predictor]))  # (high, low) codes
-    pairs = contrast if isinstance(contrast, list) and contrast else [contrast]  # an empty list: the error shows it
+        # (high, low) codes
+        return level_pairs(choice(argument, contrast, CONTRASTS), len(labels.levels[predictor]))
+    # an empty list: the error shows it
+    pairs = contrast if isinstance(contrast, list) and contrast else [contrast]
     code_pairs = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -254,7 +313,9 @@ def _parse_pairs(labels: Labels, predictor: int, contrast: object, is_named: boo
             )
         high, low = (_find_level_code(labels, predictor, level, argument) for level in pair)
         if high == low:
-            raise OptionError(f"{argument} compares level {pair[0]!r} with itself.", argument=argument)
+            raise OptionError(
+                f"{argument} compares level {pair[0]!r} with itself.", argument=argument
+            )
         code_pairs.append((high, low))
     return code_pairs
 
@@ -263,13 +324,16 @@ def _check_n_quantities(n: int) -> None:
     """Raise an OptionError if there are more quantities `n` than `MAX_QUANTITIES`."""
     if n > MAX_QUANTITIES:
         raise OptionError(
-            f"{n:,} combinations of levels would be compared. Name fewer predictors, or pairs of levels.",
+            f"{n:,} combinations of levels would be compared. Name fewer predictors, or pairs of "
+            "levels.",
             argument="variables",
         )
 
 
 def _term_entry(labels: Labels, predictors: Sequence[int]) -> Hashable:
-    """Return the entry of the column ``term``: the name of a predictor, or the names of several as a text."""
+    """Return the entry of the column ``term``: the name of a predictor, or the names of several as
+    a text.
+    """
     if len(predictors) == 1:
         return labels.names[predictors[0]]
     return ", ".join(label_text(labels.names[i]) for i in predictors)

@@ -1,6 +1,8 @@
-"""Rows over which effects are averaged: training rows, new rows, or a grid, in units that are averaged separately.
+"""Rows over which effects are averaged: training rows, new rows, or a grid, in units that are
+averaged separately.
 
-n rows of m predictors, U units. Codes are the numbers of levels: code a of predictor i is ``labels.levels[i][a]``.
+n rows of m predictors, U units. Codes are the numbers of levels: code a of predictor i is
+``labels.levels[i][a]``.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class EffectRows:
     starts : ndarray of int, shape (U + 1,)
         Unit u has the rows ``starts[u]:starts[u + 1]``; no unit is empty.
     keys : DataFrame
-        A row for each unit: the values of the columns that `by` names, or the label of the row in the column ``row``.
+        A row for each unit: the values of the columns that `by` names, or the label of the row in
+        the column ``row``.
     text : str
         Description of the rows in titles, such as "training rows".
     is_rowwise : bool
@@ -68,10 +71,14 @@ class EffectRows:
         """Return the rows of the units ``first:stop``, as units 0, 1, ..."""
         rows = slice(int(self.starts[first]), int(self.starts[stop]))
         return EffectRows(
-            self.codes[rows], None if self.missing is None else self.missing[rows], self.weights[rows],
-            self.starts[first : stop + 1] - self.starts[first], self.keys.iloc[first:stop], self.text,
+            self.codes[rows],
+            None if self.missing is None else self.missing[rows],
+            self.weights[rows],
+            self.starts[first : stop + 1] - self.starts[first],
+            self.keys.iloc[first:stop],
+            self.text,
             self.is_rowwise,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,8 @@ class _EncodedRows:
     text : str
         Description of the rows in titles.
     table_and_kept : (Frame, ndarray of bool) or None
-        Of new rows: the table that they come from, and which of its rows are kept. None for other rows.
+        Of new rows: the table that they come from, and which of its rows are kept. None for other
+        rows.
     """
 
     codes: np.ndarray
@@ -106,22 +114,34 @@ def make_effect_rows(
 ) -> EffectRows:
     """Return the rows of a call in units, over each of which effects are averaged separately.
 
-    A unit is all rows with equal values of `by`; if `is_rowwise`, each row is a unit, and `by` is not used. `newdata`,
-    `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
+    A unit is all rows with equal values of `by`; if `is_rowwise`, each row is a unit, and `by` is
+    not used. `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
     """
     if grid is not None and newdata is not None:
-        raise OptionError("Give newdata or grid, not both: a grid makes its own rows.", argument="grid")
+        raise OptionError(
+            "Give newdata or grid, not both: a grid makes its own rows.", argument="grid"
+        )
     if newdata is None:
         refuse_weights(weights)  # raises an error if there are any: weights are those of new rows
     rows = (
-        _make_grid(fit, grid) if grid is not None
-        else _get_training_rows(fit) if newdata is None
+        _make_grid(fit, grid)
+        if grid is not None
+        else _get_training_rows(fit)
+        if newdata is None
         else _encode_new_rows(fit, newdata, weights)
-    )  # fmt: skip
+    )
     if is_rowwise:
         starts = np.arange(len(rows.codes) + 1)  # one row in each unit, with weight 1
         keys = pd.DataFrame({"row": rows.index.to_numpy()})
-        return EffectRows(rows.codes, rows.missing, np.ones(len(rows.codes)), starts, keys, rows.text, is_rowwise=True)
+        return EffectRows(
+            rows.codes,
+            rows.missing,
+            np.ones(len(rows.codes)),
+            starts,
+            keys,
+            rows.text,
+            is_rowwise=True,
+        )
     return _merge_units(fit, rows, by)
 
 
@@ -129,39 +149,53 @@ def _get_training_rows(fit: EffectFit) -> _EncodedRows:
     """Return the training rows; a DataError if the model has none."""
     if fit.training is None:
         raise DataError(
-            "This model has no training rows to average over: it was saved without them, or fitted to data that were "
-            "read in batches. Give newdata= or grid=; or save it with store_data=True."
+            "This model has no training rows to average over: it was saved without them, or fitted "
+            "to data that were read in batches. Give newdata= or grid=; or save it with "
+            "store_data=True."
         )
     rows = fit.training
     return _EncodedRows(rows.codes, rows.missing, rows.weights, fit._index(), "training rows")
 
 
 def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedRows:
-    """Return new rows without those of weight 0 and those that the fit would have dropped for missing values.
+    """Return new rows without those of weight 0 and those that the fit would have dropped for
+    missing values.
 
-    `weights` is an array, the name of a column of `newdata`, or None for weights of 1. A DataError if no row remains.
+    `weights` is an array, the name of a column of `newdata`, or None for weights of 1. A DataError
+    if no row remains.
     """
     frame = to_frame(newdata, "newdata")
     codes, missing = fit.design.encode(frame)
-    _, row_weights = named_weights(weights, frame, whole=False)  # whole=False: they need not be whole numbers
+    # whole=False: they need not be whole numbers
+    _, row_weights = named_weights(weights, frame, whole=False)
     dropped = fit.design.dropped(frame)  # (n,), or None if the fit drops no rows
     is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
     if not is_kept.any():
-        raise DataError("newdata has no row with a prediction; give rows without missing values.", argument="newdata")
+        raise DataError(
+            "newdata has no row with a prediction; give rows without missing values.",
+            argument="newdata",
+        )
     missing = None if missing is None else missing[is_kept]
     return _EncodedRows(
-        codes[is_kept], missing, row_weights[is_kept], frame.index[is_kept], "new rows", (frame, is_kept)
+        codes[is_kept],
+        missing,
+        row_weights[is_kept],
+        frame.index[is_kept],
+        "new rows",
+        (frame, is_kept),
     )
 
 
 def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
-    """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of each predictor.
+    """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of
+    each predictor.
 
-    If `grid` is "balanced" these are all levels of a predictor, if it is "mode" the most frequent one. A dict names the
-    levels of some predictors; the others have their most frequent level.
+    If `grid` is "balanced" these are all levels of a predictor, if it is "mode" the most frequent
+    one. A dict names the levels of some predictors; the others have their most frequent level.
     """
     labels = fit.labels
-    # the most frequent level: `_counts` has the weighted counts (K, L_i) of its L_i levels for each predictor
+    # the most frequent level: `_counts` has the weighted counts (K, L_i) of its L_i levels for each
+    # predictor
     code_lists: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
@@ -170,7 +204,8 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
         text = "a grid"
     elif not isinstance(grid, str):
         raise BBLTypeError(
-            f"grid must be 'balanced', 'mode' or a dict of levels by predictor; got {grid!r}.", argument="grid"
+            f"grid must be 'balanced', 'mode' or a dict of levels by predictor; got {grid!r}.",
+            argument="grid",
         )
     elif choice("grid", grid, GRIDS) == "balanced":
         code_lists, text = [list(range(len(levels))) for levels in labels.levels], "a balanced grid"
@@ -179,12 +214,13 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
     n = math.prod(len(code_list) for code_list in code_lists)
     if n > MAX_GRID:
         raise OptionError(
-            f"The grid would have {n:.0e} rows, more than {MAX_GRID:,}. Give grid='mode', or a dict of levels of some "
-            "predictors.",
+            f"The grid would have {n:.0e} rows, more than {MAX_GRID:,}. Give grid='mode', or a "
+            "dict of levels of some predictors.",
             argument="grid",
         )
     codes = (
-        np.array(list(itertools.product(*code_lists)))  # without predictors it is (1, 0): one row of no cells
+        # without predictors it is (1, 0): one row of no cells
+        np.array(list(itertools.product(*code_lists)))
         .reshape(n, len(code_lists))
         .astype(code_dtype(fit.design.n_levels))
     )
@@ -195,10 +231,11 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
 def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
     """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros).
 
-    The fit refuses to score such rows by an error whose ``rows`` (n,) says which they are. An OptionError if no row
-    remains.
+    The fit refuses to score such rows by an error whose ``rows`` (n,) says which they are. An
+    OptionError if no row remains.
     """
-    while len(codes):  # a loop: each member of an average has its own zeros, and the first that refuses rows raises
+    # a loop: each member of an average has its own zeros, and the first that refuses rows raises
+    while len(codes):
         try:
             fit._encoded_scores(codes, missing=None, dropped=None, priors=None)
         except ImpossibleRowsError as error:
@@ -206,14 +243,17 @@ def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
         else:
             return codes
     raise OptionError(
-        "The grid has no row that can occur: all are in cells of structural_zeros. Give other levels.", argument="grid"
+        "The grid has no row that can occur: all are in cells of structural_zeros. Give other "
+        "levels.",
+        argument="grid",
     )
 
 
 def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
     """Return rows in units of equal values of `by`, a single unit of all rows if it is None.
 
-    Within a unit equal rows are merged, and ordered by their codes, so that sums do not depend on the order of `rows`.
+    Within a unit equal rows are merged, and ordered by their codes, so that sums do not depend on
+    the order of `rows`.
     """
     names, unit_numbers, keys = _number_units(fit, rows, by)
     merged_units = []
@@ -221,9 +261,13 @@ def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
         is_in_unit = unit_numbers == unit
         missing = None if rows.missing is None else rows.missing[is_in_unit]
         unit_sample = Sample(
-            np.ascontiguousarray(rows.codes[is_in_unit]), rows.weights[is_in_unit], y=None, missing=missing
+            np.ascontiguousarray(rows.codes[is_in_unit]),
+            rows.weights[is_in_unit],
+            y=None,
+            missing=missing,
         )
-        merged_units.append(unit_sample.collapsed(fit.design.n_levels))  # equal rows merged, with summed weights
+        # equal rows merged, with summed weights
+        merged_units.append(unit_sample.collapsed(fit.design.n_levels))
     missing = None
     if rows.missing is not None:  # then each `merged` has a mask too; its declared type allows None
         missing = np.concatenate(
@@ -237,14 +281,20 @@ def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
         missing if missing is not None and missing.any() else None,
         np.concatenate([merged.weights / merged.weights.sum() for merged in merged_units]),
         np.cumsum([0, *(merged.n for merged in merged_units)]),  # starts
-        pd.DataFrame(keys, columns=pd.Index(names, dtype=object, tupleize_cols=False), dtype=object),
+        pd.DataFrame(
+            keys, columns=pd.Index(names, dtype=object, tupleize_cols=False), dtype=object
+        ),
         rows.text,
         is_rowwise=False,
     )
 
 
-def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[Hashable], np.ndarray, list[list]]:
-    """Return (the names of `by`, the unit number of each row (n,), the values of these names in each unit)."""
+def _number_units(
+    fit: EffectFit, rows: _EncodedRows, by: object
+) -> tuple[list[Hashable], np.ndarray, list[list]]:
+    """Return (the names of `by`, the unit number of each row (n,), the values of these names in
+    each unit).
+    """
     if by is None:
         return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]  # one unit, without values
     predictors = list(fit.labels.names)
@@ -271,22 +321,31 @@ def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[
     if len(set(names)) < len(names):
         raise OptionError(f"by names a column twice: {names!r}.", argument="by")
     # the distinct rows of codes are the units, in the order of these codes
-    combinations, unit_numbers = np.unique(np.column_stack(codes_by_name), axis=0, return_inverse=True)
-    keys = [[levels[code] for levels, code in zip(levels_by_name, row, strict=True)] for row in combinations.tolist()]
+    combinations, unit_numbers = np.unique(
+        np.column_stack(codes_by_name), axis=0, return_inverse=True
+    )
+    keys = [
+        [levels[code] for levels, code in zip(levels_by_name, row, strict=True)]
+        for row in combinations.tolist()
+    ]
     return names, unit_numbers.ravel(), keys  # ravel: (n, 1) in some versions of numpy
 
 
-def _encode_by_column(rows: _EncodedRows, name: Hashable, predictors: list) -> tuple[np.ndarray, list]:
-    """Return (codes (n,), values) of the column `name` of new rows, which is no predictor; code k is ``values[k]``.
+def _encode_by_column(
+    rows: _EncodedRows, name: Hashable, predictors: list
+) -> tuple[np.ndarray, list]:
+    """Return (codes (n,), values) of the column `name` of new rows, which is no predictor; code k
+    is ``values[k]``.
 
-    Values are sorted, if they have an order; the last value, None, stands for missing cells. `predictors` are the names
-    of the predictors, for the error if there is no such column.
+    Values are sorted, if they have an order; the last value, None, stands for missing cells.
+    `predictors` are the names of the predictors, for the error if there is no such column.
     """
     frame, is_kept = rows.table_and_kept or (None, None)
     if frame is None or not frame.has(name):
         candidates = predictors if frame is None else [*predictors, *frame.columns]
         raise OptionError(
-            f"by={name!r} is no predictor{near_match(name, candidates) or '.'} Name predictors, or columns of newdata.",
+            f"by={name!r} is no predictor{near_match(name, candidates) or '.'} Name predictors, or "
+            "columns of newdata.",
             argument="by",
         )
     cells = pd.Series(np.asarray(frame.column(name), dtype=object)[is_kept])

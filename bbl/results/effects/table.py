@@ -1,4 +1,6 @@
-"""Effects: predictions and comparisons on the scale of probabilities, as a frame, a figure, HTML and LaTeX."""
+"""Effects: predictions and comparisons on the scale of probabilities, as a frame, a figure, HTML
+and LaTeX.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,24 @@ from bbl.report.text import label_text
 __all__ = ["Effects"]
 
 SHOWN = 30  # rows that are printed
-NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")  # columns of `Effects.frame`
+# columns of `Effects.frame`
+NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Effects:
-    """Probabilities of the groups, or their contrasts; made by ``fit.avg_comparisons()`` and the verbs like it.
+    """Probabilities of the groups, or their contrasts; made by ``fit.avg_comparisons()`` and the
+    verbs like it.
 
     Attributes
     ----------
     frame : DataFrame
-        ``group``, ``term`` and ``contrast`` (both empty in predictions that set no predictor); the columns of `by`, or
-        ``row``, the label of a row; ``estimate``, ``std_error``, ``statistic``, ``p_value``, ``conf_low``,
-        ``conf_high``; and ``note``, why a row has no interval or what to think of it. Beside a column of `by` of the
-        same name the package's has a trailing underscore.
+        ``group``, ``term`` and ``contrast`` (both empty in predictions that set no predictor); the
+        columns of `by`, or ``row``, the label of a row; ``estimate``, ``std_error``, ``statistic``,
+        ``p_value``, ``conf_low``, ``conf_high``; and ``note``, why a row has no interval or what to
+        think of it. Beside a column of `by` of the same name the package's has a trailing
+        underscore.
     columns : dict of str to str
         Name in `frame` of each column of the package, by its name without an underscore.
     title : str
@@ -74,8 +79,8 @@ class Effects:
         Parameters
         ----------
         groups : sequence, optional
-            Groups to draw; all by default. With two groups, differences of one are those of the other with the other
-            sign: by default only the second group is drawn.
+            Groups to draw; all by default. With two groups, differences of one are those of the
+            other with the other sign: by default only the second group is drawn.
         top : int, default 40
             Number of rows of a panel.
         axes : sequence of matplotlib Axes, optional
@@ -89,27 +94,42 @@ class Effects:
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons("Sex")
+        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons(
+        ...     "Sex"
+        ... )
         >>> len(effects.plot())
         1
         """
         n_rows = integer("top", top, 1)
         group_positions = group_numbers(self.labels, groups)
-        if groups is None and len(group_positions) == 2 and self.null == 0.0:  # differences, or log odds ratios
+        # differences, or log odds ratios
+        if groups is None and len(group_positions) == 2 and self.null == 0.0:
             group_positions = group_positions[1:]
         frame, group_names = self.frame, [self.labels.groups[k] for k in group_positions]
         # rows of `frame` of each group: groups change fastest in it
-        rows_by_group = [list(range(k, len(frame), len(self.labels.groups))) for k in group_positions]
+        rows_by_group = [
+            list(range(k, len(frame), len(self.labels.groups))) for k in group_positions
+        ]
         columns = [self.columns[name] for name in ("estimate", "conf_low", "conf_high")]
         # (groups, 3, rows of a group)
-        estimates_and_limits = np.array([frame.iloc[rows][columns].to_numpy(float).T for rows in rows_by_group])
+        estimates_and_limits = np.array(
+            [frame.iloc[rows][columns].to_numpy(float).T for rows in rows_by_group]
+        )
         row_texts = [self._row_text(k) for k in rows_by_group[0]]  # the same for all groups
         return plot_effects(
-            self.labels, group_names, row_texts, estimates_and_limits, self.title, self.null, n_rows, axes
+            self.labels,
+            group_names,
+            row_texts,
+            estimates_and_limits,
+            self.title,
+            self.null,
+            n_rows,
+            axes,
         )
 
     def strongest_first(self) -> Effects:
-        """Return the same effects, sorted by the largest absolute estimate of their term, the largest first.
+        """Return the same effects, sorted by the largest absolute estimate of their term, the
+        largest first.
 
         Examples
         --------
@@ -121,20 +141,26 @@ class Effects:
         """
         magnitude = self.frame[self.columns["estimate"]].astype(float).abs()
         # for each row; terms are told apart by their text
-        largest_of_term = magnitude.groupby(self.frame[self.columns["term"]].map(str)).transform("max")
+        largest_of_term = magnitude.groupby(self.frame[self.columns["term"]].map(str)).transform(
+            "max"
+        )
         # stable: rows of a term stay in order; terms without an estimate come last
         order = np.argsort(-largest_of_term.fillna(-1.0).to_numpy(), kind="stable")
         return replace(self, frame=self.frame.iloc[order].reset_index(drop=True))
 
     def _row_text(self, row: int) -> str:
-        """Return the name of row number `row` of `frame`: its term and contrast, then its values of `by` or label."""
+        """Return the name of row number `row` of `frame`: its term and contrast, then its values of
+        `by` or label.
+        """
         package_columns = set(self.columns.values())
         cells = self.frame.iloc[row]
         term, contrast = (label_text(cells[self.columns[name]]) for name in ("term", "contrast"))
-        # either may be empty: both in predictions that set no predictor, one if a name or a level is ""
+        # either may be empty: both in predictions that set no predictor, one if a name or a level
+        # is ""
         texts = [f"{term}: {contrast}" if term and contrast else term or contrast]
         for name, value in zip(self.frame.columns, cells, strict=True):
-            if name not in package_columns or name == self.columns.get("row"):  # a column of `by`, or the row's label
+            # a column of `by`, or the row's label
+            if name not in package_columns or name == self.columns.get("row"):
                 texts.append(f"{label_text(name)}={label_text(value)}")
         return ", ".join(text for text in texts if text) or "all rows"
 
@@ -144,17 +170,20 @@ class Effects:
         shown = self.frame.head(SHOWN)
         number_columns = [self.columns[name] for name in NUMBERS]
         row_texts = [
-            f"{label_text(group)}: {self._row_text(k)}" for k, group in enumerate(shown[self.columns["group"]].tolist())
+            f"{label_text(group)}: {self._row_text(k)}"
+            for k, group in enumerate(shown[self.columns["group"]].tolist())
         ]
         table = shown[number_columns].astype(float)
-        table = table.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)  # short names of `NUMBERS`
+        # short names of `NUMBERS`
+        table = table.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)
         table = table.dropna(axis=1, how="all")  # such as those of tests, if there are none
         if self.columns["note"] in shown and shown[self.columns["note"]].any():
             table["note"] = shown[self.columns["note"]].to_numpy()
         numeric = table.select_dtypes("number").columns
         table[numeric] = table[numeric].round({name: 4 for name in numeric if name != "p"})
         if "p" in table:
-            table["p"] = [float(f"{p:.4g}") for p in table["p"]]  # 4 significant digits: 4 decimals would print 0
+            # 4 significant digits: 4 decimals would print 0
+            table["p"] = [float(f"{p:.4g}") for p in table["p"]]
         table.index = pd.Index(row_texts, dtype=object)
         n_hidden = len(self.frame) - len(shown)
         heading = f"{self.title}, {100 * self.level:g} % intervals"
@@ -171,7 +200,9 @@ class Effects:
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons("Sex")
+        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons(
+        ...     "Sex"
+        ... )
         >>> "Sex: Male - Female" in effects.as_html()
         True
         """
@@ -186,7 +217,9 @@ class Effects:
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons("Sex")
+        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons(
+        ...     "Sex"
+        ... )
         >>> "tabular" in effects.as_latex()
         True
         """

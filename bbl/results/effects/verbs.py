@@ -1,4 +1,6 @@
-"""Effects on the scale of probabilities: predictions and comparisons of levels, methods of fitted classifiers."""
+"""Effects on the scale of probabilities: predictions and comparisons of levels, methods of fitted
+classifiers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from bbl.results.effects.table import Effects
 
 __all__ = ["avg_comparisons", "avg_predictions", "comparisons", "effects_part", "predictions"]
 
-MAX_REPORTED = 20_000_000  # cells of training rows up to which a report computes effects: rows times predictors
+# cells of training rows up to which a report computes effects: rows times predictors
+MAX_REPORTED = 20_000_000
 MAX_COMPARED = 60  # predictors whose effects a report computes
 
 
@@ -44,7 +47,8 @@ def predictions(
     Parameters
     ----------
     newdata, variables, weights, grid, se, level, nboot, seed, n_jobs, verbose
-        As in `avg_predictions`, but equal rows are not merged, and weights only leave out the rows of weight 0.
+        As in `avg_predictions`, but equal rows are not merged, and weights only leave out the rows
+        of weight 0.
 
     Returns
     -------
@@ -63,7 +67,9 @@ def predictions(
     """
     questions = make_prediction_questions(self.labels, variables)
     rows = make_effect_rows(self, newdata, weights, grid, by=None, is_rowwise=True)
-    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+    return find_effects(
+        self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+    )
 
 
 @verb
@@ -89,19 +95,22 @@ def avg_predictions(
     by : name or list of names, optional
         Predictors, or columns of `newdata`, by whose values rows are averaged separately.
     variables : name, list of names, or dict of name to list of levels, optional
-        Predictors that are set, in every row, to each of their levels (or of the given ones) in turn.
+        Predictors that are set, in every row, to each of their levels (or of the given ones) in
+        turn.
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns. None for the training rows, with their weights.
     grid : {"balanced", "mode"} or dict of name to levels, optional
-        Constructed rows in place of `newdata`. "balanced": all combinations of levels. "mode": one row, with the most
-        frequent level of every predictor. A dict: all combinations of the given levels of some predictors, others at
-        their most frequent level. Cells of `structural_zeros` are left out.
+        Constructed rows in place of `newdata`. "balanced": all combinations of levels. "mode": one
+        row, with the most frequent level of every predictor. A dict: all combinations of the given
+        levels of some predictors, others at their most frequent level. Cells of `structural_zeros`
+        are left out.
     weights : column name or array_like of shape (n,), optional
         Weights of the new rows in the average.
     se : {"auto", "bootstrap", False}, default "auto"
-        Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to the replicates of a
-        survey, whichever the fit has; if it has none, the note says why. ``"bootstrap"``: refits to rows drawn with
-        replacement, or for networks draws of their tables from Dirichlet posteriors. False: no standard errors.
+        Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to the
+        replicates of a survey, whichever the fit has; if it has none, the note says why.
+        ``"bootstrap"``: refits to rows drawn with replacement, or for networks draws of their
+        tables from Dirichlet posteriors. False: no standard errors.
     level : float, default 0.95
         Coverage of the intervals.
     nboot : int, default 200
@@ -116,8 +125,8 @@ def avg_predictions(
     Returns
     -------
     Effects
-        Standard errors take the distribution of the predictors as fixed. Missing cells are summed out as in
-        ``predict``.
+        Standard errors take the distribution of the predictors as fixed. Missing cells are summed
+        out as in ``predict``.
 
     Raises
     ------
@@ -140,7 +149,9 @@ def avg_predictions(
     """
     questions = make_prediction_questions(self.labels, variables)
     rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
-    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+    return find_effects(
+        self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+    )
 
 
 @verb
@@ -185,9 +196,13 @@ def comparisons(
     2    No    1     0.281      0.039
     3   Yes    1    -0.281      0.039
     """
-    questions = make_comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
+    questions = make_comparison_questions(
+        self.labels, variables, contrast, transform, flag("cross", cross)
+    )
     rows = make_effect_rows(self, newdata, None, grid, by=None, is_rowwise=True)
-    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+    return find_effects(
+        self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+    )
 
 
 @verb
@@ -209,33 +224,35 @@ def avg_comparisons(
     n_jobs: int | None = None,
     verbose: int = 1,
 ) -> Effects:
-    """Return comparisons of levels of predictors, on the scale of average probabilities, with standard errors.
+    """Return comparisons of levels of predictors, on the scale of average probabilities, with
+    standard errors.
 
-    Every row is set to the one level and to the other, all else being as it is; the two average probabilities of each
-    group are compared.
+    Every row is set to the one level and to the other, all else being as it is; the two average
+    probabilities of each group are compared.
 
     Parameters
     ----------
     variables : name, list of names, or dict of name to pairs or contrast, optional
-        Predictors whose levels are compared; all by default. In a dict the value of a predictor is a pair (high, low)
-        of its levels, a list of such pairs, or a name that `contrast` takes.
+        Predictors whose levels are compared; all by default. In a dict the value of a predictor is
+        a pair (high, low) of its levels, a list of such pairs, or a name that `contrast` takes.
     contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
-        "reference": each level against the first one. "pairwise": all pairs of levels. "sequential": each level against
-        the one before. (high, low): one pair of levels.
+        "reference": each level against the first one. "pairwise": all pairs of levels.
+        "sequential": each level against the one before. (high, low): one pair of levels.
     transform : {"difference", "ratio", "lnoddsratio"}, default "difference"
         Comparison of the average probabilities.
     by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
         As in `avg_predictions`.
     cross : bool, default False
-        Whether contrasts of the predictors are contrasted with each other: differences of differences, ratios of
-        ratios.
+        Whether contrasts of the predictors are contrasted with each other: differences of
+        differences, ratios of ratios.
 
     Returns
     -------
     Effects
-        Standard errors take the distribution of the predictors as fixed. Intervals and tests are Wald's, on the scale
-        of the estimate; with draws and bootstrap refits intervals are percentiles. The column ``note`` says where an
-        interval cannot be given, or may not hold its level.
+        Standard errors take the distribution of the predictors as fixed. Intervals and tests are
+        Wald's, on the scale of the estimate; with draws and bootstrap refits intervals are
+        percentiles. The column ``note`` says where an interval cannot be given, or may not hold its
+        level.
 
     Raises
     ------
@@ -257,9 +274,13 @@ def avg_comparisons(
     2    No  3rd - 1st    Male     0.170
     3   Yes  3rd - 1st    Male    -0.170
     """
-    questions = make_comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
+    questions = make_comparison_questions(
+        self.labels, variables, contrast, transform, flag("cross", cross)
+    )
     rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
-    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+    return find_effects(
+        self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+    )
 
 
 def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
@@ -268,22 +289,35 @@ def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
     `newdata` are the rows to average over, None for the training rows; `weights` are theirs.
     """
     predictors = list(fit.labels.names)
-    # only training rows are limited; without them and without newdata, avg_comparisons raises the error that is shown
+    # only training rows are limited; without them and without newdata, avg_comparisons raises the
+    # error that is shown
     n_rows = fit.training.n if newdata is None and fit.training is not None else 0
     if n_rows * len(predictors) > MAX_REPORTED:
-        return Part("Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."])
+        return Part(
+            "Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."]
+        )
     try:
-        # None for a model without predictors, which the error then names; [] would be refused as an empty list
-        effects = avg_comparisons(fit, predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights)
+        # None for a model without predictors, which the error then names; [] would be refused as an
+        # empty list
+        effects = avg_comparisons(
+            fit, predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights
+        )
     except BBLError as error:
         return Part("Effects", [f"There are none: {error}"])
-    texts = ["What the probability of each group would be if all rows were at one level of a predictor instead of its "
-             "first level, all else being as it is. Predictors with the largest differences come first."]  # fmt: skip
+    texts = [
+        "What the probability of each group would be if all rows were at one level of a predictor "
+        "instead of its first level, all else being as it is. Predictors with the largest "
+        "differences come first."
+    ]
     if len(predictors) > MAX_COMPARED:
         texts.append(f"Only the first {MAX_COMPARED} of {len(predictors)} predictors are compared.")
     effects = effects.strongest_first()
-    alt_text = "Differences of probabilities with their intervals. The numbers are in the table above."
+    alt_text = (
+        "Differences of probabilities with their intervals. The numbers are in the table above."
+    )
     figure = figure_html(
-        effects.plot()[0].figure, alt_text, "Differences of probabilities, with intervals where there are."
+        effects.plot()[0].figure,
+        alt_text,
+        "Differences of probabilities, with intervals where there are.",
     )
     return Part("Effects", texts, [effects.as_html(), figure])

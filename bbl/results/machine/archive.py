@@ -1,15 +1,17 @@
-"""Pack a fitted Boltzmann machine into the content of a model file, and unpack it: a JSON-ready dict and arrays.
+"""Pack a fitted Boltzmann machine into the content of a model file, and unpack it: a JSON-ready
+dict and arrays.
 
-K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each group and one for all
-rows pooled if that was made. *Closed forms* are engines without iterations. Each function ``_unpack_x`` takes what
-``_pack_x`` returns, and raises a ValueError for values that no call of it can have returned. An `Estimate` has
-``log_z`` (K,), ``log_z_kind``, how ln Z was computed; ``class_prior`` (K,), the shares of the groups; ``predictive``,
-posterior draws over which predictions average, or None; ``fits``, the runs. A run (`EngineFit`) has ``lkh``, the
-maximised objective; ``grad_norm``, ``n_iter`` and ``converged`` (m,); ``rank``, the number of parameters that the rows
-determine, None for all; ``sd`` (size,) and ``draws`` (chains, draws, size) of a posterior, or None; ``state``, a dict
-of the engine's other arrays. An engine may be ``joint``: it fits all groups at once, to P(group | row). Other traits:
-``chooses``, it selects the terms; ``zeros``, it fits structural zeros. A *support* says which cells of some predictors,
-its *scope*, can occur.
+K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each
+group and one for all rows pooled if that was made. *Closed forms* are engines without iterations.
+Each function ``_unpack_x`` takes what ``_pack_x`` returns, and raises a ValueError for values that
+no call of it can have returned. An `Estimate` has ``log_z`` (K,), ``log_z_kind``, how ln Z was
+computed; ``class_prior`` (K,), the shares of the groups; ``predictive``, posterior draws over which
+predictions average, or None; ``fits``, the runs. A run (`EngineFit`) has ``lkh``, the maximised
+objective; ``grad_norm``, ``n_iter`` and ``converged`` (m,); ``rank``, the number of parameters that
+the rows determine, None for all; ``sd`` (size,) and ``draws`` (chains, draws, size) of a posterior,
+or None; ``state``, a dict of the engine's other arrays. An engine may be ``joint``: it fits all
+groups at once, to P(group | row). Other traits: ``chooses``, it selects the terms; ``zeros``, it
+fits structural zeros. A *support* says which cells of some predictors, its *scope*, can occur.
 """
 
 from __future__ import annotations
@@ -36,7 +38,14 @@ from bbl.model.support import Support
 from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
 from bbl.results.archive import check_model, pack_model, unpack_loss, unpack_model
-from bbl.results.array_table import FINITE, NON_NEGATIVE, PROBABILITY, ArraySpec, check_arrays, check_types
+from bbl.results.array_table import (
+    FINITE,
+    NON_NEGATIVE,
+    PROBABILITY,
+    ArraySpec,
+    check_arrays,
+    check_types,
+)
 from bbl.results.machine.draw_archive import pack_draws, unpack_draws, unpack_predictive
 from bbl.results.machine.survey_archive import SURVEY_TABLE, pack_survey, unpack_survey
 from bbl.results.model import ModelResults
@@ -47,11 +56,12 @@ from bbl.stats.survey.sample import SurveySample
 __all__ = ["pack", "unpack"]
 
 STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
-# Arrays of `EngineFit.state` of engines that choose the terms: whether the group has each parameter; in how many
-# regressions of single predictors it is; its weight in each of these
+# Arrays of `EngineFit.state` of engines that choose the terms: whether the group has each
+# parameter; in how many regressions of single predictors it is; its weight in each of these
 TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")
 
-# arrays of a file, but those of terms and states: kind, shape, range (below a named length), array it comes with
+# arrays of a file, but those of terms and states: kind, shape, range (below a named length), array
+# it comes with
 TABLE = {
     "theta": ArraySpec("f", ("K", "size"), FINITE),
     "pooled": ArraySpec("f", ("size",), FINITE, required=False),
@@ -65,7 +75,8 @@ TABLE = {
     "grad_norm": ArraySpec("f", ("n_runs", "n_recorded")),
     "n_iter": ArraySpec("i", ("n_runs", "n_recorded")),
     "rank": ArraySpec("i", ("n_runs",), (0, "coefficients+1"), required=False),
-    "calibration": ArraySpec("f", ("K+1",), FINITE, required=False),  # offsets, then the temperature
+    # offsets, then the temperature
+    "calibration": ArraySpec("f", ("K+1",), FINITE, required=False),
     "relevance_level": ArraySpec("f", (1,), PROBABILITY, required=False),
     "relevant": ArraySpec("i", ("n_relevant",), (0, "m"), required="relevance_level"),
     "relevant_p": ArraySpec("f", ("n_relevant",), PROBABILITY, required="relevance_level"),
@@ -77,20 +88,31 @@ TABLE = {
     "draws_log_z": ArraySpec("f", ("K", "T"), FINITE, required="draws_hidden"),
     "draws_hidden": ArraySpec("f", ("K", "T", "hidden_size"), FINITE, required=False),
 }
-CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # kind of stored cells by dtype.kind; others are text
+# kind of stored cells by dtype.kind; others are text
+CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
 def pack(
-    fit: ModelResults, engine: Engine, estimate: Estimate, tuning: Tuning | None, sections: list[Section],
-    store_rows: bool, survey: SurveySample | None, sampling_design: str | None,
-) -> tuple[dict, dict[str, np.ndarray]]:  # fmt: skip
+    fit: ModelResults,
+    engine: Engine,
+    estimate: Estimate,
+    tuning: Tuning | None,
+    sections: list[Section],
+    store_rows: bool,
+    survey: SurveySample | None,
+    sampling_design: str | None,
+) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name).
 
-    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are the tables of tests
-    of its summary, `sampling_design` its text on the design. `store_rows` says whether training rows are stored.
+    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are
+    the tables of tests of its summary, `sampling_design` its text on the design. `store_rows` says
+    whether training rows are stored.
     """
     if type(engine) is not ENGINES.get(engine.name):
-        raise BBLTypeError(f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own can.")
+        raise BBLTypeError(
+            f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own "
+            "can."
+        )
     parameters = estimate.parameters
     meta = {
         "engine": {"name": engine.name, **_pack_options(engine)},
@@ -114,21 +136,30 @@ def pack(
         "n_iter": _stack_runs([run.n_iter for run in estimate.fits]),
         "converged": np.array([run.converged for run in estimate.fits]),
         "rank": _pack_ranks(estimate.fits, parameters.layout.size),
-        "calibration": None if calibration is None else np.append(calibration.offset, calibration.temperature),
+        "calibration": None
+        if calibration is None
+        else np.append(calibration.offset, calibration.temperature),
         # penalised joint fits have no log-likelihood
-        "log_likelihood": np.array([np.nan if engine.joint and engine.penalised else fit._log_likelihood]),
+        "log_likelihood": np.array(
+            [np.nan if engine.joint and engine.penalised else fit._log_likelihood]
+        ),
         **_pack_relevance(estimate.relevance),
         **_pack_posterior(estimate.fits, parameters.layout.size),
         **pack_draws(estimate.fits, estimate.predictive),
         **(pack_survey(survey) if store_rows and fit.training is not None else {}),
     }
     if engine.chooses:  # the terms of each group
-        arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
+        arrays |= {
+            name: np.array([run.state[name] for run in estimate.fits])
+            for name in TERM_CHOICE_ARRAYS
+        }
     return pack_model(fit, meta, arrays, store_rows, tuned=tuning is not None)
 
 
 def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
-    """Return the arrays of the chosen predictors, their positions and p-values; empty if all are used."""
+    """Return the arrays of the chosen predictors, their positions and p-values; empty if all are
+    used.
+    """
     if relevance is None:
         return {}
     return {
@@ -139,7 +170,9 @@ def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
 
 
 def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
-    """Return what `_pack_relevance` stored; a ValueError if the positions of chosen predictors do not rise."""
+    """Return what `_pack_relevance` stored; a ValueError if the positions of chosen predictors do
+    not rise.
+    """
     if "relevance_level" not in arrays:
         return None
     chosen = arrays["relevant"]
@@ -149,16 +182,20 @@ def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
 
 
 def _pack_ranks(runs: Sequence[EngineFit], size: int) -> np.ndarray | None:
-    """Return the number of determined parameters of each run, shape (n_runs,); None if all runs determine all."""
+    """Return the number of determined parameters of each run, shape (n_runs,); None if all runs
+    determine all.
+    """
     if all(run.rank is None for run in runs):
         return None
     return np.array([size if run.rank is None else run.rank for run in runs])
 
 
 def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
-    """Return ``sd`` (n_runs, size) of the posteriors, and ``state_x`` (n_runs, ...) for each vector x of the states.
+    """Return ``sd`` (n_runs, size) of the posteriors, and ``state_x`` (n_runs, ...) for each vector
+    x of the states.
 
-    ``sd`` is nan for a group without rows, and left out with draws, from which it follows. Empty without a posterior.
+    ``sd`` is nan for a group without rows, and left out with draws, from which it follows. Empty
+    without a posterior.
     """
     if all(run.sd is None for run in runs):
         return {}
@@ -166,58 +203,101 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
     state_names = {name for run in runs for name, values in run.state.items() if values.ndim == 1}
     arrays = {}
     if all(run.draws is None for run in runs):
-        arrays["sd"] = np.array([np.full(size, np.nan) if run.sd is None else run.sd for run in runs])
+        arrays["sd"] = np.array(
+            [np.full(size, np.nan) if run.sd is None else run.sd for run in runs]
+        )
     for name in sorted(state_names):  # a group without rows has no state
-        arrays[STATE_PREFIX + name] = _stack_runs([run.state.get(name, np.zeros(0)) for run in runs])
+        arrays[STATE_PREFIX + name] = _stack_runs(
+            [run.state.get(name, np.zeros(0)) for run in runs]
+        )
     return arrays
 
 
-def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None) -> dict[str, Any]:
-    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty without a posterior."""
-    state = {k.removeprefix(STATE_PREFIX): array[run] for k, array in arrays.items() if k.startswith(STATE_PREFIX)}
+def _unpack_posterior(
+    arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None
+) -> dict[str, Any]:
+    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty
+    without a posterior.
+    """
+    state = {
+        k.removeprefix(STATE_PREFIX): array[run]
+        for k, array in arrays.items()
+        if k.startswith(STATE_PREFIX)
+    }
     if draws is not None:
         return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws, "state": state}
-    if "sd" not in arrays or np.isnan(arrays["sd"][run]).any():  # no posterior, or a group without rows
+    # no posterior, or a group without rows
+    if "sd" not in arrays or np.isnan(arrays["sd"][run]).any():
         return {}
     return {"sd": arrays["sd"][run], "state": state}
 
 
 def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
-    """Return one vector per engine run as a matrix; zeros replace the empty vector of a group without rows."""
+    """Return one vector per engine run as a matrix; zeros replace the empty vector of a group
+    without rows.
+    """
     length = max(map(len, vectors))
-    return np.array([vector if len(vector) else np.zeros(length, vector.dtype) for vector in vectors])
+    return np.array(
+        [vector if len(vector) else np.zeros(length, vector.dtype) for vector in vectors]
+    )
 
 
 def _pack_section(section: Section) -> dict:
-    """Return a table of the summary for JSON; columns of other dtypes than float, int and bool are stored as text."""
+    """Return a table of the summary for JSON; columns of other dtypes than float, int and bool are
+    stored as text.
+    """
     stored_columns = []
     for k, name in enumerate(section.table.columns):
         column = section.table.iloc[:, k]
         kind = CELL_KINDS.get(column.dtype.kind, "text")
-        if kind == "text" or column.hasnans and kind != "float":  # JSON has no integer or bool that is missing
-            stored_columns.append({"name": str(name), "kind": "text", "cells": [str(v) for v in column]})
+        # JSON has no integer or bool that is missing
+        if kind == "text" or column.hasnans and kind != "float":
+            stored_columns.append(
+                {"name": str(name), "kind": "text", "cells": [str(v) for v in column]}
+            )
         else:
             cells = _pack_numbers(column.to_numpy(float)) if kind == "float" else column.tolist()
             stored_columns.append({"name": str(name), "kind": kind, "cells": cells})
     row_names = [str(label) for label in section.table.index]
-    return {"heading": section.heading, "note": section.note, "rows": row_names, "columns": stored_columns}
+    return {
+        "heading": section.heading,
+        "note": section.note,
+        "rows": row_names,
+        "columns": stored_columns,
+    }
 
 
 def _unpack_section(stored: dict) -> Section:
-    """Return the section that `_pack_section` stored; a ValueError if cells are not of their column's kind."""
-    texts = [stored["heading"], stored["note"], *stored["rows"], *(column["name"] for column in stored["columns"])]
+    """Return the section that `_pack_section` stored; a ValueError if cells are not of their
+    column's kind.
+    """
+    texts = [
+        stored["heading"],
+        stored["note"],
+        *stored["rows"],
+        *(column["name"] for column in stored["columns"]),
+    ]
     if not all(type(text) is str for text in texts):
         raise ValueError("a heading of its summary is not as saved")
-    heading, note, *names = map(label_text, texts)  # escapes control characters; names: of rows, then of columns
+    # escapes control characters; names: of rows, then of columns
+    heading, note, *names = map(label_text, texts)
     n_rows, columns = len(stored["rows"]), []
     for column in stored["columns"]:
         kind, cells = column["kind"], column["cells"]
         cell_types = {"float": (float, str), "int": (int,), "bool": (bool,), "text": (str,)}[kind]
-        is_valid = type(cells) is list and len(cells) == n_rows and all(type(cell) in cell_types for cell in cells)
-        if not is_valid or (kind == "int" and any(abs(cell) >= 2**63 for cell in cells)):  # beyond int64
+        is_valid = (
+            type(cells) is list
+            and len(cells) == n_rows
+            and all(type(cell) in cell_types for cell in cells)
+        )
+        # beyond int64
+        if not is_valid or (kind == "int" and any(abs(cell) >= 2**63 for cell in cells)):
             raise ValueError("a table of its summary is not as saved")
-        dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]  # None: pandas' own dtype of text
-        columns.append(pd.Series([float(cell) for cell in cells] if kind == "float" else cells, dtype=dtype))
+        # None: pandas' own dtype of text
+        dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]
+        columns.append(
+            pd.Series([float(cell) for cell in cells] if kind == "float" else cells, dtype=dtype)
+        )
     table = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(n_rows))
     table = table.set_axis(pd.Index(names[:n_rows], dtype=object), axis=0)
     return Section(heading, table.set_axis(pd.Index(names[n_rows:], dtype=object), axis=1), note)
@@ -244,35 +324,65 @@ def _pack_tuning(tuning: Tuning | None) -> dict | None:
         "option": tuning.option,
         "chosen": int(tuning.chosen),
         "temperature": float(tuning.calibration.temperature),
-        "found": [list(problem) for problem in tuning.found],  # fits without convergence, tuples of texts
-        **{name: _pack_numbers(np.asarray(vector, dtype=float)) for name, vector in vectors.items()},
+        # fits without convergence, tuples of texts
+        "found": [list(problem) for problem in tuning.found],
+        **{
+            name: _pack_numbers(np.asarray(vector, dtype=float)) for name, vector in vectors.items()
+        },
     }
 
 
 def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
-    """Return the tuning that `_pack_tuning` stored; a ValueError if its option is not the one that `engine` tunes."""
+    """Return the tuning that `_pack_tuning` stored; a ValueError if its option is not the one that
+    `engine` tunes.
+    """
     if stored is None:
         return None
     values, loss, offset = (_unpack_numbers(stored[name]) for name in ("values", "loss", "offset"))
     chosen, temperature, problems = stored["chosen"], stored["temperature"], stored["found"]
-    is_valid = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
+    is_valid = (
+        type(chosen) is int
+        and 0 <= chosen < len(values) == len(loss)
+        and type(temperature) is float
+    )
     problem_texts = [text for problem in problems for text in problem]
-    options = (None, None if engine.tuned is None else engine.tuned.option)  # None: only a calibration was fitted
-    if not is_valid or stored["option"] not in options or not all(type(text) is str for text in problem_texts):
+    # None: only a calibration was fitted
+    options = (None, None if engine.tuned is None else engine.tuned.option)
+    if (
+        not is_valid
+        or stored["option"] not in options
+        or not all(type(text) is str for text in problem_texts)
+    ):
         raise ValueError("its tuning is not as saved")
     calibration = Calibration(temperature, offset)
-    return Tuning(stored["option"], values, loss, chosen, calibration, [Problem(*problem) for problem in problems])
+    return Tuning(
+        stored["option"],
+        values,
+        loss,
+        chosen,
+        calibration,
+        [Problem(*problem) for problem in problems],
+    )
 
 
 def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
-    """Return the arrays of structural zeros: their predictors, and which cells can occur, (1 or K groups, cells)."""
+    """Return the arrays of structural zeros: their predictors, and which cells can occur, (1 or K
+    groups, cells).
+    """
     if support is None:
         return {}
-    return {"zeros_scope": np.array(support.scope), "zeros_possible": support.possible.reshape(support.n_groups, -1)}
+    return {
+        "zeros_scope": np.array(support.scope),
+        "zeros_possible": support.possible.reshape(support.n_groups, -1),
+    }
 
 
-def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engine) -> Support | None:
-    """Return what `_pack_support` stored, or None; a ValueError for impossible values, or if not `engine.zeros`."""
+def _unpack_support(
+    arrays: dict[str, np.ndarray], design: Design, engine: Engine
+) -> Support | None:
+    """Return what `_pack_support` stored, or None; a ValueError for impossible values, or if not
+    `engine.zeros`.
+    """
     specs = {name: TABLE[name] for name in ("zeros_scope", "zeros_possible")}
     stored_arrays = {name: arrays[name] for name in specs if name in arrays}
     check_arrays(stored_arrays, specs, m=len(design.n_levels))
@@ -283,22 +393,32 @@ def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engin
     has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(scope_shape)
     # the scope is not empty and rises; each group has a cell that can occur; some cell cannot
     if (
-        not engine.zeros or not has_valid_shape or not len(scope) or (np.diff(scope) <= 0).any()
-        or not possible.any(axis=1).all() or possible.all()
-    ):  # fmt: skip
+        not engine.zeros
+        or not has_valid_shape
+        or not len(scope)
+        or (np.diff(scope) <= 0).any()
+        or not possible.any(axis=1).all()
+        or possible.all()
+    ):
         raise ValueError("its structural zeros are not as saved")
     return Support(tuple(scope.tolist()), possible.reshape(len(possible), *scope_shape))
 
 
 def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
-    """Raise a ValueError unless terms are sorted, sds finite and not negative, and the temperature positive.
+    """Raise a ValueError unless terms are sorted, sds finite and not negative, and the temperature
+    positive.
 
-    If the engine chooses the terms, the arrays of its choice must be there. The sd of a group without rows is nan.
+    If the engine chooses the terms, the arrays of its choice must be there. The sd of a group
+    without rows is nan.
     """
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
         raise ValueError("it does not say which terms its groups have")
-    for k, terms in enumerate(layout.terms, 2):  # `Layout` has sorted `terms`: the array equals them if it is sorted
-        if not np.array_equal(arrays[_terms_name(k)], terms) or not (terms[:, 1:] > terms[:, :-1]).all():
+    # `Layout` has sorted `terms`: the array equals them if it is sorted
+    for k, terms in enumerate(layout.terms, 2):
+        if (
+            not np.array_equal(arrays[_terms_name(k)], terms)
+            or not (terms[:, 1:] > terms[:, :-1]).all()
+        ):
             raise ValueError(f"{_terms_name(k)!r} holds what cannot have been saved")
     if "sd" in arrays and ((arrays["sd"] < 0.0).any() or np.isinf(arrays["sd"]).any()):
         raise ValueError("'sd' holds what cannot have been saved")
@@ -312,16 +432,24 @@ def _terms_name(order: int) -> str:
 
 
 def _terms_table(arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the specifications of the arrays of terms by name: pairs, then each order from 3 on that `arrays` has."""
-    orders = [2, *takewhile(lambda k: _terms_name(k) in arrays, count(3))]  # up to the first order without an array
+    """Return the specifications of the arrays of terms by name: pairs, then each order from 3 on
+    that `arrays` has.
+    """
+    # up to the first order without an array
+    orders = [2, *takewhile(lambda k: _terms_name(k) in arrays, count(3))]
     return {_terms_name(k): ArraySpec("i", (f"n_{_terms_name(k)}", k), (0, "m")) for k in orders}
 
 
 def _pack_options(engine: Engine) -> dict[str, Any]:
     """Return the options of an engine for JSON: tuples as lists, infinity as ``"inf"``."""
     options = asdict(engine)
-    options = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
-    return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in options.items()}
+    options = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
+    }
+    return {
+        name: "inf" if isinstance(value, float) and np.isinf(value) else value
+        for name, value in options.items()
+    }
 
 
 def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
@@ -330,62 +458,98 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
     run_draws = unpack_draws(arrays, len(arrays["converged"]))
     runs = []
     for k, (theta, draws) in enumerate(zip(run_theta, run_draws, strict=True)):
-        # engines that choose terms have no posterior: if there is one, its state replaces an empty one
+        # engines that choose terms have no posterior: if there is one, its state replaces an empty
+        # one
         state = {name: arrays[name][k] for name in TERM_CHOICE_ARRAYS if name in arrays}
         posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
         convergence = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
         rank = int(arrays["rank"][k]) if "rank" in arrays else None
         # the first entry of lkh is that of all rows
-        runs.append(EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **convergence, **posterior))
+        runs.append(
+            EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **convergence, **posterior)
+        )
     return tuple(runs)
 
 
 def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossRecord | None:
-    """Return the log-loss in a file, or from the tuning if an earlier version wrote the file without a log-loss."""
+    """Return the log-loss in a file, or from the tuning if an earlier version wrote the file
+    without a log-loss.
+    """
     if "log_loss" in meta or tuning is None:
         return unpack_loss(meta)
-    loss, calibrate = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
-    # loss, that of the shares of the groups, kind of rows, advice; auto=False: it does not name ``method="auto"``
-    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibrate, auto=False))
+    loss, calibrate = (
+        float(tuning.loss[tuning.chosen]),
+        "none" if estimate.calibration is None else "temperature",
+    )
+    # loss, that of the shares of the groups, kind of rows, advice; auto=False: it does not name
+    # ``method="auto"``
+    return LossRecord(
+        loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibrate, auto=False)
+    )
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return the arguments of a class of results from what `pack` stored; `classes` says whether it has a response."""
+    """Return the arguments of a class of results from what `pack` stored; `classes` says whether it
+    has a response.
+    """
     design = Design.from_dict(meta["design"])
     if design.classes != classes:
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
-    engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
+    engine = ENGINES[options.pop("name")](
+        **{k: np.inf if v == "inf" else v for k, v in options.items()}
+    )
     terms_table = _terms_table(arrays)
     terms = {name: arrays[name] for name in terms_table}
     check_arrays(terms, terms_table, m=len(design.n_levels))
     support = _unpack_support(arrays, design, engine)
     layout = Layout(design.n_levels, list(terms.values()), support, design.n_ordered)
-    # the layout with any hidden units after the predictors. The second argument limits its size: a forged file cannot
-    # ask for more parameters than it has numbers
-    hidden_layout = engine.widened(layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size)
+    # the layout with any hidden units after the predictors. The second argument limits its size: a
+    # forged file cannot ask for more parameters than it has numbers
+    hidden_layout = engine.widened(
+        layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size
+    )
     # rows of such an array may have any length: its symbol is the name of the array
-    state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}
+    state_table = {
+        name: ArraySpec("f", ("n_runs", name), FINITE)
+        for name in arrays
+        if name.startswith(STATE_PREFIX)
+    }
     check_types(meta, {"log_z_kind": str})
     check_model(  # the last arguments are the lengths that `TABLE` names
-        meta, arrays, TABLE | terms_table | state_table | SURVEY_TABLE, design,
-        size=layout.size, coefficients=layout.size + bool(engine.joint),  # joint fits have an intercept
-        hidden_size=hidden_layout.size, order=max(layout.order, 2),
+        meta,
+        arrays,
+        TABLE | terms_table | state_table | SURVEY_TABLE,
+        design,
+        # joint fits have an intercept
+        size=layout.size,
+        coefficients=layout.size + bool(engine.joint),
+        hidden_size=hidden_layout.size,
+        order=max(layout.order, 2),
         n_runs=len(design.response.levels) + ("pooled" in arrays),
-        n_recorded=layout.m if arrays["grad_norm"].size else 0,  # closed forms record no iterations of predictors
-    )  # fmt: skip
+        # closed forms record no iterations of predictors
+        n_recorded=layout.m if arrays["grad_norm"].size else 0,
+    )
     _check_values(engine, layout, arrays)
     estimate = Estimate(
-        Parameters(layout, arrays["theta"], arrays.get("pooled")), log_z=arrays["log_z"],
-        log_z_kind=meta["log_z_kind"], class_prior=arrays["prior"], lkh=float(arrays["lkh"][0]),
-        fits=_unpack_runs(arrays), log_z_error=arrays["log_z_error"],
+        Parameters(layout, arrays["theta"], arrays.get("pooled")),
+        log_z=arrays["log_z"],
+        log_z_kind=meta["log_z_kind"],
+        class_prior=arrays["prior"],
+        lkh=float(arrays["lkh"][0]),
+        fits=_unpack_runs(arrays),
+        log_z_error=arrays["log_z_error"],
         calibration=Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1])
-        if "calibration" in arrays else None,
-        predictive=unpack_predictive(layout, hidden_layout, arrays), relevance=_unpack_relevance(arrays),
-    )  # fmt: skip
-    if "nobs" not in meta:  # such files are of complete rows: the counts of the first predictor's levels sum to nobs
+        if "calibration" in arrays
+        else None,
+        predictive=unpack_predictive(layout, hidden_layout, arrays),
+        relevance=_unpack_relevance(arrays),
+    )
+    # such files are of complete rows: the counts of the first predictor's levels sum to nobs
+    if "nobs" not in meta:
         meta = meta | {"nobs": round(float(arrays["counts"][:, : design.n_levels[0]].sum()))}
-    arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")  # else "real": any weights
+    # else "real": any weights
+    arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")
     if not arguments["stored"].nobs > 0:
         raise ValueError("it has no observations")
     if "sections" in meta:
@@ -397,4 +561,9 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     tuning = _unpack_tuning(meta.get("tuning"), engine)
     if classes:
         arguments["stored_loss"] = _unpack_loss(meta, tuning, estimate)
-    return arguments | {"engine": engine, "estimate": estimate, "tuning": tuning, "survey": unpack_survey(arrays)}
+    return arguments | {
+        "engine": engine,
+        "estimate": estimate,
+        "tuning": tuning,
+        "survey": unpack_survey(arrays),
+    }

@@ -1,6 +1,7 @@
 """Composite-likelihood criteria of a fitted machine: properties of the result classes.
 
-The pseudo-likelihood is a composite likelihood: the product over predictors of P(predictor | all others).
+The pseudo-likelihood is a composite likelihood: the product over predictors of P(predictor | all
+others).
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ def claic(self: MachineResults) -> float:
 
     ``cl`` is the log pseudo-likelihood, K the covariance of its score, H its Hessian.
 
-    Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
-    `aic`, which uses the likelihood. With ``missing="marginal"`` it counts the complete rows alone, whatever rows
-    each predictor was fitted to, so that formulas of the same predictors are compared on the same rows.
+    Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on
+    the scale of `aic`, which uses the likelihood. With ``missing="marginal"`` it counts the
+    complete rows alone, whatever rows each predictor was fitted to, so that formulas of the same
+    predictors are compared on the same rows.
 
     Raises
     ------
@@ -33,31 +35,47 @@ def claic(self: MachineResults) -> float:
         If no row of a group is complete.
     """
     likelihoods_and_df = _composite_by_group(self)
-    return -2.0 * sum(cl for cl, _ in likelihoods_and_df) + 2.0 * sum(df for _, df in likelihoods_and_df)
+    return -2.0 * sum(cl for cl, _ in likelihoods_and_df) + 2.0 * sum(
+        df for _, df in likelihoods_and_df
+    )
 
 
 def clbic(self: MachineResults) -> float:
-    """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows as the factor of tr."""
+    """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows as
+    the factor of tr.
+    """
     likelihoods_and_df, n_groups = _composite_by_group(self), len(self.labels.groups)
     rows = self._testable_rows()  # the training rows, whose weights are counts
-    group_sizes = self.estimate.class_prior * self.nobs()  # (n_groups,): share times sum of all weights
+    # (n_groups,): share times sum of all weights
+    group_sizes = self.estimate.class_prior * self.nobs()
     if rows.missing is not None:  # then the complete rows alone count
-        group_sizes = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, n_groups).astype(float)
-    return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(likelihoods_and_df, group_sizes, strict=True)))
+        group_sizes = np.bincount(
+            rows.complete_rows.response, rows.complete_rows.weights, n_groups
+        ).astype(float)
+    return float(
+        sum(
+            -2.0 * cl + np.log(n) * df
+            for (cl, df), n in zip(likelihoods_and_df, group_sizes, strict=True)
+        )
+    )
 
 
 def _composite_by_group(self: MachineResults) -> list[tuple[float, float]]:
-    """Return for each group (log pseudo-likelihood of its complete rows, effective number of parameters).
+    """Return for each group (log pseudo-likelihood of its complete rows, effective number of
+    parameters).
 
     The number of parameters is tr(K H^-1), with the covariance K of the score and the Hessian H.
     """
-    check_single_rows(self.survey, "A composite-likelihood criterion")  # raises a DataError for a sampling design
+    # raises a DataError for a sampling design
+    check_single_rows(self.survey, "A composite-likelihood criterion")
     rows = self._testable_rows()  # the training rows; an error if their weights are no counts
     self.engine.check_composite()  # raises an OptionError if the method has no such criteria
-    rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)  # no complete row
+    # no complete row
+    rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
     if len(rowless):
         raise DataError(
-            f"no row of group {self.labels.groups[rowless[0]]!r} is complete, and composite criteria count the "
-            "complete rows, the same for all formulas. Compare aic or bic, or fit with missing='level'."
+            f"no row of group {self.labels.groups[rowless[0]]!r} is complete, and composite "
+            "criteria count the complete rows, the same for all formulas. Compare aic or bic, or "
+            "fit with missing='level'."
         )
     return self._inference.composite  # computed with the standard errors

@@ -1,10 +1,11 @@
-"""DifferenceInference: standard errors and intervals of the parameters of one group less those of another.
+"""DifferenceInference: standard errors and intervals of the parameters of one group less those of
+another.
 
-For groups that are fitted jointly (conditional likelihood). A *term* is a predictor with its fields, or interacting
-predictors with their couplings; `size` is the number of parameters of a group. A `Layout` gives the positions of
-parameters in a vector (size,). Its ``m`` predictors are the first m terms; ``pairs`` (P, 2), the pairs of predictors
-that interact, are the next P terms, and the last: these fits have no larger ones. Term t has the positions
-``cuts[t]:cuts[t + 1]``.
+For groups that are fitted jointly (conditional likelihood). A *term* is a predictor with its
+fields, or interacting predictors with their couplings; `size` is the number of parameters of a
+group. A `Layout` gives the positions of parameters in a vector (size,). Its ``m`` predictors are
+the first m terms; ``pairs`` (P, 2), the pairs of predictors that interact, are the next P terms,
+and the last: these fits have no larger ones. Term t has the positions ``cuts[t]:cuts[t + 1]``.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ NOT_CONVERGED = "not estimable: the fit did not converge"
 
 @final
 class DifferenceInference(Estimates):
-    """Standard errors and intervals of differences between groups; made by ``fit.inference()`` of a conditional fit.
+    """Standard errors and intervals of differences between groups; made by ``fit.inference()`` of a
+    conditional fit.
 
-    The argument `of` is a pair of groups ``(a, b)`` and selects the parameters of a less those of b. Single groups have
-    no inference, because P(y|x) depends on differences alone.
+    The argument `of` is a pair of groups ``(a, b)`` and selects the parameters of a less those of
+    b. Single groups have no inference, because P(y|x) depends on differences alone.
 
-    Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``, with `ridge` and `scale` as given.
-    Intervals are of the expectation of the penalised estimate, which the penalty draws towards zero: they show the
-    spread of the estimate, not its bias. With a small `ridge` and many rows that expectation is the difference itself.
-    There are no tests: the estimate of a difference of zero may have another expectation where other parameters are
-    shrunk. Estimates are those of ``coef()``, before any calibration of class scores. A parameter that the penalty
-    alone determines has no standard error: a level or a pair of levels, or its reference, never occurs in one of the
-    groups, or predictors are copies of others. A fit that did not converge has no standard errors at all.
+    Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``, with `ridge`
+    and `scale` as given. Intervals are of the expectation of the penalised estimate, which the
+    penalty draws towards zero: they show the spread of the estimate, not its bias. With a small
+    `ridge` and many rows that expectation is the difference itself. There are no tests: the
+    estimate of a difference of zero may have another expectation where other parameters are shrunk.
+    Estimates are those of ``coef()``, before any calibration of class scores. A parameter that the
+    penalty alone determines has no standard error: a level or a pair of levels, or its reference,
+    never occurs in one of the groups, or predictors are copies of others. A fit that did not
+    converge has no standard errors at all.
 
     Parameters
     ----------
@@ -67,7 +71,8 @@ class DifferenceInference(Estimates):
     Raises
     ------
     OptionError
-        If the fit refines another, has over 5,000 distinct rows, stopped early, or has an infinite ridge.
+        If the fit refines another, has over 5,000 distinct rows, stopped early, or has an infinite
+        ridge.
 
     Examples
     --------
@@ -80,25 +85,28 @@ class DifferenceInference(Estimates):
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
-        # one row for each distinct state in each group; `sample.n` is their number, which `check_differences` limits
+        # one row for each distinct state in each group; `sample.n` is their number, which
+        # `check_differences` limits
         sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
         cast(JointTraits, engine.joint).check_differences(engine, sample.n)
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
         # what `_covariances` returns, by the positions of the two groups
         self._covariance_cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
-            "Standard errors from the penalised multinomial information. Intervals are of the penalised estimate's "
-            "expectation: they tell its spread, not its bias. There are no tests."
+            "Standard errors from the penalised multinomial information. Intervals are of the "
+            "penalised estimate's expectation: they tell its spread, not its bias. There are no "
+            "tests."
         )
         self._reason_without_se = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
         if not estimate.converged:
             self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return (covariance matrices of the differences, one per term; which parameters have an se, (size,)).
+        """Return (covariance matrices of the differences, one per term; which parameters have an
+        se, (size,)).
 
-        `of` is a pair of groups; "group" and "pooled" raise an OptionError. Standard errors are missing for parameters
-        that the penalty alone determines, and if the fit did not converge.
+        `of` is a pair of groups; "group" and "pooled" raise an OptionError. Standard errors are
+        missing for parameters that the penalty alone determines, and if the fit did not converge.
         """
         selection = resolve_jointly(of, list(self._labels.groups), self._engine)
         if isinstance(selection, str):  # "group"
@@ -123,8 +131,9 @@ class DifferenceInference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then ``estimate``,
-            ``se``, ``z`` and ``p`` (missing), ``lower``, ``upper``, and ``test``, why there is no test.
+            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then
+            ``estimate``, ``se``, ``z`` and ``p`` (missing), ``lower``, ``upper``, and ``test``, why
+            there is no test.
 
         Raises
         ------
@@ -138,7 +147,9 @@ class DifferenceInference(Estimates):
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Sex + Age", titanic, "Freq", method="conditional", verbose=0)
-        >>> fit.inference().table(of=("Yes", "No"))[["predictor", "level", "estimate", "lower", "upper"]].round(2)
+        >>> fit.inference().table(of=("Yes", "No"))[
+        ...     ["predictor", "level", "estimate", "lower", "upper"]
+        ... ].round(2)
           predictor  level  estimate  lower  upper
         0       Sex   Male     -2.29  -2.52  -2.05
         1       Age  Child      0.55   0.11   0.99
@@ -148,7 +159,11 @@ class DifferenceInference(Estimates):
         share("level", level)
         covariances, has_se = self._covariances(of)
         frame = estimate_table(self._labels, self._estimate.parameters, of)
-        se = np.where(has_se, np.sqrt(np.concatenate([np.diag(covariance) for covariance in covariances])), np.nan)
+        se = np.where(
+            has_se,
+            np.sqrt(np.concatenate([np.diag(covariance) for covariance in covariances])),
+            np.nan,
+        )
         half_width = float(ndtri(0.5 + level / 2)) * se
         lower, upper = frame["estimate"] - half_width, frame["estimate"] + half_width
         reason = np.where(has_se, NO_TEST, self._reason_without_se)
@@ -165,50 +180,62 @@ class DifferenceInference(Estimates):
         >>> fit.inference().tests()  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        bbl.errors.OptionError: Single groups of a conditional fit with ridge > 0 have no standard errors, ...
+        bbl.errors.OptionError: Single groups of a conditional fit with ridge > 0 have no standard
+        errors, ...
         """
         self._engine.check_equations()  # raises an OptionError that says what to do
         raise OptionError(NO_TEST)
 
     def _covariance(self, groups: list[int]) -> NoReturn:
         """Raise an OptionError: single groups have no covariances."""
-        raise OptionError("Single groups of a conditional fit have no covariances; see table(of=(a, b)).")
+        raise OptionError(
+            "Single groups of a conditional fit have no covariances; see table(of=(a, b))."
+        )
 
     @verb
-    def interactions(self, of: Compared = "group", apc: bool = False, level: float = 0.95) -> pd.DataFrame:
-        """Return the interacting pairs with the strength of their difference and its limits, strongest first.
+    def interactions(
+        self, of: Compared = "group", apc: bool = False, level: float = 0.95
+    ) -> pd.DataFrame:
+        """Return the interacting pairs with the strength of their difference and its limits,
+        strongest first.
 
         Parameters
         ----------
         of : (group, group)
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths; there are no limits then.
+            Whether to subtract the average-product correction from the strengths; there are no
+            limits then.
         level : float, default 0.95
             Least coverage of the limits.
 
         Returns
         -------
         DataFrame
-            The columns of ``fit.interactions()``, with ``lower`` and ``upper`` after ``strength``; p is missing. The
-            strength is a norm, so its estimate is never zero: the limits are the least and the largest norm in a
-            ball around the estimate that covers the expectation with probability `level` at least. Limits are missing
-            where one of the couplings has no interval.
+            The columns of ``fit.interactions()``, with ``lower`` and ``upper`` after ``strength``;
+            p is missing. The strength is a norm, so its estimate is never zero: the limits are the
+            least and the largest norm in a ball around the estimate that covers the expectation
+            with probability `level` at least. Limits are missing where one of the couplings has no
+            interval.
 
         Examples
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="conditional", verbose=0)
-        >>> fit.inference().interactions(of=("Yes", "No"))[["predictor", "predictor2", "strength"]].round(3)
+        >>> fit.inference().interactions(of=("Yes", "No"))[
+        ...     ["predictor", "predictor2", "strength"]
+        ... ].round(3)
           predictor predictor2  strength
         0       Sex        Age      0.86
         """
         share("level", level)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
-        pair_radii = self._confidence_radii(*self._covariances(of), level)  # (P,), in the order of the rows of `frame`
+        # (P,), in the order of the rows of `frame`
+        pair_radii = self._confidence_radii(*self._covariances(of), level)
         frame = untested_table(self._labels, parameters, of, NO_TEST)
         frame["test"] = np.where(np.isnan(pair_radii), self._reason_without_se, NO_TEST)
-        frame["radius"] = np.nan if flag("apc", apc) else pair_radii  # a column, so that it is sorted with the rows
+        # a column, so that it is sorted with the rows
+        frame["radius"] = np.nan if flag("apc", apc) else pair_radii
         frame = rank_interactions(frame, parameters, of, groups, apc)
         row_radii, strength = frame.pop("radius"), frame["strength"]
         lower_position = list(frame.columns).index("strength") + 1
@@ -216,30 +243,44 @@ class DifferenceInference(Estimates):
         frame.insert(lower_position + 1, "upper", strength + row_radii)
         return frame
 
-    def _confidence_radii(self, covariances: list[np.ndarray], has_se: np.ndarray, level: float) -> np.ndarray:
-        """Return the radii (P,) of confidence balls of coverage `level` around the couplings of each of P pairs.
+    def _confidence_radii(
+        self, covariances: list[np.ndarray], has_se: np.ndarray, level: float
+    ) -> np.ndarray:
+        """Return the radii (P,) of confidence balls of coverage `level` around the couplings of
+        each of P pairs.
 
-        Couplings are in the zero-sum gauge (they sum to zero over the levels of either predictor). Their squared
-        distance from the expectation is at most the largest eigenvalue of the covariance times a chi-square variable.
-        A radius is nan where a coupling has no standard error. `covariances` and `has_se` come from `_covariances`.
+        Couplings are in the zero-sum gauge (they sum to zero over the levels of either predictor).
+        Their squared distance from the expectation is at most the largest eigenvalue of the
+        covariance times a chi-square variable. A radius is nan where a coupling has no standard
+        error. `covariances` and `has_se` come from `_covariances`.
         """
         from scipy.special import chdtri
 
         layout = self._estimate.parameters.layout
         radii = np.zeros(len(layout.pairs))
         for k, (i, j) in enumerate(layout.pairs):
-            # matrices (L, L) that subtract the mean over the L levels; the reference level has no coupling to map
-            centre_i, centre_j = (np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j])))
+            # matrices (L, L) that subtract the mean over the L levels; the reference level has no
+            # coupling to map
+            centre_i, centre_j = (
+                np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j]))
+            )
             to_zero_sum = np.kron(centre_i[:, 1:], centre_j[:, 1:])  # (L_i L_j, (L_i - 1)(L_j - 1))
             covariance = to_zero_sum @ covariances[layout.m + k] @ to_zero_sum.T
             pair_couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
             if not has_se[pair_couplings].all():
                 radii[k] = np.nan
-            # shape[1] is the number of couplings; a predictor with one level has none, and the radius is 0
-            elif to_zero_sum.shape[1]:  # eigenvalues rise; `chdtri` is the chi-square quantile of an upper tail
-                radii[k] = np.sqrt(np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level))
+            # shape[1] is the number of couplings; a predictor with one level has none, and the
+            # radius is 0
+            # eigenvalues rise; `chdtri` is the chi-square quantile of an upper tail
+            elif to_zero_sum.shape[1]:
+                radii[k] = np.sqrt(
+                    np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level)
+                )
         return radii
 
     def __repr__(self) -> str:
         K = len(self._labels.groups)
-        return f"Differences of {self._estimate.parameters.layout.size} parameters between {K} groups.\n{self.note}"
+        return (
+            f"Differences of {self._estimate.parameters.layout.size} parameters between {K} "
+            f"groups.\n{self.note}"
+        )

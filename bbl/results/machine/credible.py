@@ -1,8 +1,9 @@
 """PosteriorInference: tables of posterior means, sds, central intervals and interactions.
 
-K groups of `size` parameters each, P interacting pairs of predictors (``layout.pairs``). The fit of a group is an
-engine run, ``estimate.fits[g]``: its ``sd`` (size,) are posterior standard deviations, its ``draws`` (chains, draws,
-size) draws from the posterior. Either is None where there are none, as in a group without rows.
+K groups of `size` parameters each, P interacting pairs of predictors (``layout.pairs``). The fit of
+a group is an engine run, ``estimate.fits[g]``: its ``sd`` (size,) are posterior standard
+deviations, its ``draws`` (chains, draws, size) draws from the posterior. Either is None where there
+are none, as in a group without rows.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ from bbl.results.machine.estimates import Compared, Estimates, resolve_of
 
 __all__ = ["PosteriorInference"]
 
-MIN_INCLUDED_COUPLING = 0.05  # root mean square in the zero-sum gauge above which a pair counts as included
+# root mean square in the zero-sum gauge above which a pair counts as included
+MIN_INCLUDED_COUPLING = 0.05
 
 
 @final
 class PosteriorInference(Estimates):
-    """Posterior sds and central intervals; made by ``fit.inference()`` where the method has a posterior.
+    """Posterior sds and central intervals; made by ``fit.inference()`` where the method has a
+    posterior.
 
-    The argument `of` selects the parameters: ``"group"`` those of each group, or a pair of groups ``(a, b)`` those of a
-    less those of b. Groups share no rows, so that variances add up. The pooled fit shares its rows with each group, so
-    there is no posterior of the differences ``dh`` and ``dJ`` from it.
+    The argument `of` selects the parameters: ``"group"`` those of each group, or a pair of groups
+    ``(a, b)`` those of a less those of b. Groups share no rows, so that variances add up. The
+    pooled fit shares its rows with each group, so there is no posterior of the differences ``dh``
+    and ``dJ`` from it.
 
     Parameters
     ----------
@@ -41,7 +45,8 @@ class PosteriorInference(Estimates):
     estimate : Estimate
         Posterior means, and the engine run of each group.
     engine : Engine
-        The method of the fit; its ``posterior`` describes the posterior and computes strengths of pairs.
+        The method of the fit; its ``posterior`` describes the posterior and computes strengths of
+        pairs.
 
     Attributes
     ----------
@@ -59,45 +64,65 @@ class PosteriorInference(Estimates):
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine):
         self._labels, self._estimate, self._engine = labels, estimate, engine
-        self._posterior = cast(PosteriorTraits, engine.posterior)  # not None: the method has a posterior
+        # not None: the method has a posterior
+        self._posterior = cast(PosteriorTraits, engine.posterior)
         self._posterior_name = self._posterior.name(engine)
-        self.note = f"Posterior standard deviations and central intervals: {self._posterior_name}. There are no tests."
+        self.note = (
+            f"Posterior standard deviations and central intervals: {self._posterior_name}. There "
+            "are no tests."
+        )
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
-        """Return what `of` selects: ``"group"`` or the positions of two groups; an OptionError for ``"pooled"``."""
-        selection = resolve_of(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
+        """Return what `of` selects: ``"group"`` or the positions of two groups; an OptionError for
+        ``"pooled"``.
+        """
+        selection = resolve_of(
+            of, list(self._labels.groups), self._estimate.parameters.pooled is not None
+        )
         if selection == "pooled":
             raise OptionError(
-                f"{self._engine.refusals()['pooled']}, so there is none of their difference. Give of='group', or two "
-                "groups.",
+                f"{self._engine.refusals()['pooled']}, so there is none of their difference. Give "
+                "of='group', or two groups.",
                 argument="of",
             )
         return selection
 
     def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
-        """Return the posterior sds (K * size,) of all groups, or (size,) of a difference; nan for a group without rows.
+        """Return the posterior sds (K * size,) of all groups, or (size,) of a difference; nan for a
+        group without rows.
 
         The variances of two groups add up, because groups share no rows.
         """
         layout, K = self._estimate.parameters.layout, len(self._labels.groups)
         no_sds = np.full(layout.size, np.nan)
-        sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]  # a pooled run comes after K
-        return np.concatenate(sds) if isinstance(selection, str) else np.hypot(sds[selection[0]], sds[selection[1]])
+        # a pooled run comes after K
+        sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]
+        return (
+            np.concatenate(sds)
+            if isinstance(selection, str)
+            else np.hypot(sds[selection[0]], sds[selection[1]])
+        )
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each group, or one entry for a difference; None where there are no draws.
+        """Return the draws (n, size) of each group, or one entry for a difference; None where there
+        are no draws.
 
         The n draws are those of all chains, one chain after the other.
         """
         size, K = self._estimate.parameters.layout.size, len(self._labels.groups)
-        draws = [None if run.draws is None else run.draws.reshape(-1, size) for run in self._estimate.fits[:K]]
+        draws = [
+            None if run.draws is None else run.draws.reshape(-1, size)
+            for run in self._estimate.fits[:K]
+        ]
         if isinstance(selection, str):
             return draws
         a, b = draws[selection[0]], draws[selection[1]]
-        return [None if a is None or b is None else a - b]  # the draws of two groups are independent
+        # the draws of two groups are independent
+        return [None if a is None or b is None else a - b]
 
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the posterior covariance (q, q) of the q parameters of `groups`; an OptionError if one has no draws.
+        """Return the posterior covariance (q, q) of the q parameters of `groups`; an OptionError if
+        one has no draws.
 
         Parameters of different groups have covariance zero.
         """
@@ -107,7 +132,8 @@ class PosteriorInference(Estimates):
         draws = [group_draws for g in groups if (group_draws := all_draws[g]) is not None]
         if len(draws) < len(groups):
             raise OptionError(
-                f"{self._engine.refusals()['covariances']}; see bse, or take method='bayes', which has draws."
+                f"{self._engine.refusals()['covariances']}; see bse, or take method='bayes', which "
+                "has draws."
             )
         return block_diag(*(np.cov(group_draws, rowvar=False) for group_draws in draws))
 
@@ -123,10 +149,11 @@ class PosteriorInference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then ``estimate``
-            (posterior mean), ``se`` (posterior sd), ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``,
-            and ``test``, a description of the posterior. The interval has equal tails: quantiles of the draws where
-            there are draws, else those of a normal distribution.
+            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then
+            ``estimate`` (posterior mean), ``se`` (posterior sd), ``z`` and ``p`` (missing: there is
+            no test), ``lower``, ``upper``, and ``test``, a description of the posterior. The
+            interval has equal tails: quantiles of the draws where there are draws, else those of a
+            normal distribution.
 
         Raises
         ------
@@ -137,7 +164,9 @@ class PosteriorInference(Estimates):
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0
+        ... )
         >>> table = fit.inference().table()
         >>> bool((table["lower"] < table["upper"]).all())
         True
@@ -145,16 +174,23 @@ class PosteriorInference(Estimates):
         from scipy.special import ndtri
 
         share("level", level)
-        selection, frame = self._selection(of), estimate_table(self._labels, self._estimate.parameters, of)
+        selection, frame = (
+            self._selection(of),
+            estimate_table(self._labels, self._estimate.parameters, of),
+        )
         mean, sd = frame["estimate"].to_numpy(), self._sds(selection)
-        half_width = float(ndtri(0.5 + level / 2)) * sd  # of a normal distribution; draws replace the limits below
+        # of a normal distribution; draws replace the limits below
+        half_width = float(ndtri(0.5 + level / 2)) * sd
         limits = np.array([mean - half_width, mean + half_width])
-        limits = limits.reshape(2, -1, self._estimate.parameters.layout.size)  # by limit, group and parameter
+        # by limit, group and parameter
+        limits = limits.reshape(2, -1, self._estimate.parameters.layout.size)
         for k, draws in enumerate(self._draws(selection)):
             if draws is not None:
                 limits[:, k] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         lower, upper = limits.reshape(2, -1)
-        return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._posterior_name)
+        return frame.assign(
+            se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._posterior_name
+        )
 
     def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: a posterior has no tests.
@@ -163,7 +199,9 @@ class PosteriorInference(Estimates):
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0
+        ... )
         >>> fit.inference().tests()  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
@@ -175,29 +213,34 @@ class PosteriorInference(Estimates):
     def interactions(
         self, of: Compared = "group", apc: bool = False, tau: float = MIN_INCLUDED_COUPLING
     ) -> pd.DataFrame:
-        """Return the interacting pairs with posterior sds and inclusion probabilities, strongest first.
+        """Return the interacting pairs with posterior sds and inclusion probabilities, strongest
+        first.
 
         Parameters
         ----------
         of : "group" or (group, group), default "group"
             For a pair of groups the columns ``sd`` and ``inclusion`` are missing.
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths; `sd` stays that of the strength.
+            Whether to subtract the average-product correction from the strengths; `sd` stays that
+            of the strength.
         tau : float, default 0.05
-            Root mean square of a pair's couplings in the zero-sum gauge above which the pair counts as included; for
-            two predictors with two levels it is the Ising coupling.
+            Root mean square of a pair's couplings in the zero-sum gauge above which the pair counts
+            as included; for two predictors with two levels it is the Ising coupling.
 
         Returns
         -------
         DataFrame
-            The columns of ``fit.interactions()``, with ``sd`` (posterior sd of the strength) and ``inclusion``
-            (posterior probability that the couplings exceed `tau`) after ``strength``; p is missing.
+            The columns of ``fit.interactions()``, with ``sd`` (posterior sd of the strength) and
+            ``inclusion`` (posterior probability that the couplings exceed `tau`) after
+            ``strength``; p is missing.
 
         Examples
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0
+        ... )
         >>> fit.inference().interactions()[["group", "predictor", "predictor2"]]
           group predictor predictor2
         0    No       Sex        Age
@@ -211,19 +254,22 @@ class PosteriorInference(Estimates):
         inclusion: float | np.ndarray = np.nan
         if not isinstance(of, tuple):
             runs = self._estimate.fits[: len(groups)]
-            sds, inclusions = zip(*(self._strength_posterior(run, tau) for run in runs), strict=True)
+            sds, inclusions = zip(
+                *(self._strength_posterior(run, tau) for run in runs), strict=True
+            )
             sd, inclusion = np.concatenate(sds), np.concatenate(inclusions)
-        # These methods have pairs alone: no column "order", and P rows a group. Position 3 is after group, predictor
-        # and predictor2; `rank_interactions` puts strength between these and sd
+        # These methods have pairs alone: no column "order", and P rows a group. Position 3 is after
+        # group, predictor and predictor2; `rank_interactions` puts strength between these and sd
         frame.insert(3, "sd", sd)
         frame.insert(4, "inclusion", inclusion)
         return rank_interactions(frame, parameters, of, groups, apc)
 
     def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (sds of the strengths, probabilities that couplings exceed `tau`), both (P,), of a group's P pairs.
+        """Return (sds of the strengths, probabilities that couplings exceed `tau`), both (P,), of a
+        group's P pairs.
 
-        Both are nan for a group without rows. `run` is the engine run of the group. Some methods draw the strengths at
-        random: a fixed seed makes repeated calls equal.
+        Both are nan for a group without rows. `run` is the engine run of the group. Some methods
+        draw the strengths at random: a fixed seed makes repeated calls equal.
         """
         layout = self._estimate.parameters.layout
         if run.sd is None:
@@ -234,4 +280,7 @@ class PosteriorInference(Estimates):
 
     def __repr__(self) -> str:
         layout = self._estimate.parameters.layout
-        return f"Posterior of {layout.size} parameters of {len(self._labels.groups)} groups.\n{self.note}"
+        return (
+            f"Posterior of {layout.size} parameters of {len(self._labels.groups)} "
+            f"groups.\n{self.note}"
+        )

@@ -1,4 +1,6 @@
-"""DensityResults: fitted Boltzmann machines of a formula without a response, a distribution of rows."""
+"""DensityResults: fitted Boltzmann machines of a formula without a response, a distribution of
+rows.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from bbl.errors import ClassError
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
 from bbl.results.classifier import ClassifierResults
-from bbl.results.machine import composite, distribution, figures, goodness, interaction_graph, uncertainty
+from bbl.results.machine import (
+    composite,
+    distribution,
+    figures,
+    goodness,
+    interaction_graph,
+    uncertainty,
+)
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
@@ -31,7 +40,8 @@ CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not nam
 @final
 @dataclass(frozen=True, repr=False)
 class DensityResults(MachineResults):
-    """Fitted Boltzmann machines as a distribution of rows; made by `bbl.bbl` of a formula without a response.
+    """Fitted Boltzmann machines as a distribution of rows; made by `bbl.bbl` of a formula without a
+    response.
 
     Models with classes (`BBLResults`) have the same methods, and in addition those of classifiers.
 
@@ -49,7 +59,10 @@ class DensityResults(MachineResults):
     [-7.769, -5.679]
     >>> fit.sample(3, seed=1).shape
     (3, 4)
-    >>> fit.reconstruct({"Class": ["1st"], "Sex": ["Female"], "Age": ["Adult"], "Survived": [None]}, type="class")
+    >>> fit.reconstruct(
+    ...     {"Class": ["1st"], "Sex": ["Female"], "Age": ["Adult"], "Survived": [None]},
+    ...     type="class",
+    ... )
       Class     Sex    Age Survived
     0   1st  Female  Adult      Yes
     """
@@ -80,7 +93,9 @@ class DensityResults(MachineResults):
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `pack` made: names and options, and arrays by name."""
+        """Return the model from the content of a file that `pack` made: names and options, and
+        arrays by name.
+        """
         return cls(**unpack(meta, arrays, classes=False))
 
     def __getattr__(self, name: str) -> Any:
@@ -90,9 +105,9 @@ class DensityResults(MachineResults):
         """
         if name in CLASSIFIER_NAMES:
             raise ClassError(
-                f"{name} is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
-                "response, such as 'y ~ .'; of rows, score_samples() tells how likely they are, and reconstruct() what "
-                "is missing in them.",
+                f"{name} is of models with classes, and {self.formula!r} has no response. Fit a "
+                "formula with a response, such as 'y ~ .'; of rows, score_samples() tells how "
+                "likely they are, and reconstruct() what is missing in them.",
                 argument="formula",
             )
         return object.__getattribute__(self, name)  # raises the AttributeError
@@ -104,12 +119,14 @@ class DensityResults(MachineResults):
 
     @verb
     def summary(self, prior_count: float = 0.0) -> Summary:
-        """Summarise the fit: facts, the levels of each predictor, and the tests of fields and couplings.
+        """Summarise the fit: facts, the levels of each predictor, and the tests of fields and
+        couplings.
 
         Parameters
         ----------
         prior_count : float, default 0.0
-            Pseudocount of each predictor, spread evenly over its levels, in the table of shares of levels.
+            Pseudocount of each predictor, spread evenly over its levels, in the table of shares of
+            levels.
 
         Returns
         -------
@@ -122,13 +139,17 @@ class DensityResults(MachineResults):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("~ Sex * Survived", titanic, weights="Freq")
         >>> list(fit.summary().tables)
-        ['fit', 'levels', 'shares of levels', 'Wald tests of the fields, h = 0', 'Wald tests of the couplings, J = 0']
+        ['fit', 'levels', 'shares of levels', 'Wald tests of the fields, h = 0', 'Wald tests of the
+        couplings, J = 0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
-        # `_counts` has an array (1, L_i) for each predictor: weighted counts of its L_i levels in the single group
+        # `_counts` has an array (1, L_i) for each predictor: weighted counts of its L_i levels in
+        # the single group
         counts = [predictor_counts[0] for predictor_counts in self._counts]
         # `_sections` are the tables of tests of fields and couplings
-        return density_summary(self.call, self.labels, counts, pseudocount, fit_facts(self), self._sections)
+        return density_summary(
+            self.call, self.labels, counts, pseudocount, fit_facts(self), self._sections
+        )
 
     def __repr__(self) -> str:
         return fit_text(self)

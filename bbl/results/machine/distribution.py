@@ -1,8 +1,10 @@
-"""Log-probabilities, samples and reconstruction of rows by fitted Boltzmann machines: methods of the result classes.
+"""Log-probabilities, samples and reconstruction of rows by fitted Boltzmann machines: methods of
+the result classes.
 
-n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels. Predictor i has L_i levels; D is the number of
-levels of all predictors without their reference levels, the first of each. ``_population_shares`` (K,) are the model's
-priors of the groups, or the shares of the groups in the training rows.
+n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels. Predictor i has L_i
+levels; D is the number of levels of all predictors without their reference levels, the first of
+each. ``_population_shares`` (K,) are the model's priors of the groups, or the shares of the groups
+in the training rows.
 """
 
 from __future__ import annotations
@@ -46,14 +48,15 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     Returns
     -------
     Series
-        On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the response of the row;
-        P(y) are the model's `priors`, or the shares of the groups in the training rows.
-        Missing values are treated as by `predict`.
+        On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the
+        response of the row; P(y) are the model's `priors`, or the shares of the groups in the
+        training rows. Missing values are treated as by `predict`.
 
     Raises
     ------
     DataError, LevelError
-        If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        If columns are missing, or values are missing in spite of the policy, or unknown; they are
+        named.
 
     Examples
     --------
@@ -63,39 +66,47 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     >>> fit.score_samples(titanic.head(2)).round(3).tolist()
     [-5.196, -5.492]
     """
-    self.engine.check_density("score_samples()")  # raises an OptionError if P(row | group) is not modelled
+    # raises an OptionError if P(row | group) is not modelled
+    self.engine.check_density("score_samples()")
     choice("unseen", unseen, ("raise", "ignore"))
-    # `missing` (n, m) marks missing cells, `dropped` (n,) rows without a prediction; each may be None
+    # `missing` (n, m) marks missing cells, `dropped` (n,) rows without a prediction; each may be
+    # None
     codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
     estimate = replace(self.estimate, class_prior=self._population_shares)
-    log_p = estimate.log_density(self._averaged, codes, missing)  # `_averaged` is the function for the energies (n, K)
+    # `_averaged` is the function for the energies (n, K)
+    log_p = estimate.log_density(self._averaged, codes, missing)
     if dropped is not None:
         log_p[dropped] = np.nan
     return pd.Series(log_p, index=row_labels, name="log_prob")
 
 
 @verb
-def pnll(self: MachineResults, newdata: object = None, weights: Hashable | ArrayLike = None) -> float:
-    """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the other predictors)``.
+def pnll(
+    self: MachineResults, newdata: object = None, weights: Hashable | ArrayLike = None
+) -> float:
+    """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the other
+    predictors)``.
 
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        With the response if the model has one: the model of a row's group gives its probabilities. None for the
-        training rows.
+        With the response if the model has one: the model of a row's group gives its probabilities.
+        None for the training rows.
     weights : column name or array of length n, optional
         Frequencies of `newdata`.
 
     Returns
     -------
     float
-        Smaller is better. It needs no ln Z, so that models of any size can be compared. A missing predictor is summed
-        out of the conditional probabilities of the others, and has no term of its own in the sum.
+        Smaller is better. It needs no ln Z, so that models of any size can be compared. A missing
+        predictor is summed out of the conditional probabilities of the others, and has no term of
+        its own in the sum.
 
     Raises
     ------
     DataError, LevelError
-        If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+        If columns are missing, or values are missing in spite of the policy, or unknown; they are
+        named.
 
     Examples
     --------
@@ -107,7 +118,8 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     """
     self.engine.check_density("pnll()")  # raises an OptionError if P(row | group) is not modelled
     if newdata is None:
-        refuse_weights(weights)  # raises an error if there are any: training rows have weights of their own
+        # raises an error if there are any: training rows have weights of their own
+        refuse_weights(weights)
         rows = self._rows()
         # y (n,) is the group of each row
         codes, missing, y, frequencies = rows.codes, rows.missing, rows.response, rows.weights
@@ -115,11 +127,14 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
         newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
         y = self.design.encode_response(newdata)  # refuses a missing response
-        _, frequencies = named_weights(weights, newdata, whole=False)  # whole=False: they need not be whole numbers
+        # whole=False: they need not be whole numbers
+        _, frequencies = named_weights(weights, newdata, whole=False)
         if (dropped := self.design.dropped(newdata)) is not None:
             frequencies = np.where(dropped, 0.0, frequencies)
     if not frequencies.sum():
-        raise DataError("newdata has no row to judge. Give at least one of positive weight.", argument="newdata")
+        raise DataError(
+            "newdata has no row to judge. Give at least one of positive weight.", argument="newdata"
+        )
     return self.estimate.pnll(codes, missing, y, frequencies)
 
 
@@ -139,14 +154,16 @@ def sample(
         Number of rows.
     seed : int or numpy.random.Generator, optional
     groups : mapping or Series by group, or sequence of length K, optional
-        Probabilities of the groups, up to a common factor; the model's `priors` by default, or the shares in the
-        training rows. A sequence needs groups whose order was declared, or that are numbers or booleans.
+        Probabilities of the groups, up to a common factor; the model's `priors` by default, or the
+        shares in the training rows. A sequence needs groups whose order was declared, or that are
+        numbers or booleans.
 
     Returns
     -------
     DataFrame
-        Categories: the response, if there is one, and the predictors. With up to 2**20 states the rows are exact
-        independent draws, beyond that they come from Gibbs sampling; see `bbl.sample_xi`.
+        Categories: the response, if there is one, and the predictors. With up to 2**20 states the
+        rows are exact independent draws, beyond that they come from Gibbs sampling; see
+        `bbl.sample_xi`.
 
     Examples
     --------
@@ -160,9 +177,15 @@ def sample(
     """
     self.engine.check_density("sample()")  # raises an OptionError if P(row | group) is not modelled
     labels = self.labels
-    shares = self._population_shares if groups is None else check_shares("groups", groups, self.design.response)
+    shares = (
+        self._population_shares
+        if groups is None
+        else check_shares("groups", groups, self.design.response)
+    )
     # codes (n, m) of the levels, y (n,) of the groups
-    codes, y = sample_groups(self.parameters.layout, self.parameters.theta, integer("n", n, 0), shares, seed)
+    codes, y = sample_groups(
+        self.parameters.layout, self.parameters.theta, integer("n", n, 0), shares, seed
+    )
     # by name, (codes, levels) of a categorical column
     response = {labels.response: (y, labels.groups)} if self.design.classes else {}
     predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
@@ -186,16 +209,17 @@ def reconstruct(
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        With the predictors' columns. A row whose response is known is filled by the model of its group; any other row
-        by the models of all groups, weighted by the probabilities of the groups given the known predictors and the
-        model's `priors`, or the shares in the training rows.
+        With the predictors' columns. A row whose response is known is filled by the model of its
+        group; any other row by the models of all groups, weighted by the probabilities of the
+        groups given the known predictors and the model's `priors`, or the shares in the training
+        rows.
     mask : DataFrame or array of bool, shape (n, m), optional
         Cells to be treated as missing; columns in the order of the predictors, or by name.
     method : {"auto", "exact", "gibbs", "mf"}, default "auto"
-        The missing predictors of a row given the others are a smaller Boltzmann machine. Its probabilities come from
-        variable elimination ("exact"), from Gibbs sampling (32 chains of 200 sweeps, and the conditional probabilities
-        at 1,280 of their states), or from damped mean field ("mf"); "auto" is "exact" where that is cheap, else
-        "gibbs".
+        The missing predictors of a row given the others are a smaller Boltzmann machine. Its
+        probabilities come from variable elimination ("exact"), from Gibbs sampling (32 chains of
+        200 sweeps, and the conditional probabilities at 1,280 of their states), or from damped mean
+        field ("mf"); "auto" is "exact" where that is cheap, else "gibbs".
     type : {"prob", "class"}, default "prob"
         "prob": probabilities of all levels. "class": the most likely level of each cell.
     seed : int or numpy.random.Generator, default 0
@@ -208,10 +232,11 @@ def reconstruct(
     Returns
     -------
     DataFrame
-        On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0 where the level is
-        known; for "class" they are the predictors, as categories. A missing value is filled whatever the policy
-        of the fit. The level that ``missing="level"`` made of missing values has probability 0; if the model finds
-        every other level impossible, these have equal probabilities.
+        On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0
+        where the level is known; for "class" they are the predictors, as categories. A missing
+        value is filled whatever the policy of the fit. The level that ``missing="level"`` made of
+        missing values has probability 0; if the model finds every other level impossible, these
+        have equal probabilities.
 
     Raises
     ------
@@ -235,15 +260,22 @@ def reconstruct(
     choice("type", type, ("prob", "class"))
     rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
     newdata = to_frame(newdata, "newdata")
-    codes, missing = self.design.encode(newdata, missing="marginal")  # missing cells are marked, whatever the policy
+    # missing cells are marked, whatever the policy
+    codes, missing = self.design.encode(newdata, missing="marginal")
     is_unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
     is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
-    if (support := self.parameters.layout.support) is not None:  # structural zeros: some cells cannot occur
+    # structural zeros: some cells cannot occur
+    if (support := self.parameters.layout.support) is not None:
         if method in ("gibbs", "mf"):
-            # `WITH_ZEROS`: reasons by what a fit with structural zeros cannot do, in the words of the manual's table
+            # `WITH_ZEROS`: reasons by what a fit with structural zeros cannot do, in the words of
+            # the manual's table
             reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
-            raise OptionError(f"method={method!r}: {reason}. Give method='exact'.", argument="method")
-        refuse_impossible_rows(support, labels, codes, is_unknown, self.design.known_groups(newdata))
+            raise OptionError(
+                f"method={method!r}: {reason}. Give method='exact'.", argument="method"
+            )
+        refuse_impossible_rows(
+            support, labels, codes, is_unknown, self.design.known_groups(newdata)
+        )
     with progress_bar(None, "reconstruct", verbose) as step:
         probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
             self.parameters.layout,
@@ -259,12 +291,14 @@ def reconstruct(
     # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
     tables = level_columns(probabilities, self.parameters.layout.start)
     for i, factor in enumerate(self.design.predictors):
-        # `kinds` (L_i,): what each level is, such as "number"; "missing" can only be the last, and fills no cell
+        # `kinds` (L_i,): what each level is, such as "number"; "missing" can only be the last, and
+        # fills no cell
         if "missing" in factor.kinds:
             filled = is_unknown[:, i]
             regular_p = tables[i][filled, :-1]
             total = regular_p.sum(axis=1, keepdims=True)
-            equal_p = np.full_like(regular_p, 1.0 / regular_p.shape[1])  # where all regular levels are impossible
+            # where all regular levels are impossible
+            equal_p = np.full_like(regular_p, 1.0 / regular_p.shape[1])
             tables[i][filled, -1] = 0.0
             tables[i][filled, :-1] = np.divide(regular_p, total, out=equal_p, where=total > 0.0)
     return filled_frame(labels, tables, newdata.index, type == "class")
@@ -273,9 +307,11 @@ def reconstruct(
 def _group_probabilities(
     self: MachineResults, newdata: object, codes: np.ndarray, is_unknown: np.ndarray
 ) -> np.ndarray:
-    """Return the probabilities (n, K) of the groups: 1 for the group of a row, if its response is known.
+    """Return the probabilities (n, K) of the groups: 1 for the group of a row, if its response is
+    known.
 
-    In other rows they are P(group | cells that are not `is_unknown` (n, m)), under the model's priors.
+    In other rows they are P(group | cells that are not `is_unknown` (n, m)), under the model's
+    priors.
     """
     groups = self.design.known_groups(newdata)  # -1 where the response is missing
     # rows of the identity matrix; those of unknown groups are replaced below
@@ -288,18 +324,23 @@ def _group_probabilities(
     return probabilities
 
 
-def _parse_mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
-    """Return `mask`, the cells to be treated as missing, as a bool array of `shape` (n, m); None stands for no cell.
+def _parse_mask(
+    mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple
+) -> np.ndarray:
+    """Return `mask`, the cells to be treated as missing, as a bool array of `shape` (n, m); None
+    stands for no cell.
 
-    Columns of a DataFrame are found by the `names` of predictors; predictors without a column have no such cells. A
-    DataError for other shapes, columns or types.
+    Columns of a DataFrame are found by the `names` of predictors; predictors without a column have
+    no such cells. A DataError for other shapes, columns or types.
     """
     if mask is None:
         return np.zeros(shape, dtype=bool)
     if isinstance(mask, pd.DataFrame):
         extra_columns = [name for name in mask.columns if name not in names]
         if extra_columns:
-            raise DataError(f"mask has the column {extra_columns[0]!r}, which is no predictor.", argument="mask")
+            raise DataError(
+                f"mask has the column {extra_columns[0]!r}, which is no predictor.", argument="mask"
+            )
         mask = mask.reindex(columns=pd.Index(names, tupleize_cols=False), fill_value=False)
     try:
         mask_array = np.asarray(mask)
@@ -307,8 +348,9 @@ def _parse_mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], n
         mask_array = np.empty(0, dtype=object)  # has the wrong shape
     if mask_array.shape != shape or mask_array.dtype.kind != "b":
         raise DataError(
-            f"mask must hold True and False, a row for each of {shape[0]} rows and a column for each of {shape[1]} "
-            f"predictors; got shape {mask_array.shape} of type {mask_array.dtype}.",
+            f"mask must hold True and False, a row for each of {shape[0]} rows and a column for "
+            f"each of {shape[1]} predictors; got shape {mask_array.shape} of type "
+            f"{mask_array.dtype}.",
             argument="mask",
         )
     return mask_array

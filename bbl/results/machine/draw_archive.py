@@ -1,9 +1,9 @@
 """Pack posterior draws into the arrays of a model file, and unpack them.
 
-``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run; there is a run for each of K
-groups, and one for all rows pooled if that was made.
-``draws_log_z`` (K, T): ln Z of the T draws of each group that predictions average over.
-``draws_hidden`` (K, T, size with hidden units): these T draws, only in models with hidden units.
+``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run; there is
+a run for each of K groups, and one for all rows pooled if that was made. ``draws_log_z`` (K, T): ln
+Z of the T draws of each group that predictions average over. ``draws_hidden`` (K, T, size with
+hidden units): these T draws, only in models with hidden units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ __all__ = ["pack_draws", "unpack_draws", "unpack_predictive"]
 
 
 def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the arrays of draws by name, nan for a group without rows; empty if no run has draws."""
+    """Return the arrays of draws by name, nan for a group without rows; empty if no run has
+    draws.
+    """
     run_draws = [run.draws for run in runs if run.draws is not None]
     if not run_draws:
         return {}
@@ -28,13 +30,15 @@ def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict
     arrays = {"draws": np.array([no_draws if run.draws is None else run.draws for run in runs])}
     if predictive is not None:
         arrays["draws_log_z"] = predictive.log_z
-        if predictive.hidden:  # the number of hidden units; without any, the draws are thinned from "draws" again
+        # the number of hidden units; without any, the draws are thinned from "draws" again
+        if predictive.hidden:
             arrays["draws_hidden"] = predictive.theta
     return arrays
 
 
 def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray | None]:
-    """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without draws.
+    """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without
+    draws.
 
     A ValueError if there are no chains or no draws.
     """
@@ -45,12 +49,14 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
     return [None if np.isnan(draws).any() else draws for draws in arrays["draws"]]
 
 
-def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, np.ndarray]) -> Predictive | None:
+def unpack_predictive(
+    layout: Layout, hidden_layout: Layout, arrays: dict[str, np.ndarray]
+) -> Predictive | None:
     """Return the T draws of each group with their ln Z; None if the file has none.
 
-    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units. With hidden units
-    the T draws are stored; in other models they are thinned from ``draws``. A group without rows has parameters 0. A
-    ValueError if the arrays do not fit each other.
+    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units.
+    With hidden units the T draws are stored; in other models they are thinned from ``draws``. A
+    group without rows has parameters 0. A ValueError if the arrays do not fit each other.
     """
     n_hidden = hidden_layout.m - layout.m
     # a model with draws has "draws_hidden" if and only if it has hidden units
@@ -68,7 +74,9 @@ def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, n
         return Predictive(hidden_layout, arrays["draws_hidden"], log_z, n_hidden)
     group_draws = unpack_draws(arrays, K)[:K]  # without the pooled run
     # (T, size) of each group: T draws, evenly spaced in the chains
-    theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]
+    theta = [
+        np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws
+    ]
     if any(len(draws) != T for draws in theta):
         raise ValueError("'draws_log_z' holds what cannot have been saved")
     return Predictive(layout, np.array(theta), log_z)

@@ -1,8 +1,9 @@
 """SampleResults, GroupParameters, MLEstimate: what sampling and one-group fits return.
 
-Predictor i has L_i levels; D is the number of all levels but the reference levels, one of each predictor. The energy of
-a row x in group y is ``E_y(x) = sum_i h_i(x_i) + sum_(i<j) J_ij(x_i, x_j)``, with the fields h and couplings J of the
-group (and the couplings of larger terms); P(x | y) is ``exp(E_y(x)) / Z_y``.
+Predictor i has L_i levels; D is the number of all levels but the reference levels, one of each
+predictor. The energy of a row x in group y is ``E_y(x) = sum_i h_i(x_i) + sum_(i<j) J_ij(x_i,
+x_j)``, with the fields h and couplings J of the group (and the couplings of larger terms); P(x | y)
+is ``exp(E_y(x)) / Z_y``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class SampleResults:
     emax : Series
         Energy ``E_y(x)`` of that configuration x in each group y.
     rhat, ess : Series, or None
-        Split R-hat and effective sample size of each group's energy; None unless draws were requested.
+        Split R-hat and effective sample size of each group's energy; None unless draws were
+        requested.
     draws : dict of DataFrame, or None
         The draws of each group; None unless they were requested.
     labels : Labels
@@ -80,10 +82,11 @@ class SampleResults:
         Parameters
         ----------
         shape : (int, int), optional
-            Rows and columns of the image; by default a square if the number of predictors is a square number, else a
-            single row.
+            Rows and columns of the image; by default a square if the number of predictors is a
+            square number, else a single row.
         positions : array_like of int, shape (m,), optional
-            Pixel of each predictor, counted row by row from 0, if the image has more pixels than predictors.
+            Pixel of each predictor, counted row by row from 0, if the image has more pixels than
+            predictors.
         axes : sequence of matplotlib Axes, optional
             One per group; a new figure by default.
 
@@ -112,9 +115,11 @@ class SampleResults:
 
 
 def tables_memory(layout: Layout) -> float:
-    """Return the approximate memory in bytes of the tables of `GroupParameters.from_matrix` and of their matrices."""
-    # three matrices (D, D) of 8 bytes a number: couplings as fitted, made symmetric, and copied; two tables of each of
-    # `layout.count(2)` pairs, (i, j) and (j, i)
+    """Return the approximate memory in bytes of the tables of `GroupParameters.from_matrix` and of
+    their matrices.
+    """
+    # three matrices (D, D) of 8 bytes a number: couplings as fitted, made symmetric, and copied;
+    # two tables of each of `layout.count(2)` pairs, (i, j) and (j, i)
     return 24.0 * layout.D**2 + 2.0 * TABLE_BYTES * layout.count(2)
 
 
@@ -146,9 +151,10 @@ class GroupParameters(Named):
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
         """Return the parameters with fields `h` (D,) and couplings `J` (D, D).
 
-        Coupling tables are views of one copy of `J`, because wide models have millions of them. `attributes` are the
-        other attributes of a subclass. ``layout.mask`` (m, m) says which predictors interact; predictor i has the
-        positions ``layout.start[i]:layout.start[i + 1]`` of D.
+        Coupling tables are views of one copy of `J`, because wide models have millions of them.
+        `attributes` are the other attributes of a subclass. ``layout.mask`` (m, m) says which
+        predictors interact; predictor i has the positions ``layout.start[i]:layout.start[i + 1]``
+        of D.
         """
         level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
         coupling_matrix, (first_predictors, second_predictors) = J.copy(), np.nonzero(layout.mask)
@@ -178,7 +184,8 @@ class MLEstimate(GroupParameters):
     n_iter : ndarray of int, shape (m,)
         Iterations of each predictor.
     sd_h, sd_J : as `h` and `J`, or None
-        Posterior standard deviations; then `h` and `J` are posterior means. None without a posterior.
+        Posterior standard deviations; then `h` and `J` are posterior means. None without a
+        posterior.
     history : DataFrame or None
         Convergence of the fit, where the method keeps a record.
 
@@ -201,4 +208,6 @@ class MLEstimate(GroupParameters):
     history: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
-        return text.group_text(self.h, self.J, {"lkh": self.lkh, "lz": self.lz, "converged": self.converged})
+        return text.group_text(
+            self.h, self.J, {"lkh": self.lkh, "lz": self.lz, "converged": self.converged}
+        )

@@ -1,7 +1,9 @@
-"""Source of the standard errors of effects of a machine: its covariance, posterior draws, or replicates of a survey.
+"""Source of the standard errors of effects of a machine: its covariance, posterior draws, or
+replicates of a survey.
 
-n rows, m predictors, K groups. *Effects* are contrasts of average probabilities of the groups. Class scores are
-``ln share + energy - ln Z`` of each group; the *energy* is ln P(row | group) + ln Z.
+n rows, m predictors, K groups. *Effects* are contrasts of average probabilities of the groups.
+Class scores are ``ln share + energy - ln Z`` of each group; the *energy* is ln P(row | group) + ln
+Z.
 """
 
 from __future__ import annotations
@@ -28,50 +30,65 @@ if TYPE_CHECKING:
 
 __all__ = ["delta_method", "machine_error_source"]
 
-# Larger parameters have no finite optimum: naive Bayes without a prior count takes ln 1e-300 (-690) for ln 0.
+# Larger parameters have no finite optimum: naive Bayes without a prior count takes ln 1e-300 (-690)
+# for ln 0.
 LARGEST_LOG_ODDS = 100.0
 CALIBRATED = " The calibration of class scores is taken as fixed."
 
 
 class MachineFit(EffectFit, Protocol):
-    """The part of a fitted machine with classes that its error source needs; see `BBLResults` for each member."""
+    """The part of a fitted machine with classes that its error source needs; see `BBLResults` for
+    each member.
+    """
 
     @property
-    def engine(self) -> Engine: ...  # the method and its options; `posterior` is None without a posterior
+    # the method and its options; `posterior` is None without a posterior
+    def engine(self) -> Engine: ...
     @property
-    def estimate(self) -> Estimate: ...  # `class_prior` (K,): shares of the groups; `fits`: the engine's runs by group
+    # `class_prior` (K,): shares of the groups; `fits`: the engine's runs by group
+    def estimate(self) -> Estimate: ...
     @property
-    def parameters(self) -> Parameters: ...  # `theta` (K, size), and the `layout` of a group's `size` parameters
+    # `theta` (K, size), and the `layout` of a group's `size` parameters
+    def parameters(self) -> Parameters: ...
     @property
     def survey(self) -> SurveySample | None: ...  # the sampling design; `replicates` may be None
     @property
     def _delta_method(self) -> DeltaMethod: ...  # `delta_method` below, cached
     def nobs(self) -> float: ...  # number of observations: the sum of the weights
-    def _testable_rows(self) -> Sample: ...  # the training rows, or the error that standard errors raise
+    # the training rows, or the error that standard errors raise
+    def _testable_rows(self) -> Sample: ...
 
 
 def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSource:
-    """Return the source of standard errors: posterior draws if the method has them, survey replicates, or a covariance.
+    """Return the source of standard errors: posterior draws if the method has them, survey
+    replicates, or a covariance.
 
-    An OptionError or a DataError, with the reason, if the fit has none. `rng` draws class shares for posterior draws.
+    An OptionError or a DataError, with the reason, if the fit has none. `rng` draws class shares
+    for posterior draws.
     """
     if self.training is None and not self.engine.posterior:
         raise DataError(
-            "This model has no training rows, from which they come: it was saved without them, or fitted to data that "
-            "were read in batches. Save it with store_data=True."
+            "This model has no training rows, from which they come: it was saved without them, or "
+            "fitted to data that were read in batches. Save it with store_data=True."
         )
-    # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit improves; effects that use
-    # them get a note
+    # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit improves;
+    # effects that use them get a note
     estimate, unbounded = self.estimate, _unbounded_levels(self)
     if self.engine.posterior:
         if estimate.predictive is None:  # the draws with their ln Z, over which predictions average
-            lacking = self.engine.refusals().get("effects", "The draws of this fit are not kept with an exact ln Z")
+            lacking = self.engine.refusals().get(
+                "effects", "The draws of this fit are not kept with an exact ln Z"
+            )
             raise OptionError(f"{lacking}; give se='bootstrap'.", argument="se")
         return ErrorSource(delta=None, draws=tuple(_scores_by_draw(self, rng)), unbounded=unbounded)
-    if (reason := self.engine.refusals().get("effects")) is not None:  # why the engine has no such errors
+    # why the engine has no such errors
+    if (reason := self.engine.refusals().get("effects")) is not None:
         raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
     if self.estimate.relevance is not None:  # the predictors were chosen by the same rows
-        raise OptionError(f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.", argument="se")
+        raise OptionError(
+            f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.",
+            argument="se",
+        )
     if self.survey is not None and self.survey.replicates is not None:
         # neither a covariance nor draws: refits to the replicate weights of the survey
         return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
@@ -80,26 +97,35 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
 
 
 def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
-    """Return all levels (predictor, code) of predictors that have a huge parameter, or did not converge.
+    """Return all levels (predictor, code) of predictors that have a huge parameter, or did not
+    converge.
 
-    A huge parameter has no finite optimum. It is a log odds against the first level, and either of the two levels may
-    be the one without rows: so all levels are returned. `converged` (m,) says whether a predictor reached its optimum.
+    A huge parameter has no finite optimum. It is a log odds against the first level, and either of
+    the two levels may be the one without rows: so all levels are returned. `converged` (m,) says
+    whether a predictor reached its optimum.
     """
     layout, theta = fit.parameters.layout, fit.parameters.theta
-    # a run for each of the K groups (that on all rows pooled may follow); a posterior has no optimum to be missed
+    # a run for each of the K groups (that on all rows pooled may follow); a posterior has no
+    # optimum to be missed
     runs = () if fit.engine.posterior else fit.estimate.fits[: len(theta)]
     predictors = {int(i) for run in runs for i in np.flatnonzero(~run.converged)}
-    # (size,): parameters that are huge in some group; `levels_of` returns the levels (predictor, code) of parameters
+    # (size,): parameters that are huge in some group; `levels_of` returns the levels (predictor,
+    # code) of parameters
     is_huge = (np.abs(theta) > LARGEST_LOG_ODDS).any(axis=0)
     predictors |= {i for i, _ in layout.levels_of(is_huge)}
     return frozenset((i, code) for i in predictors for code in range(int(layout.n_levels[i])))
 
 
 def delta_method(self: MachineFit) -> DeltaMethod:
-    """Return the covariance and gradient for the delta method; an OptionError or DataError if the fit has none."""
+    """Return the covariance and gradient for the delta method; an OptionError or DataError if the
+    fit has none.
+    """
     estimate, parameters = self.estimate, self.parameters
-    has_given_shares = self.priors is not None  # else the class shares are estimated too, from the rows
-    covariance = score_covariance(self._testable_rows(), estimate, self.engine, has_given_shares, self.survey)
+    # else the class shares are estimated too, from the rows
+    has_given_shares = self.priors is not None
+    covariance = score_covariance(
+        self._testable_rows(), estimate, self.engine, has_given_shares, self.survey
+    )
     gradient = ScoreGradient(parameters.layout, parameters.theta)
     if estimate.calibration is None:
         return DeltaMethod(covariance, gradient)
@@ -110,13 +136,16 @@ def delta_method(self: MachineFit) -> DeltaMethod:
 def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
     """Return functions for the class scores, one for each of T draws of the parameters.
 
-    Each draw has class shares (K,) of its own, from a Dirichlet distribution with the group sizes as parameters.
+    Each draw has class shares (K,) of its own, from a Dirichlet distribution with the group sizes
+    as parameters.
     """
     estimate, priors = fit.estimate, fit.priors
-    draws = estimate.predictive  # draws of parameters `theta` (K, T, size) and of ln Z `log_z` (K, T)
+    # draws of parameters `theta` (K, T, size) and of ln Z `log_z` (K, T)
+    draws = estimate.predictive
     assert draws is not None  # noqa: S101  # the caller has checked it
     totals = estimate.class_prior * fit.nobs()  # (K,): observations in each group
-    drawn_shares = np.zeros((draws.theta.shape[1], len(totals)))  # (T, K); 0 for a group without rows
+    # (T, K); 0 for a group without rows
+    drawn_shares = np.zeros((draws.theta.shape[1], len(totals)))
     drawn_shares[:, totals > 0] = rng.dirichlet(totals[totals > 0], len(drawn_shares))
 
     def make_scores(t: int) -> Scores:
@@ -125,17 +154,26 @@ def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
         drawn_estimate = replace(estimate, log_z=draws.log_z[:, t], class_prior=drawn_shares[t])
 
         def energy_with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-            """Return the energies (n, K) of rows; hidden units are appended as missing cells, which are summed out."""
-            if draws.hidden:  # the number of hidden units, which are the last predictors of `draws.layout`
+            """Return the energies (n, K) of rows; hidden units are appended as missing cells, which
+            are summed out.
+            """
+            # the number of hidden units, which are the last predictors of `draws.layout`
+            if draws.hidden:
                 missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing
                 missing = np.pad(missing, ((0, 0), (0, draws.hidden)), constant_values=True)
                 codes = np.pad(codes, ((0, 0), (0, draws.hidden)))
             return energy(codes, missing)
 
         def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-            """Return the class scores (n, K) of rows under draw `t`, with the model's priors if it has any."""
+            """Return the class scores (n, K) of rows under draw `t`, with the model's priors if it
+            has any.
+            """
             class_scores = drawn_estimate.scores_by(energy_with_hidden, codes, missing)
-            return class_scores if priors is None else with_priors(class_scores, drawn_shares[t], priors)
+            return (
+                class_scores
+                if priors is None
+                else with_priors(class_scores, drawn_shares[t], priors)
+            )
 
         return scores
 

@@ -1,10 +1,12 @@
-"""Tables of the estimates and interactions that the argument `of` selects, with names and without standard errors.
+"""Tables of the estimates and interactions that the argument `of` selects, with names and without
+standard errors.
 
-K groups of `size` parameters. `of` is ``"group"`` for the parameters of each group, ``"pooled"`` for their differences
-from the pooled fit to all rows, or a pair of groups for their difference. A *term* is a predictor with its fields, or
-interacting predictors with their couplings. A `Layout` lists the terms: ``scopes``, a tuple of positions of predictors
-for each term, first of the m single predictors; ``terms``, an array (T_k, k) of the terms of each order k = 2, 3, ...;
-``order``, the greatest of these k.
+K groups of `size` parameters. `of` is ``"group"`` for the parameters of each group, ``"pooled"``
+for their differences from the pooled fit to all rows, or a pair of groups for their difference. A
+*term* is a predictor with its fields, or interacting predictors with their couplings. A `Layout`
+lists the terms: ``scopes``, a tuple of positions of predictors for each term, first of the m single
+predictors; ``terms``, an array (T_k, k) of the terms of each order k = 2, 3, ...; ``order``, the
+greatest of these k.
 """
 
 from __future__ import annotations
@@ -28,13 +30,20 @@ from bbl.rows.sample import Sample
 from bbl.stats.wald import adjust
 
 __all__ = [
-    "estimate_table", "permutation_table", "rank_interactions", "select_estimates", "selection_names", "term_labels",
+    "estimate_table",
+    "permutation_table",
+    "rank_interactions",
+    "select_estimates",
+    "selection_names",
+    "term_labels",
     "untested_table",
-]  # fmt: skip
+]
 
 
 def selection_names(of: Compared, groups: list) -> list:
-    """Return the entries of the column ``group`` of tables of `of`: the groups, or ``["a - b"]`` for a pair."""
+    """Return the entries of the column ``group`` of tables of `of`: the groups, or ``["a - b"]``
+    for a pair.
+    """
     return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
 
 
@@ -43,64 +52,99 @@ def select_estimates(parameters: Parameters, of: Compared, groups: list) -> np.n
     selection = resolve_of(of, groups, parameters.pooled is not None)
     if isinstance(selection, tuple):
         return (parameters.theta[selection[0]] - parameters.theta[selection[1]])[None]
-    return parameters.theta if selection == "group" else parameters.shift  # `shift`: theta less the pooled parameters
+    # `shift`: theta less the pooled parameters
+    return parameters.theta if selection == "group" else parameters.shift
 
 
 def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
-    """Return the estimates that `of` selects, one per row: the naming columns of ``tidy()``, then ``estimate``."""
+    """Return the estimates that `of` selects, one per row: the naming columns of ``tidy()``, then
+    ``estimate``.
+    """
     theta = select_estimates(parameters, of, list(labels.groups))
     row_labels = replace(labels, groups=tuple(selection_names(of, list(labels.groups))))
     frame = Coefficients(row_labels, Parameters(parameters.layout, theta)).to_frame()
-    return frame.drop(columns=["pooled", "difference"])  # columns of ``tidy()`` that have no place here
+    # columns of ``tidy()`` that have no place here
+    return frame.drop(columns=["pooled", "difference"])
 
 
-def untested_table(labels: Labels, parameters: Parameters, of: Compared, reason: str) -> pd.DataFrame:
-    """Return all interactions without tests: the columns of `Inference.tests`, with `reason` in the column ``test``.
+def untested_table(
+    labels: Labels, parameters: Parameters, of: Compared, reason: str
+) -> pd.DataFrame:
+    """Return all interactions without tests: the columns of `Inference.tests`, with `reason` in the
+    column ``test``.
 
     Rows are ordered by group, then by term: pairs, then terms of three predictors, and so on.
     """
     layout = parameters.layout
     n_interactions, terms = sum(map(len, layout.terms)), term_labels(labels, layout, layout.m)
-    tests = {"chisq": np.nan, "df": 0, "p": np.nan, "p_holm": np.nan, "p_bh": np.nan, "test": reason}
+    tests = {
+        "chisq": np.nan,
+        "df": 0,
+        "p": np.nan,
+        "p_holm": np.nan,
+        "p_bh": np.nan,
+        "test": reason,
+    }
     names = selection_names(of, list(labels.groups))
     tables = [pd.DataFrame({"group": [name] * n_interactions, **terms, **tests}) for name in names]
     return pd.concat(tables, ignore_index=True)
 
 
 def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
-    """Return the columns that name the terms of a layout, from term number `first` on; fields precede interactions.
+    """Return the columns that name the terms of a layout, from term number `first` on; fields
+    precede interactions.
 
-    ``predictor``, ``predictor2`` and so on, pd.NA where a term has fewer predictors; before them ``order``, the number
-    of predictors, if there are terms of three or more.
+    ``predictor``, ``predictor2`` and so on, pd.NA where a term has fewer predictors; before them
+    ``order``, the number of predictors, if there are terms of three or more.
     """
     scopes = layout.scopes[first:]
     columns: dict[str, Any] = (
-        {"order": np.array([len(scope) for scope in scopes], dtype=np.intp)} if layout.order > 2 else {}
+        {"order": np.array([len(scope) for scope in scopes], dtype=np.intp)}
+        if layout.order > 2
+        else {}
     )
     for k in range(max(layout.order, 2)):  # a column "predictor2" even if no predictors interact
         names = [labels.names[scope[k]] if k < len(scope) else pd.NA for scope in scopes]
         # the first column has no missing names, and pandas may infer its dtype
-        columns[f"predictor{k + 1}" if k else "predictor"] = pd.array(names, dtype=object) if k else names
+        columns[f"predictor{k + 1}" if k else "predictor"] = (
+            pd.array(names, dtype=object) if k else names
+        )
     return columns
 
 
 def permutation_table(
-    labels: Labels, parameters: Parameters, sample: Sample, n_permutations: int, rng: np.random.Generator, workers: int
+    labels: Labels,
+    parameters: Parameters,
+    sample: Sample,
+    n_permutations: int,
+    rng: np.random.Generator,
+    workers: int,
 ) -> pd.DataFrame:
-    """Return the interactions of each group in the columns of `untested_table`, with a permutation test of each pair.
+    """Return the interactions of each group in the columns of `untested_table`, with a permutation
+    test of each pair.
 
     A test has `n_permutations` permutations of the training rows `sample`, in `workers` threads.
     """
     layout = parameters.layout
-    frame = untested_table(labels, parameters, "group", Kind.FEW.text)  # the text of pairs without a test below
-    n_pairs, n_interactions = len(layout.pairs), sum(map(len, layout.terms))  # rows of a group: pairs come first
+    # the text of pairs without a test below
+    frame = untested_table(labels, parameters, "group", Kind.FEW.text)
+    # rows of a group: pairs come first
+    n_pairs, n_interactions = len(layout.pairs), sum(map(len, layout.terms))
     if layout.order > 2:
         frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
     for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
         # each (P,), an entry for each pair; df is 0 where the rows tell nothing
-        chisq, df, p = permutation_tests(sample.group(g), layout, n_permutations, group_rng, workers)
+        chisq, df, p = permutation_tests(
+            sample.group(g), layout, n_permutations, group_rng, workers
+        )
         pair_rows = frame.index[g * n_interactions : g * n_interactions + n_pairs]
-        columns = {"chisq": chisq, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
+        columns = {
+            "chisq": chisq,
+            "df": df,
+            "p": p,
+            "p_holm": adjust(p, "holm"),
+            "p_bh": adjust(p, "fdr_bh"),
+        }
         for column, values in columns.items():
             frame.loc[pair_rows, column] = values
     frame.loc[frame["df"] > 0, "test"] = "permutation"
@@ -110,16 +154,22 @@ def permutation_table(
 def rank_interactions(
     interactions: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool
 ) -> pd.DataFrame:
-    """Insert the column ``strength`` into a table of interactions, and return the table sorted, strongest first.
+    """Insert the column ``strength`` into a table of interactions, and return the table sorted,
+    strongest first.
 
-    The strength is the Frobenius norm of couplings that sum to zero over the levels of every predictor (zero-sum
-    gauge); `apc` subtracts the average-product correction from the strengths of pairs.
+    The strength is the Frobenius norm of couplings that sum to zero over the levels of every
+    predictor (zero-sum gauge); `apc` subtracts the average-product correction from the strengths of
+    pairs.
     """
     flag("apc", apc)
     selected_theta = select_estimates(parameters, of, groups)
     # in the order of the rows: by group, then by term
-    strength = np.concatenate([interaction_strength(parameters.layout, theta, apc) for theta in selected_theta])
+    strength = np.concatenate(
+        [interaction_strength(parameters.layout, theta, apc) for theta in selected_theta]
+    )
     # position of the last of the columns "predictor", "predictor2", ...
-    last_predictor = max(k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor"))
+    last_predictor = max(
+        k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor")
+    )
     interactions.insert(last_predictor + 1, "strength", strength)
     return interactions.sort_values("strength", ascending=False, ignore_index=True, kind="stable")

@@ -1,7 +1,8 @@
-"""Estimates: parameters, standard errors, p-values and limits with the names and shapes of statsmodels.
+"""Estimates: parameters, standard errors, p-values and limits with the names and shapes of
+statsmodels.
 
-*Fields* are the parameters of single predictors, *couplings* those of predictors that interact. The *pooled* fit is
-that of all rows as one group.
+*Fields* are the parameters of single predictors, *couplings* those of predictors that interact. The
+*pooled* fit is that of all rows as one group.
 """
 
 from __future__ import annotations
@@ -35,24 +36,30 @@ Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of gr
 class Estimates(Notebook, ABC):
     """The columns of `table` as attributes, all on the index of ``params``: by group and parameter.
 
-    The argument `of` selects the estimates of each group ("group"), their differences from the pooled fit to all rows
-    ("pooled"), or the differences of a pair of groups. Names are those of statsmodels' discrete models, whose outcomes
-    are groups here.
+    The argument `of` selects the estimates of each group ("group"), their differences from the
+    pooled fit to all rows ("pooled"), or the differences of a pair of groups. Names are those of
+    statsmodels' discrete models, whose outcomes are groups here.
     """
 
     _labels: Labels  # names of the groups (`groups`), the predictors and their levels
 
     @abstractmethod
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
-        """Return every parameter that `of` selects with its standard error, z, p and limits of coverage `level`."""
+        """Return every parameter that `of` selects with its standard error, z, p and limits of
+        coverage `level`.
+        """
 
     @abstractmethod
     def tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return the joint test of each predictor's fields and each pair's couplings; an OptionError without tests."""
+        """Return the joint test of each predictor's fields and each pair's couplings; an
+        OptionError without tests.
+        """
 
     @abstractmethod
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first; `apc` subtracts the average-product correction."""
+        """Return the interacting pairs, strongest first; `apc` subtracts the average-product
+        correction.
+        """
 
     @abstractmethod
     def __repr__(self) -> str:
@@ -60,13 +67,18 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the q estimates of `groups` (positions), group by group."""
+        """Return the covariance (q, q) of the q estimates of `groups` (positions), group by
+        group.
+        """
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the display in notebooks: a text, and the first rows of the table of parameters."""
+        """Return the display in notebooks: a text, and the first rows of the table of
+        parameters.
+        """
         try:
             return repr(self), [first_rows(self.table(), "Parameters", ".table()")]
-        except OptionError:  # the method has standard errors of differences between groups only: show the first one
+        # the method has standard errors of differences between groups only: show the first one
+        except OptionError:
             of = (self._labels.groups[1], self._labels.groups[0])
             heading = "Differences of {} from {}".format(*map(label_text, of))
             return repr(self), [first_rows(self.table(of), heading, f".table(of={of!r})")]
@@ -88,7 +100,9 @@ class Estimates(Notebook, ABC):
 
     @property
     def pvalues(self) -> pd.Series:
-        """P-value of every parameter, missing where there is no test; the column ``test`` of `table` says why."""
+        """P-value of every parameter, missing where there is no test; the column ``test`` of
+        `table` says why.
+        """
         return labelled(self.table(), "p")
 
     @verb
@@ -105,8 +119,8 @@ class Estimates(Notebook, ABC):
         Returns
         -------
         DataFrame
-            ``lower`` and ``upper`` on the index of ``params``; limits may be infinite where the test is exact, and are
-            missing where there is no test.
+            ``lower`` and ``upper`` on the index of ``params``; limits may be infinite where the
+            test is exact, and are missing where there is no test.
 
         Examples
         --------
@@ -114,13 +128,17 @@ class Estimates(Notebook, ABC):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
         >>> inference = fit.inference()
-        >>> inference.conf_int(alpha=0.1).loc["Yes"].head(2).round(2)  # doctest: +NORMALIZE_WHITESPACE
+        >>> inference.conf_int(alpha=0.1).loc["Yes"].head(2).round(
+        ...     2
+        ... )  # doctest: +NORMALIZE_WHITESPACE
                    lower  upper
         parameter
         Class=2nd  -0.64  -0.20
         Class=3rd  -0.67  -0.23
         """
-        return labelled(self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5, open_low=True)), ["lower", "upper"])
+        return labelled(
+            self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5, open_low=True)), ["lower", "upper"]
+        )
 
     @verb
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
@@ -129,13 +147,15 @@ class Estimates(Notebook, ABC):
         Parameters
         ----------
         group : optional
-            By default all groups. Two groups share no rows, so their estimates have covariance zero, unless all groups
-            are fitted jointly, or groups share clusters of a sampling design.
+            By default all groups. Two groups share no rows, so their estimates have covariance
+            zero, unless all groups are fitted jointly, or groups share clusters of a sampling
+            design.
 
         Returns
         -------
         DataFrame
-            Rows and columns are on the index of ``params``; missing where there is no standard error.
+            Rows and columns are on the index of ``params``; missing where there is no standard
+            error.
 
         Raises
         ------
@@ -156,20 +176,32 @@ class Estimates(Notebook, ABC):
         groups, se = list(self._labels.groups), self.bse
         if group is not None and group not in groups:
             raise OptionError(
-                f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {groups}.", argument="group"
+                f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {groups}.",
+                argument="group",
             )
         size = len(se) // len(groups)  # parameters of a group
         group_positions = list(range(len(groups))) if group is None else [groups.index(group)]
         # of the one group, or of all; the rows of a group follow each other
         se = se.iloc[group_positions[0] * size : (group_positions[-1] + 1) * size]
-        check_memory(8.0 * float(len(se)) ** 2, f"A covariance of {len(se)} parameters", "Give one group, or see bse.")
+        check_memory(
+            8.0 * float(len(se)) ** 2,
+            f"A covariance of {len(se)} parameters",
+            "Give one group, or see bse.",
+        )
         covariance = self._covariance(group_positions)
         has_no_se = se.isna().to_numpy()
         covariance[has_no_se], covariance[:, has_no_se] = np.nan, np.nan  # its rows and columns
         return pd.DataFrame(covariance, index=se.index, columns=se.index)
 
     @verb
-    def plot(self, of: Compared = "group", level: float = 0.95, *, pairs: bool = False, ax: Axes | None = None) -> Axes:
+    def plot(
+        self,
+        of: Compared = "group",
+        level: float = 0.95,
+        *,
+        pairs: bool = False,
+        ax: Axes | None = None,
+    ) -> Axes:
         """Draw the fields, or the couplings, with their intervals; return the Axes.
 
         Parameters
@@ -194,7 +226,8 @@ class Estimates(Notebook, ABC):
 
 
 def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return what `of` selects: "group", "pooled" or the positions of two groups; an OptionError for anything else.
+    """Return what `of` selects: "group", "pooled" or the positions of two groups; an OptionError
+    for anything else.
 
     `pooled` says whether there is a pooled fit, one to all rows.
     """
@@ -202,25 +235,33 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
         for g in of:
             if g not in groups:
                 raise OptionError(
-                    f"{g!r} is no group{near_match(g, groups) or '.'} Groups are {groups}.", argument="of"
+                    f"{g!r} is no group{near_match(g, groups) or '.'} Groups are {groups}.",
+                    argument="of",
                 )
         if of[0] == of[1]:
             raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
         return groups.index(of[0]), groups.index(of[1])
     if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
-        raise OptionError("There is no pooled fit to compare with; fit with testNull=True.", argument="of")
+        raise OptionError(
+            "There is no pooled fit to compare with; fit with testNull=True.", argument="of"
+        )
     return of
 
 
 def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[int, int]:
-    """Return what `of` selects in a fit of all groups at once, which has no pooled fit; see `resolve_of`."""
+    """Return what `of` selects in a fit of all groups at once, which has no pooled fit; see
+    `resolve_of`.
+    """
     if of == "pooled":  # `refusals` are the engine's reasons, by what it cannot do
-        raise OptionError(f"{engine.refusals()['pooled']}. Give two groups, of=(a, b).", argument="of")
+        raise OptionError(
+            f"{engine.refusals()['pooled']}. Give two groups, of=(a, b).", argument="of"
+        )
     return resolve_of(of, groups, pooled=False)
 
 
 def without_reference(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `table` without the rows of the reference group of a joint fit, whose parameters are all zero.
+    """Return `table` without the rows of the reference group of a joint fit, whose parameters are
+    all zero.
 
     The column ``test`` marks these rows. Other tables are returned with all rows.
     """

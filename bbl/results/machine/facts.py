@@ -1,8 +1,10 @@
-"""Text and facts about fitted Boltzmann machines, for the prompt and for summaries. A fact is a value with a title.
+"""Text and facts about fitted Boltzmann machines, for the prompt and for summaries. A fact is a
+value with a title.
 
-``fit.estimate.fits`` are the runs of the engine, one for each group, then one on all rows pooled if that was made. The
-``state`` of a run is a dict of arrays in which the engine keeps records. ``engine.joint`` and ``engine.posterior``
-describe a joint fit of all groups to P(group | row), and a posterior; each is None if there is none.
+``fit.estimate.fits`` are the runs of the engine, one for each group, then one on all rows pooled if
+that was made. The ``state`` of a run is a dict of arrays in which the engine keeps records.
+``engine.joint`` and ``engine.posterior`` describe a joint fit of all groups to P(group | row), and
+a posterior; each is None if there is none.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ __all__ = ["fit_facts", "fit_text"]
 
 
 def fit_text(fit: MachineResults) -> str:
-    """Return the text that is printed at the prompt: call, coefficients and treatment of missing values."""
+    """Return the text that is printed at the prompt: call, coefficients and treatment of missing
+    values.
+    """
     # `incomplete` is the number of training observations with missing values
     missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""
     return text.fit_text(fit.call, fit.labels, fit.parameters) + missing
@@ -38,12 +42,17 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         f"{option} = {value:.7g}" if isinstance(value, float) else f"{option} = {value}"
         for option, value in vars(fit.engine).items()
     )
-    if fit.tuning is not None and fit.tuning.option is not None:  # option None: only a calibration was fitted
+    # option None: only a calibration was fitted
+    if fit.tuning is not None and fit.tuning.option is not None:
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
         settings += f"; {fit.tuning.option} chosen by cross-validated {score}"
     return {
         "Fit method": fit.engine.name,
-        **({"Posterior": posterior_traits.describe(fit.engine, fit.parameters.layout)} if posterior_traits else {}),
+        **(
+            {"Posterior": posterior_traits.describe(fit.engine, fit.parameters.layout)}
+            if posterior_traits
+            else {}
+        ),
         "Settings": settings,
         **_streaming_facts(fit),
         "Observations": fit.nobs(),
@@ -59,61 +68,98 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
 
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the fact "Structural zeros", the combinations that cannot occur; empty without any."""
-    support = fit.parameters.layout.support  # which cells of the predictors `scope` can occur; None if all can
+    # which cells of the predictors `scope` can occur; None if all can
+    support = fit.parameters.layout.support
     if support is None:
         return {}
     names = ", ".join(label_text(fit.labels.names[i]) for i in support.scope)
-    where = " in single groups" if support.n_groups > 1 else ""  # n_groups: 1 if all groups have the same zeros
-    return {"Structural zeros": f"{support.n_zeros} combination{'s' * (support.n_zeros != 1)} of {names}{where}"}
+    # n_groups: 1 if all groups have the same zeros
+    where = " in single groups" if support.n_groups > 1 else ""
+    return {
+        "Structural zeros": (
+            f"{support.n_zeros} combination{'s' * (support.n_zeros != 1)} of {names}{where}"
+        )
+    }
 
 
 def _order_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "In order": how the engine codes predictors whose levels are in order, and which these are.
+    """Return the fact "In order": how the engine codes predictors whose levels are in order, and
+    which these are.
 
     Empty if there are none, or the engine takes them as nominal.
     """
-    # n_ordered (m,): number of levels of each predictor that are in order; the order of two levels tells nothing
-    coding, ordered_predictors = vars(fit.engine).get("ordered", "nominal"), np.flatnonzero(fit.design.n_ordered > 2)
+    # n_ordered (m,): number of levels of each predictor that are in order; the order of two levels
+    # tells nothing
+    coding, ordered_predictors = (
+        vars(fit.engine).get("ordered", "nominal"),
+        np.flatnonzero(fit.design.n_ordered > 2),
+    )
     if coding == "nominal" or not len(ordered_predictors):
         return {}
-    return {"In order": f"{', '.join(label_text(fit.labels.names[i]) for i in ordered_predictors)} ({coding})"}
+    return {
+        "In order": (
+            f"{', '.join(label_text(fit.labels.names[i]) for i in ordered_predictors)} ({coding})"
+        )
+    }
 
 
 def _convergence_text(fit: MachineResults) -> str:
-    """Return "yes" or "no" for convergence, with the largest gradient if groups are fitted jointly."""
+    """Return "yes" or "no" for convergence, with the largest gradient if groups are fitted
+    jointly.
+    """
     answer = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
-    # (m,), or empty if the engine records none; in a joint fit all runs have the same norm for all predictors
+    # (m,), or empty if the engine records none; in a joint fit all runs have the same norm for all
+    # predictors
     gradient_norms = fit.estimate.fits[0].grad_norm
-    if not fit.engine.joint or not gradient_norms.size or np.isnan(gradient_norms).all():  # nan: it was not computed
+    # nan: it was not computed
+    if not fit.engine.joint or not gradient_norms.size or np.isnan(gradient_norms).all():
         return answer
     return f"{answer} (largest gradient {gradient_norms.max():.2g})"
 
 
 def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "Fitted" if rows were read in blocks or predictors shared by a cluster; empty otherwise."""
+    """Return the fact "Fitted" if rows were read in blocks or predictors shared by a cluster; empty
+    otherwise.
+    """
     states = [run.state for run in fit.estimate.fits]
-    streaming_records = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
+    streaming_records = np.array(
+        [state["streamed"] for state in states if "streamed" in state]
+    ).reshape(-1, 4)
     cluster_threads = [int(state["shared"][0]) for state in states if "shared" in state]
     if len(streaming_records):
-        # a record: rows, rows of the sample, passes over all rows, threads of a cluster (0 without one)
+        # a record: rows, rows of the sample, passes over all rows, threads of a cluster (0 without
+        # one)
         _, sample_size, passes, threads = streaming_records.max(axis=0).tolist()
         cluster_text = f", on {threads} threads of a cluster" if threads else ""
-        return {"Fitted": f"by rows: a sample of {sample_size:,}, and {passes} passes over all{cluster_text}"}
+        return {
+            "Fitted": (
+                f"by rows: a sample of {sample_size:,}, and {passes} passes over all{cluster_text}"
+            )
+        }
     if cluster_threads:  # a node: the regression of one predictor on the others
-        return {"Fitted": f"by nodes: predictors shared by {cluster_threads[0]} threads of a cluster"}
+        return {
+            "Fitted": f"by nodes: predictors shared by {cluster_threads[0]} threads of a cluster"
+        }
     return {}
 
 
 def _joint_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the log-likelihood of P(group | row); without a penalty also AIC, BIC and log odds at reference levels."""
+    """Return the log-likelihood of P(group | row); without a penalty also AIC, BIC and log odds at
+    reference levels.
+    """
     facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}  # the maximised objective
     if not fit.engine.penalised:
         # `log_z` is no ln Z in a joint fit: it is stored so that this difference is the intercept
         with np.errstate(divide="ignore"):
-            intercepts_by_group = np.log(fit.class_shares) - fit.estimate.log_z  # -inf for a group without rows
+            # -inf for a group without rows
+            intercepts_by_group = np.log(fit.class_shares) - fit.estimate.log_z
         # those of all groups but the first, less that of the first
-        other_groups = list(zip(fit.labels.groups, intercepts_by_group - intercepts_by_group[0], strict=True))[1:]
-        intercepts_text = ", ".join(f"{label_text(group)}: {intercept:.6g}" for group, intercept in other_groups)
+        other_groups = list(
+            zip(fit.labels.groups, intercepts_by_group - intercepts_by_group[0], strict=True)
+        )[1:]
+        intercepts_text = ", ".join(
+            f"{label_text(group)}: {intercept:.6g}" for group, intercept in other_groups
+        )
         facts |= {
             "AIC": fit.aic,
             "BIC": fit.bic,
@@ -129,5 +175,7 @@ def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:
         "Log-likelihood": float(fit.logLik()),
         "AIC": fit.aic,
         "BIC": fit.bic,
-        f"ln Z ({fit.estimate.log_z_kind})": log_z if fit.design.classes else f"{fit.log_z.iloc[0]:.6g}",
+        f"ln Z ({fit.estimate.log_z_kind})": log_z
+        if fit.design.classes
+        else f"{fit.log_z.iloc[0]:.6g}",
     }

@@ -1,7 +1,8 @@
 """BBLResults: fitted Boltzmann machines of K response groups, a classifier by Bayes' rule.
 
-Class scores are log-probabilities of the groups up to a constant; a *calibration* multiplies them by a temperature and
-adds an offset (K,). A *term* is a predictor, or predictors that interact; its *scope* is the tuple of their positions.
+Class scores are log-probabilities of the groups up to a constant; a *calibration* multiplies them
+by a temperature and adds an offset (K,). A *term* is a predictor, or predictors that interact; its
+*scope* is the tuple of their positions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
 from bbl.results.effects.fit import no_redraw
 from bbl.results.explanation import Attribution
-from bbl.results.machine import composite, distribution, figures, goodness, interaction_graph, uncertainty
+from bbl.results.machine import (
+    composite,
+    distribution,
+    figures,
+    goodness,
+    interaction_graph,
+    uncertainty,
+)
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.effect_source import delta_method, machine_error_source
 from bbl.results.machine.facts import fit_facts, fit_text
@@ -39,7 +47,14 @@ from bbl.results.machine.nested import machine_ratio_test
 from bbl.results.machine.odds_ratios import odds_ratios
 from bbl.results.machine.relevant import relevant
 from bbl.results.machine.report_parts import machine_parts
-from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
+from bbl.results.predictions import (
+    accuracy_score,
+    fitted,
+    importance,
+    predict_batches,
+    predict_rows,
+    residuals,
+)
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 from bbl.stats.scores import class_scores
@@ -67,7 +82,8 @@ class BBLResults(MachineResults, ClassifierResults):
     estimate : Estimate
         Parameters, ln Z and convergence of every group.
     tuning : Tuning or None
-        Settings with their validation log-losses, and the chosen one; None without a cross-validation inside the fit.
+        Settings with their validation log-losses, and the chosen one; None without a
+        cross-validation inside the fit.
     survey : SurveySample or None
         Sampling design of the training rows.
 
@@ -120,22 +136,30 @@ class BBLResults(MachineResults, ClassifierResults):
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `pack` made: names and options, and arrays by name."""
+        """Return the model from the content of a file that `pack` made: names and options, and
+        arrays by name.
+        """
         return cls(**unpack(meta, arrays, classes=True))
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
-        """The fit that a bootstrap refits and its weight in predictions: the fit itself, with weight 1."""
+        """The fit that a bootstrap refits and its weight in predictions: the fit itself, with
+        weight 1.
+        """
         return ((self, 1.0),)
 
     @property
     def _population_shares(self) -> np.ndarray:
-        """Shares (K,) of the groups that predictions assume: the priors, or the shares of the training rows."""
+        """Shares (K,) of the groups that predictions assume: the priors, or the shares of the
+        training rows.
+        """
         return self.shares_in_use
 
     @property
     def _advice(self) -> str:
-        """Advice for a log-loss above that of predicting the shares of the groups; empty if the fit is calibrated."""
+        """Advice for a log-loss above that of predicting the shares of the groups; empty if the fit
+        is calibrated.
+        """
         # auto=False: the advice does not name ``method="auto"``
         return remedy("none" if self.estimate.calibration is None else "temperature", auto=False)
 
@@ -151,8 +175,8 @@ class BBLResults(MachineResults, ClassifierResults):
         Returns
         -------
         Summary
-            Prints as text; has HTML and LaTeX forms and ``.tables``. The tests are the likelihood-ratio tests of
-            eq. (27) of Woo & Wang (2022), for every predictor by itself.
+            Prints as text; has HTML and LaTeX forms and ``.tables``. The tests are the
+            likelihood-ratio tests of eq. (27) of Woo & Wang (2022), for every predictor by itself.
 
         Examples
         --------
@@ -160,20 +184,31 @@ class BBLResults(MachineResults, ClassifierResults):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
         >>> list(fit.summary().tables)
-        ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0', 'Wald tests of the couplings, dJ = 0']
+        ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0', 'Wald tests of the couplings, dJ =
+        0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
-        # `_counts` has for each predictor the weighted counts (K, L_i) of its levels; `_sections` are tables of tests
+        # `_counts` has for each predictor the weighted counts (K, L_i) of its levels; `_sections`
+        # are tables of tests
         tests = likelihood_ratio(self._counts, pseudocount)
         return fit_summary(self.call, self.labels, tests, self._classifier_facts(), self._sections)
 
     @overload
     def predict(
-        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[DrawnDecisions]
+        self,
+        newdata: object,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[DrawnDecisions],
     ) -> pd.Series: ...
     @overload
     def predict(
-        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[DrawnDecisions]
+        self,
+        newdata: object = ...,
+        *,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[DrawnDecisions],
     ) -> pd.Series: ...
     @overload
     def predict(
@@ -201,19 +236,21 @@ class BBLResults(MachineResults, ClassifierResults):
         newdata, type, unseen, priors, costs
             As in `ClassifierResults.predict`.
         draws : {"all", "mean"}, default "all"
-            Where the method has draws from a posterior, the probability of a row in a group: "all" is the average over
-            draws (200, or 50 where ln Z is annealed, evenly spaced), "mean" the probability at the mean of the draws.
+            Where the method has draws from a posterior, the probability of a row in a group: "all"
+            is the average over draws (200, or 50 where ln Z is annealed, evenly spaced), "mean" the
+            probability at the mean of the draws.
 
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of that name); for
-            ``type="class"`` the groups alone.
+            On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group
+            of that name); for ``type="class"`` the groups alone.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+            If columns are missing, or values are missing in spite of the policy, or unknown; they
+            are named.
 
         Examples
         --------
@@ -230,51 +267,82 @@ class BBLResults(MachineResults, ClassifierResults):
         return predict_rows(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
 
     def _classifier_facts(self) -> dict[str, Any]:
-        """Return the facts of the summary, values by title: those of the machine, calibration, priors and log-loss."""
+        """Return the facts of the summary, values by title: those of the machine, calibration,
+        priors and log-loss.
+        """
         facts, calibration = fit_facts(self), self.estimate.calibration
         converged = facts.pop("Converged")  # put at the end again: it is printed last
         facts["Calibration"] = "none"
         if calibration is not None:
-            offsets = (f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
-            facts["Calibration"] = f"temperature {calibration.temperature:.4g}, offsets {', '.join(offsets)}"
+            offsets = (
+                f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True)
+            )
+            facts["Calibration"] = (
+                f"temperature {calibration.temperature:.4g}, offsets {', '.join(offsets)}"
+            )
         return (
-            facts | priors_facts(self.labels.groups, self.priors) | loss_facts(self.log_loss) | {"Converged": converged}
+            facts
+            | priors_facts(self.labels.groups, self.priors)
+            | loss_facts(self.log_loss)
+            | {"Converged": converged}
         )
 
     def _attribution(self) -> Attribution:
-        """Return fields and couplings as terms whose sums, with a constant (K,), are the calibrated class scores.
+        """Return fields and couplings as terms whose sums, with a constant (K,), are the calibrated
+        class scores.
 
-        They are in the zero-sum gauge: each table sums to zero over the levels of each of its predictors.
+        They are in the zero-sum gauge: each table sums to zero over the levels of each of its
+        predictors.
         """
         estimate, names = self.estimate, [label_text(name) for name in self.labels.names]
         layout = self.parameters.layout
-        # `support` says which combinations of levels can occur (structural zeros), in each group if these differ
+        # `support` says which combinations of levels can occur (structural zeros), in each group if
+        # these differ
         if layout.support is not None and layout.support.n_groups > 1:
-            raise OptionError(f"{WITH_ZEROS['`explain()`']}; importance() works.", argument="structural_zeros")
-        # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural zeros come last
-        terms, constant = zero_sum_factors(layout.factors(self.parameters.theta)[: len(layout.scopes)])
+            raise OptionError(
+                f"{WITH_ZEROS['`explain()`']}; importance() works.", argument="structural_zeros"
+            )
+        # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural
+        # zeros come last
+        terms, constant = zero_sum_factors(
+            layout.factors(self.parameters.theta)[: len(layout.scopes)]
+        )
         # energies become scores: plus ln share, less ln Z
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
-            terms = {scope: estimate.calibration.temperature * table for scope, table in terms.items()}
-            constant = estimate.calibration(constant)  # temperature times the constant, plus the offsets
+            terms = {
+                scope: estimate.calibration.temperature * table for scope, table in terms.items()
+            }
+            # temperature times the constant, plus the offsets
+            constant = estimate.calibration(constant)
         titles = [":".join(names[i] for i in scope) for scope in terms]
-        return Attribution(titles, terms, list(terms), constant, averaged=estimate.predictive is not None)
+        return Attribution(
+            titles, terms, list(terms), constant, averaged=estimate.predictive is not None
+        )
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
         """Return a fit to the rows `train` with the same engine and kind of ln Z.
 
-        It keeps the calibration of this fit, as a new one would take a cross-validation. If `warm`, it starts at the
-        coefficients of this fit, unless predictors are chosen anew.
+        It keeps the calibration of this fit, as a new one would take a cross-validation. If `warm`,
+        it starts at the coefficients of this fit, unless predictors are chosen anew.
         """
-        K, layout, relevance = len(self.labels.groups), self.parameters.layout, self.estimate.relevance
+        K, layout, relevance = (
+            len(self.labels.groups),
+            self.parameters.layout,
+            self.estimate.relevance,
+        )
         if relevance is not None:  # predictors are chosen anew, among the terms of the formula
-            terms = self.design.terms  # of the formula; `complete` if it has all pairs, `terms.terms` lists them
-            n_ordered = self.design.n_ordered  # (m,): number of levels of each predictor that are in order
+            # of the formula; `complete` if it has all pairs, `terms.terms` lists them
+            terms = self.design.terms
+            # (m,): number of levels of each predictor that are in order
+            n_ordered = self.design.n_ordered
             # None stands for all pairs
-            layout = Layout(self.design.n_levels, None if terms.complete else terms.terms, n_ordered=n_ordered)
+            layout = Layout(
+                self.design.n_levels, None if terms.complete else terms.terms, n_ordered=n_ordered
+            )
         level = None if relevance is None else relevance.level
-        task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)  # what is fitted
+        # what is fitted
+        task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)
         run = Run(rng=rng, start=self.estimate.coefficients if warm and relevance is None else None)
         refit = fit_estimate(task, self.engine, run)
         return replace(refit, calibration=self.estimate.calibration)

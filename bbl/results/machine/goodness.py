@@ -1,9 +1,10 @@
 """Goodness of fit, cells and mosaic of fits by exact likelihood: methods of the result classes.
 
-A *table* has a cell for each combination of levels of the m predictors, and each group has a table. As `GroupCells` it
-has counts ``observed`` and ``fitted`` (n,) of its n cells, and degrees of freedom ``df``. The statistics compare an
-observed count O with the fitted count E of its cell: G2 is ``2 sum O ln(O / E)``, X2 is ``sum (O - E)^2 / E``. The part
-of a cell in G2 is ``2 (O ln(O / E) - O + E)``, its Pearson residual is ``(O - E) / sqrt(E)``.
+A *table* has a cell for each combination of levels of the m predictors, and each group has a table.
+As `GroupCells` it has counts ``observed`` and ``fitted`` (n,) of its n cells, and degrees of
+freedom ``df``. The statistics compare an observed count O with the fitted count E of its cell: G2
+is ``2 sum O ln(O / E)``, X2 is ``sum (O - E)^2 / E``. The part of a cell in G2 is ``2 (O ln(O / E)
+- O + E)``, its Pearson residual is ``(O - E) / sqrt(E)``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.inference.goodness import GroupCells, check_cells, group_cells, leverages, simulated_statistics
+from bbl.boltzmann.inference.goodness import (
+    GroupCells,
+    check_cells,
+    group_cells,
+    leverages,
+    simulated_statistics,
+)
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.checks import generator, integer, verb
 from bbl.errors import DataError, OptionError
@@ -42,7 +49,8 @@ __all__ = ["cells", "goodness_of_fit", "plot_mosaic"]
 CHI_SQUARE = "chi-square"
 SPARSE = "chi-square, rough: many expected counts are small"
 PENALISED = "no chi-square: a penalty shrinks the fit"
-BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")  # end of `SPARSE` or `PENALISED`, without, with a bootstrap
+# end of `SPARSE` or `PENALISED`, without, with a bootstrap
+BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")
 SATURATED = "no test: no degrees of freedom"
 
 
@@ -50,29 +58,33 @@ SATURATED = "no test: no degrees of freedom"
 def goodness_of_fit(
     self: MachineResults, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
 ) -> pd.DataFrame:
-    """Return how far the observed counts of all cells are from the fitted ones: G2, Pearson's X2, Freeman-Tukey.
+    """Return how far the observed counts of all cells are from the fitted ones: G2, Pearson's X2,
+    Freeman-Tukey.
 
-    For ``method="ml"``. With a response the statistics and their degrees of freedom are summed over the groups.
+    For ``method="ml"``. With a response the statistics and their degrees of freedom are summed over
+    the groups.
 
     Parameters
     ----------
     bootstrap : int, default 0
-        Number of tables that are drawn from the fit, and fitted again, for p-values that hold where expected counts are
-        small, and under a penalty. The column ``test`` says when they are needed.
+        Number of tables that are drawn from the fit, and fitted again, for p-values that hold where
+        expected counts are small, and under a penalty. The column ``test`` says when they are
+        needed.
     seed : int or numpy.random.Generator, default 0
         For the bootstrap.
 
     Returns
     -------
     DataFrame
-        By the index ``statistic``, ``"G2"`` (likelihood ratio against the saturated model), ``"X2"`` (Pearson) and
-        ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2`` of observed and fitted counts): ``value``, ``df``, ``p``
-        from the chi-square distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. Degrees of freedom are
-        the cells with a positive expected count, less 1 and the parameters that the rows determine, so that they are
-        right where margins are zero.
+        By the index ``statistic``, ``"G2"`` (likelihood ratio against the saturated model),
+        ``"X2"`` (Pearson) and ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2`` of observed and
+        fitted counts): ``value``, ``df``, ``p`` from the chi-square distribution, with `bootstrap`
+        also ``p_bootstrap``, and ``test``. Degrees of freedom are the cells with a positive
+        expected count, less 1 and the parameters that the rows determine, so that they are right
+        where margins are zero.
 
-        The chi-square distribution is rough where an expected count is below 1, or more than a fifth of them are below
-        5 (Cochran 1954, Biometrics 10).
+        The chi-square distribution is rough where an expected count is below 1, or more than a
+        fifth of them are below 5 (Cochran 1954, Biometrics 10).
 
     Raises
     ------
@@ -93,19 +105,27 @@ def goodness_of_fit(
     if self.estimate.relevance is not None:
         raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
     tables = _group_tables(self, "goodness_of_fit()")  # one for each group
-    check_single_rows(self.survey, "A test of goodness of fit")  # raises a DataError for a sampling design
-    self._rows().check_whole("Goodness of fit is tested")  # raises a DataError for weights that are no counts
+    # raises a DataError for a sampling design
+    check_single_rows(self.survey, "A test of goodness of fit")
+    # raises a DataError for weights that are no counts
+    self._rows().check_whole("Goodness of fit is tested")
     # (3,), summed over the groups: those that `STATISTICS` names
-    statistics = np.sum([goodness_statistics(table.observed, table.fitted) for table in tables], axis=0)
+    statistics = np.sum(
+        [goodness_statistics(table.observed, table.fitted) for table in tables], axis=0
+    )
     df = sum(table.df for table in tables)
     p = np.full(len(STATISTICS), np.nan) if self.engine.penalised else chi_square_p(statistics, df)
-    frame = pd.DataFrame({"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic"))
+    frame = pd.DataFrame(
+        {"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic")
+    )
     if n_tables:
         # (n_tables, 3): statistics of tables that are drawn from the fit, and fitted again
         simulated = simulated_statistics(tables, self.parameters.layout, self.engine, n_tables, rng)
         tolerance = 1e-9 * (1.0 + statistics)  # statistics of equal tables differ by rounding alone
         # the observed table counts as one of those drawn, so that p is never 0
-        frame["p_bootstrap"] = (1.0 + (simulated >= statistics - tolerance).sum(axis=0)) / (1.0 + n_tables)
+        frame["p_bootstrap"] = (1.0 + (simulated >= statistics - tolerance).sum(axis=0)) / (
+            1.0 + n_tables
+        )
     test = CHI_SQUARE
     if self.engine.penalised:
         test = PENALISED + BOOTSTRAP[n_tables > 0]  # True is position 1
@@ -118,16 +138,18 @@ def goodness_of_fit(
 
 @verb
 def cells(self: MachineResults) -> pd.DataFrame:
-    """Return all cells of the table with their observed and fitted counts and the residuals, for ``method="ml"``.
+    """Return all cells of the table with their observed and fitted counts and the residuals, for
+    ``method="ml"``.
 
     Returns
     -------
     DataFrame
-        One row for each combination of levels, the last predictor running fastest; with a response the cells of each
-        group, named in the first column ``group``. After the predictors there are ``observed`` and ``fitted`` counts
-        and the residuals ``pearson``, ``deviance`` (signed root of the cell's part of G2) and ``adjusted`` (Haberman's:
-        standard normal in large samples if the model holds). ``adjusted`` is missing in cells whose count the model
-        always reproduces, and under a penalty. A column of the name of a predictor gets an underscore.
+        One row for each combination of levels, the last predictor running fastest; with a response
+        the cells of each group, named in the first column ``group``. After the predictors there are
+        ``observed`` and ``fitted`` counts and the residuals ``pearson``, ``deviance`` (signed root
+        of the cell's part of G2) and ``adjusted`` (Haberman's: standard normal in large samples if
+        the model holds). ``adjusted`` is missing in cells whose count the model always reproduces,
+        and under a penalty. A column of the name of a predictor gets an underscore.
 
     Raises
     ------
@@ -151,18 +173,25 @@ def cells(self: MachineResults) -> pd.DataFrame:
     observed, fitted, pearson = _counts_and_residuals(tables)
     adjusted = np.full(len(fitted), np.nan)
     if not self.engine.penalised:
-        # diagonal of the hat matrix; the adjusted residual is the Pearson residual over sqrt(1 - leverage)
-        leverage = np.concatenate([leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)])
+        # diagonal of the hat matrix; the adjusted residual is the Pearson residual over sqrt(1 -
+        # leverage)
+        leverage = np.concatenate(
+            [leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)]
+        )
         adjusted = adjusted_residuals(observed, fitted, leverage)
     n_cells = len(tables[0].observed)
     # level codes (n, m) of all cells, repeated for each group
     codes = np.tile(state_codes(np.arange(n_cells), layout.n_levels), (len(tables), 1))
-    names = distinct_names([*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"])
+    names = distinct_names(
+        [*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"]
+    )
     group_name, *count_names = names[layout.m :]
     # by name, (codes, levels) of a categorical column
     columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
     if self.design.classes:
-        columns = {group_name: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)} | columns
+        columns = {
+            group_name: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)
+        } | columns
     frame = category_frame(columns, pd.RangeIndex(len(codes)))
     count_columns = (observed, fitted, pearson, deviance_residuals(observed, fitted), adjusted)
     for name, column in zip(count_names, count_columns, strict=True):
@@ -172,12 +201,14 @@ def cells(self: MachineResults) -> pd.DataFrame:
 
 @verb
 def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
-    """Draw the observed counts as a mosaic, shaded by the Pearson residuals of the fit, for ``method="ml"``.
+    """Draw the observed counts as a mosaic, shaded by the Pearson residuals of the fit, for
+    ``method="ml"``.
 
-    The area of a tile is the count of its cell. The response, if there is one, and the predictors split the tiles in
-    turn: the first by columns (named below), the second by rows (left), the third by columns (above), the fourth by
-    rows (right). Red cells are observed more often than the model expects, blue ones, with a dashed edge, less often:
-    by 2 standard deviations of a Poisson count, and darker by 4 (Friendly 1994, JASA 89).
+    The area of a tile is the count of its cell. The response, if there is one, and the predictors
+    split the tiles in turn: the first by columns (named below), the second by rows (left), the
+    third by columns (above), the fourth by rows (right). Red cells are observed more often than the
+    model expects, blue ones, with a dashed edge, less often: by 2 standard deviations of a Poisson
+    count, and darker by 4 (Friendly 1994, JASA 89).
 
     Parameters
     ----------
@@ -210,9 +241,11 @@ def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
     names, levels = list(labels.names), list(labels.levels)
     if self.design.classes:
         names, levels = [labels.response, *names], [labels.groups, *levels]
-    check_mosaic([len(x) for x in levels])  # raises an OptionError if there are too many variables or cells
+    # raises an OptionError if there are too many variables or cells
+    check_mosaic([len(x) for x in levels])
     observed, _, pearson = _counts_and_residuals(_group_tables(self, "plot_mosaic()"))
-    shape = tuple(len(x) for x in levels)  # an axis for each variable: cells are in C order, group by group
+    # an axis for each variable: cells are in C order, group by group
+    shape = tuple(len(x) for x in levels)
     return draw_mosaic(names, levels, observed.reshape(shape), pearson.reshape(shape), ax)
 
 
@@ -223,19 +256,27 @@ def _group_tables(self: MachineResults, what: str) -> list[GroupCells]:
     """
     # `refusals` are the engine's reasons, by what it cannot do
     if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
-        raise OptionError(f"{what} is of exact fits: {reason}. Take method='ml'.", argument="method")
-    check_cells(self.parameters.layout, len(self.labels.groups))  # raises an OptionError if there are too many
+        raise OptionError(
+            f"{what} is of exact fits: {reason}. Take method='ml'.", argument="method"
+        )
+    # raises an OptionError if there are too many
+    check_cells(self.parameters.layout, len(self.labels.groups))
     rows = self._rows()
     if not rows.complete:
         raise DataError(
-            f"{what} compares the counts of complete rows, and values are missing in rows of this fit. Fit with "
-            "missing='drop' or missing='level'.",
+            f"{what} compares the counts of complete rows, and values are missing in rows of this "
+            "fit. Fit with missing='drop' or missing='level'.",
             argument="missing",
         )
     return group_cells(rows, self.estimate)
 
 
 def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return observed counts, fitted counts and Pearson residuals, one for each cell of each group, group by group."""
-    observed, fitted = (np.concatenate([getattr(table, name) for table in tables]) for name in ("observed", "fitted"))
+    """Return observed counts, fitted counts and Pearson residuals, one for each cell of each group,
+    group by group.
+    """
+    observed, fitted = (
+        np.concatenate([getattr(table, name) for table in tables])
+        for name in ("observed", "fitted")
+    )
     return observed, fitted, pearson_residuals(observed, fitted)

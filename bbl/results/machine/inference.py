@@ -1,17 +1,21 @@
-"""Inference: tables of the standard errors, intervals and tests of a fit, by names of groups, predictors and levels.
+"""Inference: tables of the standard errors, intervals and tests of a fit, by names of groups,
+predictors and levels.
 
-K groups of `size` parameters; a *term* is a predictor with its fields, or interacting predictors with their couplings.
-The argument `of` selects estimates, see `Inference`; the *pooled* fit is that of all rows as one group. A `Layout` has
-the position of each parameter in a vector (size,). Its ``m`` is the number of predictors; ``of_group(g)`` is the layout
-with the structural zeros (cells that cannot occur) of group g, ``of_pooled`` with those of all groups together.
+K groups of `size` parameters; a *term* is a predictor with its fields, or interacting predictors
+with their couplings. The argument `of` selects estimates, see `Inference`; the *pooled* fit is that
+of all rows as one group. A `Layout` has the position of each parameter in a vector (size,). Its
+``m`` is the number of predictors; ``of_group(g)`` is the layout with the structural zeros (cells
+that cannot occur) of group g, ``of_pooled`` with those of all groups together.
 
-An engine fits group by group, or all groups *jointly*, to P(group | row). ``engine.joint`` is then a record of its
-functions, else None. The parameters of a joint fit are those of a group less those of the first group.
+An engine fits group by group, or all groups *jointly*, to P(group | row). ``engine.joint`` is then
+a record of its functions, else None. The parameters of a joint fit are those of a group less those
+of the first group.
 
-A `Comparison` holds the tests of the parameters of a group, or of the differences of two sets of them, all without a
-penalty: ``verdict`` (size,), the `Kind` of test that each parameter has; ``z`` and ``p`` (size,); ``limits(level)``,
-lower and upper (size,); ``tables()``, the joint test of each term; ``terms``, a covariance matrix for each term;
-``unpenalised`` (size,), the estimates, nan where there is no test.
+A `Comparison` holds the tests of the parameters of a group, or of the differences of two sets of
+them, all without a penalty: ``verdict`` (size,), the `Kind` of test that each parameter has; ``z``
+and ``p`` (size,); ``limits(level)``, lower and upper (size,); ``tables()``, the joint test of each
+term; ``terms``, a covariance matrix for each term; ``unpenalised`` (size,), the estimates, nan
+where there is no test.
 """
 
 from __future__ import annotations
@@ -37,8 +41,19 @@ from bbl.report.format import WIDTH
 from bbl.report.machine.inference_table import inference_summary
 from bbl.report.machine.summary import Summary
 from bbl.report.text import label_text
-from bbl.results.machine.estimate_tables import estimate_table, rank_interactions, selection_names, term_labels
-from bbl.results.machine.estimates import Compared, Estimates, resolve_jointly, resolve_of, without_reference
+from bbl.results.machine.estimate_tables import (
+    estimate_table,
+    rank_interactions,
+    selection_names,
+    term_labels,
+)
+from bbl.results.machine.estimates import (
+    Compared,
+    Estimates,
+    resolve_jointly,
+    resolve_of,
+    without_reference,
+)
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import adjust
@@ -48,21 +63,22 @@ __all__ = ["PVALUES", "Inference"]
 
 # notes under the tables of summaries
 NOTE = (
-    " Tests and limits do not lean on a penalty: they come from the rows alone, by the normal distribution where cells "
-    "are well filled and by exact conditional "
-    "distributions where they are sparse; what the rows cannot determine has none."
+    " Tests and limits do not lean on a penalty: they come from the rows alone, by the normal "
+    "distribution where cells are well filled and by exact conditional distributions where they "
+    "are sparse; what the rows cannot determine has none."
 )
 JOINT_NOTE = (
-    " Parameters are log odds ratios against {}, as in logistic and multinomial regression, with Wald tests; what the "
-    "rows cannot determine has none."
+    " Parameters are log odds ratios against {}, as in logistic and multinomial regression, with "
+    "Wald tests; what the rows cannot determine has none."
 )
 SURVEY_NOTE = (
-    " They know the sampling design ({}): t and F distributions, joint tests corrected by Rao & Scott. Tests do not "
-    "lean on a penalty; what too few rows or clusters determine has none."
+    " They know the sampling design ({}): t and F distributions, joint tests corrected by Rao & "
+    "Scott. Tests do not lean on a penalty; what too few rows or clusters determine has none."
 )
 PENALTY_NOTE = (
-    " With a penalty in force estimates and standard errors are those of the penalised fit, whose bias they do not "
-    "tell; a penalised estimate may so lie outside its limits, which are of the rows alone."
+    " With a penalty in force estimates and standard errors are those of the penalised fit, whose "
+    "bias they do not tell; a penalised estimate may so lie outside its limits, which are of the "
+    "rows alone."
 )
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
@@ -71,12 +87,13 @@ PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.i
 class Inference(Estimates):
     """Standard errors, confidence intervals and tests; made by ``fit.inference()``.
 
-    Every table is a DataFrame. The argument `of` selects the estimates: ``"group"`` for the parameters of each group,
-    ``"pooled"`` for their differences from the pooled fit (``dh``, ``dJ``), or a pair of groups ``(a, b)`` for the
-    parameters of a less those of b. The column ``test`` names the test of each row, or says why there is none.
-    A p-value is below 0.05 if and only if zero is outside the interval of 95 %. Differences are tested on the rows of
-    both sides: with ``"pooled"`` on the rows of a group and those of all other groups together. Under a sampling design
-    (`bbl.survey`) z has a t distribution with the degrees of freedom of the design.
+    Every table is a DataFrame. The argument `of` selects the estimates: ``"group"`` for the
+    parameters of each group, ``"pooled"`` for their differences from the pooled fit (``dh``,
+    ``dJ``), or a pair of groups ``(a, b)`` for the parameters of a less those of b. The column
+    ``test`` names the test of each row, or says why there is none. A p-value is below 0.05 if and
+    only if zero is outside the interval of 95 %. Differences are tested on the rows of both sides:
+    with ``"pooled"`` on the rows of a group and those of all other groups together. Under a
+    sampling design (`bbl.survey`) z has a t distribution with the degrees of freedom of the design.
 
     Parameters
     ----------
@@ -107,15 +124,22 @@ class Inference(Estimates):
     """
 
     def __init__(
-        self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample, survey: SurveySample | None = None
+        self,
+        labels: Labels,
+        estimate: Estimate,
+        engine: Engine,
+        sample: Sample,
+        survey: SurveySample | None = None,
     ):
         engine.check_equations()  # raises an OptionError if the method has no standard errors
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
         self._survey = survey
         note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else NOTE
-        if survey is not None:  # in place of `NOTE`, because there are no exact tests; `JOINT_NOTE` stays true
+        # in place of `NOTE`, because there are no exact tests; `JOINT_NOTE` stays true
+        if survey is not None:
             note = SURVEY_NOTE.format(survey.text) + (note if engine.joint else "")
-        # `engine.errors` is a sentence on the source of the standard errors; a note times False is empty
+        # `engine.errors` is a sentence on the source of the standard errors; a note times False is
+        # empty
         self.note = engine.errors + note + PENALTY_NOTE * engine.penalised
 
     @property
@@ -130,15 +154,21 @@ class Inference(Estimates):
 
     @property
     def composite(self) -> list[tuple[float, float]]:
-        """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters)."""
+        """For each group: (log pseudo-likelihood of its complete rows, effective number of
+        parameters).
+        """
         return self._covariances.composite
 
     @cached_property
     def _group_evidence(self) -> list[Evidence]:
-        """For each group: unpenalised estimates, their covariances, and the kind of test of each parameter."""
+        """For each group: unpenalised estimates, their covariances, and the kind of test of each
+        parameter.
+        """
         layout, engine = self._parameters.layout, self._engine
         return [  # the fit without a penalty starts at the penalised parameters `theta`
-            evidence(self._sample.group(g), layout.of_group(g), theta, engine, self._group_survey(g))
+            evidence(
+                self._sample.group(g), layout.of_group(g), theta, engine, self._group_survey(g)
+            )
             for g, theta in enumerate(self._parameters.theta)
         ]
 
@@ -150,24 +180,33 @@ class Inference(Estimates):
     def _pooled_tests(self) -> list[Comparison]:
         """For each group: tests of the differences of its parameters from the pooled fit."""
         parameters = self._parameters
-        # start of the fit without a penalty; never `theta[0]`: without a pooled fit `_selection` has raised
+        # start of the fit without a penalty; never `theta[0]`: without a pooled fit `_selection`
+        # has raised
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
-        pooled = evidence(self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey)
+        pooled = evidence(
+            self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey
+        )
         return compare_pooled(self._group_evidence, pooled)
 
     @cached_property
     def _joint_tests(self) -> JointTests:
-        """Wald tests of groups that are fitted jointly: ``of_group(g)``, ``between(a, b)``, ``covariance(groups)``."""
+        """Wald tests of groups that are fitted jointly: ``of_group(g)``, ``between(a, b)``,
+        ``covariance(groups)``.
+        """
         return JointTests(self._sample, self._estimate, self._engine, self._survey)
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
-        """Return what `of` selects: "group", "pooled" or the positions of two groups; see `resolve_of`."""
+        """Return what `of` selects: "group", "pooled" or the positions of two groups; see
+        `resolve_of`.
+        """
         if self._engine.joint:
             return resolve_jointly(of, list(self._labels.groups), self._engine)
         return resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
 
     def _comparisons(self, of: Compared) -> list[Comparison]:
-        """Return the tests of the parameters that `of` selects: one `Comparison` per group, or one for a pair."""
+        """Return the tests of the parameters that `of` selects: one `Comparison` per group, or one
+        for a pair.
+        """
         selection = self._selection(of)
         if self._engine.joint:
             if isinstance(selection, tuple):
@@ -176,21 +215,31 @@ class Inference(Estimates):
         group_evidence = self._group_evidence
         if isinstance(selection, tuple):
             return [compare_groups(group_evidence[selection[0]], group_evidence[selection[1]])]
-        return [compare_with_zero(group) for group in group_evidence] if selection == "group" else self._pooled_tests
+        return (
+            [compare_with_zero(group) for group in group_evidence]
+            if selection == "group"
+            else self._pooled_tests
+        )
 
     def _standard_errors(self, of: Compared) -> np.ndarray:
-        """Return the standard errors (K * size,), or (size,) for a pair, of the penalised estimates."""
+        """Return the standard errors (K * size,), or (size,) for a pair, of the penalised
+        estimates.
+        """
         if self._engine.joint:
-            return np.concatenate([np.sqrt(variances(comparison.terms)) for comparison in self._comparisons(of)])
+            return np.concatenate(
+                [np.sqrt(variances(comparison.terms)) for comparison in self._comparisons(of)]
+            )
         selection = self._selection(of)
-        # lists with a covariance matrix for each term: `group` has one list for each group; `shift` likewise, for
-        # differences from the pooled fit (None without one: `_selection` has then refused "pooled"); `between` returns
-        # the list of a difference of two groups
+        # lists with a covariance matrix for each term: `group` has one list for each group; `shift`
+        # likewise, for differences from the pooled fit (None without one: `_selection` has then
+        # refused "pooled"); `between` returns the list of a difference of two groups
         sandwich = self._covariances
         if isinstance(selection, tuple):
             group_matrices = [sandwich.between(*selection)]
         else:
-            group_matrices = sandwich.group if selection == "group" or sandwich.shift is None else sandwich.shift
+            group_matrices = (
+                sandwich.group if selection == "group" or sandwich.shift is None else sandwich.shift
+            )
         return np.concatenate([sandwich.standard_errors(matrices) for matrices in group_matrices])
 
     @verb
@@ -206,10 +255,11 @@ class Inference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter (``term``, ``group``, ``predictor``, ``level``,
-            ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z``, ``p``, ``lower``, ``upper`` and ``test``:
-            ``"Wald"``, ``"exact"`` (without z), or why there is no test. With a penalty, ``estimate`` and ``se`` are
-            those of the penalised fit; ``z``, ``p`` and the limits come from a fit without a penalty.
+            The columns of ``tidy()`` that name the parameter (``term``, ``group``, ``predictor``,
+            ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z``, ``p``,
+            ``lower``, ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is
+            no test. With a penalty, ``estimate`` and ``se`` are those of the penalised fit; ``z``,
+            ``p`` and the limits come from a fit without a penalty.
 
         Examples
         --------
@@ -217,16 +267,22 @@ class Inference(Estimates):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
         >>> inference = fit.inference()
-        >>> inference.table(of=("Yes", "No"))[["predictor", "level", "estimate", "lower", "upper"]].head(2).round(2)
+        >>> inference.table(of=("Yes", "No"))[
+        ...     ["predictor", "level", "estimate", "lower", "upper"]
+        ... ].head(2).round(2)
           predictor level  estimate  lower  upper
         0     Class   2nd     -1.59  -2.99  -0.48
         1     Class   3rd     -3.72  -5.02  -2.77
         """
         share("level", level)
-        comparisons, frame = self._comparisons(of), estimate_table(self._labels, self._parameters, of)
+        comparisons, frame = (
+            self._comparisons(of),
+            estimate_table(self._labels, self._parameters, of),
+        )
         kinds = np.concatenate([comparison.verdict for comparison in comparisons])
-        # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a standard error.
-        # Under a sampling design there are no exact tests: parameters of too few rows keep an se, without a test
+        # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a
+        # standard error. Under a sampling design there are no exact tests: parameters of too few
+        # rows keep an se, without a test
         has_se = kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
         frame["se"] = np.where(has_se, self._standard_errors(of), np.nan)
         frame["z"] = np.concatenate([comparison.z for comparison in comparisons])
@@ -254,7 +310,8 @@ class Inference(Estimates):
 
     @verb
     def tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return the joint test of every predictor's fields and of every pair's couplings being zero.
+        """Return the joint test of every predictor's fields and of every pair's couplings being
+        zero.
 
         Parameters
         ----------
@@ -263,12 +320,13 @@ class Inference(Estimates):
         Returns
         -------
         DataFrame
-            ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three predictors ``order``
-            before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``, ``p_holm`` and ``p_bh`` (p adjusted by
-            Holm and by Benjamini-Hochberg, within each group, over the predictors or over the interactions that were
-            tested), and ``test``: ``"Wald"`` or ``"exact"``, followed by the number of tested parameters if others of
-            the term cannot be tested; or why there is no test. An exact test has no ``chisq``, and needs no finite
-            estimate.
+            ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three
+            predictors ``order`` before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``,
+            ``p_holm`` and ``p_bh`` (p adjusted by Holm and by Benjamini-Hochberg, within each
+            group, over the predictors or over the interactions that were tested), and ``test``:
+            ``"Wald"`` or ``"exact"``, followed by the number of tested parameters if others of the
+            term cannot be tested; or why there is no test. An exact test has no ``chisq``, and
+            needs no finite estimate.
 
         Examples
         --------
@@ -288,9 +346,16 @@ class Inference(Estimates):
         layout = self._parameters.layout
         m, tables = layout.m, []
         for group, comparison in zip(groups, comparisons, strict=True):
-            chisq, df, p, test_texts = comparison.tables()  # an entry for each term: m predictors, then interactions
+            # an entry for each term: m predictors, then interactions
+            chisq, df, p, test_texts = comparison.tables()
             table = pd.DataFrame(
-                {"group": group, **term_labels(self._labels, layout), "chisq": chisq, "df": df, "p": p}
+                {
+                    "group": group,
+                    **term_labels(self._labels, layout),
+                    "chisq": chisq,
+                    "df": df,
+                    "p": p,
+                }
             )
             for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
                 table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
@@ -302,8 +367,8 @@ class Inference(Estimates):
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interactions with their tests, strongest first; see ``fit.interactions()``.
 
-        With `apc`, strengths have the average product correction: less the product of the mean strengths of both
-        predictors, divided by the mean of all.
+        With `apc`, strengths have the average product correction: less the product of the mean
+        strengths of both predictors, divided by the mean of all.
 
         Examples
         --------
@@ -311,7 +376,9 @@ class Inference(Estimates):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
         >>> inference = fit.inference()
-        >>> inference.interactions(of=("Yes", "No"))[["predictor", "predictor2", "strength"]].round(3)
+        >>> inference.interactions(of=("Yes", "No"))[["predictor", "predictor2", "strength"]].round(
+        ...     3
+        ... )
           predictor predictor2  strength
         0     Class        Sex     1.477
         1       Sex        Age     0.831
@@ -321,7 +388,9 @@ class Inference(Estimates):
         return rank_interactions(interactions, self._parameters, of, list(self._labels.groups), apc)
 
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the q (penalised) estimates of `groups`, group by group."""
+        """Return the covariance (q, q) of the q (penalised) estimates of `groups`, group by
+        group.
+        """
         from scipy.linalg import block_diag
 
         if self._engine.joint:
@@ -331,7 +400,9 @@ class Inference(Estimates):
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
         layout, engine = self._parameters.layout, self._engine
-        return block_diag(*(full_covariance(self._sample.group(g), layout.of_group(g), engine) for g in groups))
+        return block_diag(
+            *(full_covariance(self._sample.group(g), layout.of_group(g), engine) for g in groups)
+        )
 
     @verb
     def summary(self, of: Compared = "group", level: float = 0.95) -> Summary:
@@ -345,8 +416,8 @@ class Inference(Estimates):
         Returns
         -------
         Summary
-            Prints as text (the 20 parameters with the smallest p, the clearest first), as HTML or LaTeX; ``.tables``
-            has all of them.
+            Prints as text (the 20 parameters with the smallest p, the clearest first), as HTML or
+            LaTeX; ``.tables`` has all of them.
 
         Examples
         --------
@@ -357,13 +428,19 @@ class Inference(Estimates):
         >>> list(inference.summary().tables)
         ['parameters', 'tests']
         """
-        # printed as a column only if the penalty draws an estimate out of its limits; it is not in ``.tables``
-        unpenalised = np.concatenate([comparison.unpenalised for comparison in self._comparisons(of)])
+        # printed as a column only if the penalty draws an estimate out of its limits; it is not in
+        # ``.tables``
+        unpenalised = np.concatenate(
+            [comparison.unpenalised for comparison in self._comparisons(of)]
+        )
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
         tests = without_reference(self.tests(of))
         # the last argument begins the symbols of differences, dh and dJ
         return inference_summary(table, tests, self.note, "" if of == "group" else "d")
 
     def __repr__(self) -> str:
-        head = f"Inference on {self._parameters.layout.size} parameters of {len(self._labels.groups)} groups."
+        head = (
+            f"Inference on {self._parameters.layout.size} parameters of {len(self._labels.groups)} "
+            "groups."
+        )
         return f"{head}\n{fill(self.note, WIDTH, break_on_hyphens=False)}"

@@ -1,4 +1,6 @@
-"""Interactions of fitted Boltzmann machines as graphs for other programs: methods of the result classes."""
+"""Interactions of fitted Boltzmann machines as graphs for other programs: methods of the result
+classes.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,19 @@ __all__ = ["to_dot", "to_networkx"]
 
 @verb
 def to_networkx(self: MachineArrays) -> Any:
-    """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with an edge for each group.
+    """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with an edge for
+    each group.
 
     Returns
     -------
     networkx.MultiGraph
-        Nodes are the predictors. Edges, with the group as their key, have the attributes ``group`` and ``strength``,
-        the Frobenius norm of the couplings in the zero-sum gauge as in `interactions`; a pair of strength 0 has none.
-        A term of three predictors or more has no edge, but adds to the strengths of its pairs; `terms` lists it.
-        ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")`` writes it for Gephi,
-        Cytoscape or igraph: the attribute ``edge`` is a name of each edge, as GraphML wants them unique.
+        Nodes are the predictors. Edges, with the group as their key, have the attributes ``group``
+        and ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as in
+        `interactions`; a pair of strength 0 has none. A term of three predictors or more has no
+        edge, but adds to the strengths of its pairs; `terms` lists it.
+        ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")`` writes it
+        for Gephi, Cytoscape or igraph: the attribute ``edge`` is a name of each edge, as GraphML
+        wants them unique.
 
     Raises
     ------
@@ -44,14 +49,24 @@ def to_networkx(self: MachineArrays) -> Any:
     """
     graph = require_networkx().MultiGraph()
     graph.add_nodes_from(self.labels.names)
-    for edge_number, (group, predictor, other_predictor, strength) in enumerate(_interacting_pairs(self), 1):
-        graph.add_edge(predictor, other_predictor, key=group, group=group, strength=strength, edge=f"e{edge_number}")
+    for edge_number, (group, predictor, other_predictor, strength) in enumerate(
+        _interacting_pairs(self), 1
+    ):
+        graph.add_edge(
+            predictor,
+            other_predictor,
+            key=group,
+            group=group,
+            strength=strength,
+            edge=f"e{edge_number}",
+        )
     return graph
 
 
 @verb
 def to_dot(self: MachineArrays) -> str:
-    """Return the interacting pairs of predictors in the language of Graphviz, with an edge for each group.
+    """Return the interacting pairs of predictors in the language of Graphviz, with an edge for each
+    group.
 
     Returns
     -------
@@ -72,17 +87,25 @@ def to_dot(self: MachineArrays) -> str:
     """
     lines = [f"  {quoted(name)};" for name in self.labels.names]
     for group, predictor, other_predictor, strength in _interacting_pairs(self):
-        label = f"{strength:.4g}" if self.labels.response is None else f"{label_text(group)}: {strength:.4g}"
+        label = (
+            f"{strength:.4g}"
+            if self.labels.response is None
+            else f"{label_text(group)}: {strength:.4g}"
+        )
         lines.append(f"  {quoted(predictor)} -- {quoted(other_predictor)} [label={quoted(label)}];")
     return "\n".join(["graph {", *lines, "}"])
 
 
 def _interacting_pairs(self: MachineArrays) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
-    """Yield (group, predictor, other predictor, strength) of each pair that has a coupling, group by group."""
-    # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters of a group
+    """Yield (group, predictor, other predictor, strength) of each pair that has a coupling, group
+    by group.
+    """
+    # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters of
+    # a group
     layout, names = self.parameters.layout, self.labels.names
     for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
-        strengths = interaction_strength(layout, theta)[: len(layout.pairs)]  # those of larger terms follow the pairs
+        # those of larger terms follow the pairs
+        strengths = interaction_strength(layout, theta)[: len(layout.pairs)]
         for (i, j), strength in zip(layout.pairs.tolist(), strengths.tolist(), strict=True):
             if strength > 0.0:  # false for nan too, the strength in a group without rows
                 yield group, names[i], names[j], strength

@@ -1,12 +1,15 @@
-"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies, standard errors.
+"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies,
+standard errors.
 
-n rows, K groups of `size` parameters. Energy ``E_y(x)`` less ln Z of group y is ln P(x | y). A *term* is a predictor
-with its fields, or interacting predictors with their couplings. The *pooled* fit is that of all rows as one group. An
-engine is *joint* (``engine.joint`` is not None) if it fits all groups at once, to P(group | row).
+n rows, K groups of `size` parameters. Energy ``E_y(x)`` less ln Z of group y is ln P(x | y). A
+*term* is a predictor with its fields, or interacting predictors with their couplings. The *pooled*
+fit is that of all rows as one group. An engine is *joint* (``engine.joint`` is not None) if it fits
+all groups at once, to P(group | row).
 
-An `Estimate` has ``parameters``, ``log_z`` (K,), ``class_prior`` (K,), the shares of the groups in the training rows;
-``fits``, the engine's run on each group, then on the pooled rows if that was made; and ``predictive``, posterior draws
-over which predictions average, or None. Some draws have ``hidden`` units, predictors without data.
+An `Estimate` has ``parameters``, ``log_z`` (K,), ``class_prior`` (K,), the shares of the groups in
+the training rows; ``fits``, the engine's run on each group, then on the pooled rows if that was
+made; and ``predictive``, posterior draws over which predictions average, or None. Some draws have
+``hidden`` units, predictors without data.
 """
 
 from __future__ import annotations
@@ -53,17 +56,21 @@ from bbl.stats.survey.sample import SurveySample
 __all__ = ["MachineResults"]
 
 ROWS_PER_BLOCK = 65536  # rows whose energies are computed together
-MAX_TESTED_PARAMETERS = 2000  # of a group; summaries of larger models have no tests, which need the covariances
+# of a group; summaries of larger models have no tests, which need the covariances
+MAX_TESTED_PARAMETERS = 2000
 
 
 @dataclass(frozen=True, repr=False)
 class MachineResults(ModelResults):
-    """Fitted Boltzmann machines, one for each response group, or one without a response; see `BBLResults`."""
+    """Fitted Boltzmann machines, one for each response group, or one without a response; see
+    `BBLResults`.
+    """
 
     engine: Engine  # the inference method and its options
     estimate: Estimate
     tuning: Tuning | None = None  # the cross-validation inside the fit
-    survey: SurveySample | None = field(default=None, kw_only=True, repr=False)  # sampling design of the training rows
+    # sampling design of the training rows
+    survey: SurveySample | None = field(default=None, kw_only=True, repr=False)
 
     plot_logo = plot_logo
     plot_network = plot_network
@@ -92,15 +99,19 @@ class MachineResults(ModelResults):
 
     @property
     def lkh(self) -> float:
-        """Maximised (penalised) objective, summed over predictors and over the observations of all groups."""
+        """Maximised (penalised) objective, summed over predictors and over the observations of all
+        groups.
+        """
         return self.estimate.lkh
 
     @property
     def df(self) -> int:
-        """Number of parameters that the formula gives one group, whether its rows determine them or not.
+        """Number of parameters that the formula gives one group, whether its rows determine them or
+        not.
 
-        If the method chose the terms of each group, terms of any group count. Criteria and tests count `n_parameters`,
-        the parameters that rows determine; residual degrees of freedom are in ``goodness_of_fit()``.
+        If the method chose the terms of each group, terms of any group count. Criteria and tests
+        count `n_parameters`, the parameters that rows determine; residual degrees of freedom are in
+        ``goodness_of_fit()``.
         """
         return self.parameters.layout.size
 
@@ -111,11 +122,12 @@ class MachineResults(ModelResults):
 
     @property
     def history(self) -> pd.DataFrame:
-        """Convergence of the fits: a row for each record of each group (and of the pooled fit), named by ``group``.
+        """Convergence of the fits: a row for each record of each group (and of the pooled fit),
+        named by ``group``.
 
-        With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient by the means of the
-        standardised parameters), ``change`` (of the posterior mean since the record before, relative),
-        ``scale_fields``, ``scale_couplings``.
+        With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient by the
+        means of the standardised parameters), ``change`` (of the posterior mean since the record
+        before, relative), ``scale_fields``, ``scale_couplings``.
 
         Raises
         ------
@@ -124,11 +136,20 @@ class MachineResults(ModelResults):
         """
         names = [*self.labels.groups, "pooled"]
         # `history` of a run is a dict of columns; names may be one more than runs
-        histories = [(name, run.history) for name, run in zip(names, self.estimate.fits, strict=False) if run.history]
+        histories = [
+            (name, run.history)
+            for name, run in zip(names, self.estimate.fits, strict=False)
+            if run.history
+        ]
         if not histories:
-            reason = self.engine.refusals().get("history", "the model is from a file, which holds no history")
+            reason = self.engine.refusals().get(
+                "history", "the model is from a file, which holds no history"
+            )
             raise DataError(f"There is none: {reason}.")
-        return pd.concat([pd.DataFrame({"group": name, **columns}) for name, columns in histories], ignore_index=True)
+        return pd.concat(
+            [pd.DataFrame({"group": name, **columns}) for name, columns in histories],
+            ignore_index=True,
+        )
 
     @property
     def class_shares(self) -> np.ndarray:
@@ -137,7 +158,8 @@ class MachineResults(ModelResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups; with ``method="ml"`` of those that the rows determine, their rank.
+        """Number of parameters of all groups; with ``method="ml"`` of those that the rows
+        determine, their rank.
 
         The rank of a group is less than `df` where margins are empty.
         """
@@ -147,26 +169,38 @@ class MachineResults(ModelResults):
     def _traits(self) -> MethodTraits:
         """Properties of the engine and its calibration, for averages and comparisons."""
         engine, calibration = self.engine, self.estimate.calibration
-        options = [] if engine.tuned is None else [engine.tuned.option]  # the tuned option is always shown
+        # the tuned option is always shown
+        options = [] if engine.tuned is None else [engine.tuned.option]
         options += [  # others are shown if they are not 0 or None
-            name for name in ("scale", "start", "prior_count") if name not in options and getattr(engine, name, None)
+            name
+            for name in ("scale", "start", "prior_count")
+            if name not in options and getattr(engine, name, None)
         ]
         settings = {name: getattr(engine, name) for name in options}
         if self.estimate.relevance is not None:
             settings["relevance"] = self.estimate.relevance.level
-        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):  # the fit has none
+        # the fit has none
+        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):
             settings["interactions"] = "none"
         return MethodTraits(
-            name=engine.name, learner=engine.name,
-            setting=", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()),
-            converged=self.converged, stops_early=engine.stops_early, needed=self.estimate.needed,
+            name=engine.name,
+            learner=engine.name,
+            setting=", ".join(
+                f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()
+            ),
+            converged=self.converged,
+            stops_early=engine.stops_early,
+            needed=self.estimate.needed,
             calibration="none" if calibration is None else "temperature",
             relevance=None if self.estimate.relevance is None else self.estimate.relevance.level,
-            can_calibrate=calibration is None, models_predictors=not engine.joint,  # a calibration is put on but once
-        )  # fmt: skip
+            # a calibration is put on but once
+            can_calibrate=calibration is None,
+            models_predictors=not engine.joint,
+        )
 
     def coef(self) -> Coefficients:
-        """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``.
+        """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``,
+        ``.to_frame()``.
 
         Examples
         --------
@@ -202,19 +236,30 @@ class MachineResults(ModelResults):
 
     @property
     def terms(self) -> pd.DataFrame:
-        """The parameters of each group with the terms that they belong to: one row for each parameter, not each term.
+        """The parameters of each group with the terms that they belong to: one row for each
+        parameter, not each term.
 
-        ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the ``predictors`` of the term,
-        ``order`` their number, ``strength`` the Frobenius norm of the term in the zero-sum gauge. In each group the
-        strongest terms come first, single predictors last. With ``method="shbm"`` there are ``votes``, the number of
-        predictors whose regression has the term, and ``node_weights``, the weight in each of these regressions (missing
-        where a regression lacks the term).
+        ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the
+        ``predictors`` of the term, ``order`` their number, ``strength`` the Frobenius norm of the
+        term in the zero-sum gauge. In each group the strongest terms come first, single predictors
+        last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression
+        has the term, and ``node_weights``, the weight in each of these regressions (missing where a
+        regression lacks the term).
         """
         chosen_terms = None
-        if self.engine.chooses:  # arrays "votes" (K, size) and "nodes" (K, order, size), the node weights
+        # arrays "votes" (K, size) and "nodes" (K, order, size), the node weights
+        if self.engine.chooses:
             runs = self.estimate.fits
-            chosen_terms = {name: np.array([run.state[name] for run in runs]) for name in ("votes", "nodes")}
-        return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._has_parameter, chosen_terms)
+            chosen_terms = {
+                name: np.array([run.state[name] for run in runs]) for name in ("votes", "nodes")
+            }
+        return term_frame(
+            self.labels,
+            self.parameters.layout,
+            self.parameters.theta,
+            self._has_parameter,
+            chosen_terms,
+        )
 
     @property
     def order_counts(self) -> pd.DataFrame:
@@ -223,34 +268,50 @@ class MachineResults(ModelResults):
 
     @property
     def _has_parameter(self) -> np.ndarray:
-        """Whether each group has each parameter (K, size); all true unless the engine chose the terms of each group."""
+        """Whether each group has each parameter (K, size); all true unless the engine chose the
+        terms of each group.
+        """
         K, size = self.parameters.theta.shape
-        return np.array([run.state.get("free", np.ones(size, dtype=bool)) for run in self.estimate.fits[:K]])
+        return np.array(
+            [run.state.get("free", np.ones(size, dtype=bool)) for run in self.estimate.fits[:K]]
+        )
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
-        """Function of codes and missing cells, both (n, m): energies (n, K) at the estimates (means of draws)."""
+        """Function of codes and missing cells, both (n, m): energies (n, K) at the estimates (means
+        of draws).
+        """
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
-        """Function as `_energy`; with posterior draws its value is ln(mean over draws of P(x|y)) + `estimate.log_z`."""
+        """Function as `_energy`; with posterior draws its value is ln(mean over draws of P(x|y)) +
+        `estimate.log_z`.
+        """
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
     def plugged(self, draws: str) -> Self:
-        """Return the model that averages predictions over posterior draws ("all"), or plugs in their mean ("mean")."""
+        """Return the model that averages predictions over posterior draws ("all"), or plugs in
+        their mean ("mean").
+        """
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
         if self.estimate.predictive is not None and self.estimate.predictive.hidden:
-            raise OptionError("Hidden units have other signs in each chain, so that the mean of the draws is no model. "
-                              "Give draws='all'.", argument="draws")  # fmt: skip
+            raise OptionError(
+                "Hidden units have other signs in each chain, so that the mean of the draws is no "
+                "model. Give draws='all'.",
+                argument="draws",
+            )
         model = copy.copy(self)
-        vars(model).pop("_averaged", None)  # the cached function averages over the draws; the copy makes another
-        object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))  # frozen, but a new copy
+        # the cached function averages over the draws; the copy makes another
+        vars(model).pop("_averaged", None)
+        # frozen, but a new copy
+        object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))
         return model
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see `Estimate.class_scores`.
+        """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see
+        `Estimate.class_scores`.
 
         A DataError for a row in a cell that cannot occur in any of several groups.
         """
@@ -258,14 +319,22 @@ class MachineResults(ModelResults):
             refuse_impossible_rows(self.parameters.layout.support, self.labels, codes, missing)
         return self.estimate.scores_by(self._averaged, codes, missing)
 
-    def log_scores(self, newdata: object, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
-        """Return energies (n, K) of rows, less ln Z if `normalised`, plus ln P(y) if `prior`; see `bbl.log_scores`."""
+    def log_scores(
+        self, newdata: object, normalised: bool, prior: bool, unseen: str
+    ) -> pd.DataFrame:
+        """Return energies (n, K) of rows, less ln Z if `normalised`, plus ln P(y) if `prior`; see
+        `bbl.log_scores`.
+        """
         if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
-        predictive = self.estimate.predictive  # draws: probabilities are averaged over them, energies without ln Z not
-        # at the mean of the draws; with hidden units, which have no such mean, the mean energy over the draws
-        unnormalised_energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
+        # draws: probabilities are averaged over them, energies without ln Z not
+        predictive = self.estimate.predictive
+        # at the mean of the draws; with hidden units, which have no such mean, the mean energy over
+        # the draws
+        unnormalised_energy = (
+            self._energy if predictive is None or not predictive.hidden else predictive.free_energy
+        )
         scores = (self._averaged if normalised else unnormalised_energy)(codes, missing)
         if normalised:
             scores = scores - self.estimate.log_z
@@ -274,17 +343,25 @@ class MachineResults(ModelResults):
                 scores = scores + np.log(self._population_shares)
         if dropped is not None:
             scores[dropped] = np.nan
-        return pd.DataFrame(scores, index=row_labels, columns=pd.Index(self.labels.groups, dtype=object))
+        return pd.DataFrame(
+            scores, index=row_labels, columns=pd.Index(self.labels.groups, dtype=object)
+        )
 
     def check_likelihood(self) -> None:
-        """Raise an OptionError if P(row | group) is not modelled, nor P(group | row) fitted without a penalty."""
+        """Raise an OptionError if P(row | group) is not modelled, nor P(group | row) fitted without
+        a penalty.
+        """
         if self.engine.joint and self.engine.penalised:
-            raise OptionError(f"{self.engine.refusals()['likelihood']}; that of rows needs a model of the predictors, "
-                              "P(x|y). Take method='pseudo'; evaluate() tells how good predictions are.",
-                              argument="method")  # fmt: skip
+            raise OptionError(
+                f"{self.engine.refusals()['likelihood']}; that of rows needs a model of the "
+                "predictors, P(x|y). Take method='pseudo'; evaluate() tells how good predictions "
+                "are.",
+                argument="method",
+            )
 
     def log_likelihood(self, rows: Rows) -> float:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, y the group of row k, w_k its weight; missing cells are summed out.
+        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, y the group of row k, w_k its weight; missing
+        cells are summed out.
 
         Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
         """
@@ -293,14 +370,20 @@ class MachineResults(ModelResults):
             rows = cast(Sample, rows)
             scores = replace(self.estimate, calibration=None).class_scores(rows.codes, rows.missing)
             return float(rows.weights @ log_probabilities(scores)[np.arange(rows.n), rows.response])
-        if not rows.in_memory:  # rows of a file: block by block, or complete ones from counts of levels and pairs
+        # rows of a file: block by block, or complete ones from counts of levels and pairs
+        if not rows.in_memory:
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
             layout, thetas = self.parameters.layout, self.parameters.theta
-            sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # (sum w, sum w E)
-            return sum(energy - n * log_z for (n, energy), log_z in zip(sums, self.estimate.log_z, strict=True))
+            # (sum w, sum w E)
+            sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]
+            return sum(
+                energy - n * log_z
+                for (n, energy), log_z in zip(sums, self.estimate.log_z, strict=True)
+            )
         rows = cast(Sample, rows)
-        if rows.missing is not None:  # rows without a known predictor have ln P = 0, whatever the error of log_z
+        # rows without a known predictor have ln P = 0, whatever the error of log_z
+        if rows.missing is not None:
             rows = rows.rows(~rows.missing.all(axis=1))
         # at the mean of the draws, if there are any; hidden units have no such mean
         has_hidden_units = self.estimate.predictive is not None and self.estimate.predictive.hidden
@@ -313,7 +396,9 @@ class MachineResults(ModelResults):
     @cached_property
     def _inference(self) -> Inference:
         """Inference of methods with likelihood equations."""
-        return Inference(self.labels, self.estimate, self.engine, self._testable_rows(), self.survey)
+        return Inference(
+            self.labels, self.estimate, self.engine, self._testable_rows(), self.survey
+        )
 
     @cached_property
     def _posterior(self) -> PosteriorInference:
@@ -326,27 +411,35 @@ class MachineResults(ModelResults):
         return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     def _testable_rows(self) -> Sample:
-        """Return the training rows; a DataError if a group has none, or weights are neither counts nor of a survey.
+        """Return the training rows; a DataError if a group has none, or weights are neither counts
+        nor of a survey.
 
         An OptionError if predictors were chosen by the same rows.
         """
         if self.estimate.relevance is not None:
-            raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance; crossVal() and evaluate() judge predictions.",
-                              argument="relevance")  # fmt: skip
+            raise OptionError(
+                f"{CHOSEN_BY_ROWS}. Fit without relevance; crossVal() and evaluate() judge "
+                "predictions.",
+                argument="relevance",
+            )
         empty_groups = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty_groups):
             raise DataError(
-                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit (of one fold, with "
-                "refit=False), so its parameters have no standard errors. Fit all rows."
+                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit "
+                "(of one fold, with refit=False), so its parameters have no standard errors. Fit "
+                "all rows."
             )
         rows = self._rows()
         if self.survey is None:
-            rows.check_whole("Standard errors and tests go")  # a DataError that begins so, unless weights are counts
+            # a DataError that begins so, unless weights are counts
+            rows.check_whole("Standard errors and tests go")
         return rows
 
     @abstractmethod
     def inference(self) -> Inference | PosteriorInference | DifferenceInference:
-        """Return standard errors, intervals and tests; see `bbl.results.machine.uncertainty.inference`."""
+        """Return standard errors, intervals and tests; see
+        `bbl.results.machine.uncertainty.inference`.
+        """
 
     @property
     def bse(self) -> pd.Series:
@@ -365,12 +458,16 @@ class MachineResults(ModelResults):
 
     @cached_property
     def posterior(self) -> PosteriorDraws:
-        """The draws from the posterior, with ``.summary()`` and ``.plot()``; for ``method="bayes"``."""
+        """The draws from the posterior, with ``.summary()`` and ``.plot()``; for
+        ``method="bayes"``.
+        """
         return PosteriorDraws.of(self.labels, self.estimate, self.engine)
 
     @property
     def _sampling_design(self) -> str | None:
-        """Text on the sampling design for the summary, None without one; a file without rows holds the text."""
+        """Text on the sampling design for the summary, None without one; a file without rows holds
+        the text.
+        """
         if self.survey is None:
             return None if self.stored is None else self.stored.sampling_design
         return f"{len(self.survey.rows):,} rows, {self.survey.text}"
@@ -383,18 +480,38 @@ class MachineResults(ModelResults):
         return self._wald_sections() if stored is None else stored
 
     def _wald_sections(self) -> list[Section]:
-        """Return the sections of joint tests of fields and couplings; none without tests or for large models."""
-        if self.training is None or self.parameters.layout.size > MAX_TESTED_PARAMETERS or not self.engine.has_tests:
+        """Return the sections of joint tests of fields and couplings; none without tests or for
+        large models.
+        """
+        if (
+            self.training is None
+            or self.parameters.layout.size > MAX_TESTED_PARAMETERS
+            or not self.engine.has_tests
+        ):
             return []
         try:
             inference = self._inference
         except (DataError, OptionError) as error:
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.parameters.pooled is None else "pooled"
-        prefix = "" if self.parameters.pooled is None else "d"  # symbols h and J, or dh and dJ of the differences
-        return wald_sections(without_reference(inference.tests(of)), prefix, inference.note, self.design.classes)
+        # symbols h and J, or dh and dJ of the differences
+        prefix = "" if self.parameters.pooled is None else "d"
+        return wald_sections(
+            without_reference(inference.tests(of)), prefix, inference.note, self.design.classes
+        )
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of a model file, with the training rows if `store_data`; see `archive.pack`."""
+        """Return the content of a model file, with the training rows if `store_data`; see
+        `archive.pack`.
+        """
         survey, design_text = self.survey, self._sampling_design
-        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data, survey, design_text)
+        return pack(
+            self,
+            self.engine,
+            self.estimate,
+            self.tuning,
+            self._sections,
+            store_data,
+            survey,
+            design_text,
+        )

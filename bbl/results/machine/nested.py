@@ -1,17 +1,19 @@
 """Likelihood ratio test of nested Boltzmann machines: a method of the result classes.
 
-Two fits to the same rows are nested if the terms (interactions) of the smaller are among the T terms of the larger.
-``layout.scopes`` lists the predictors of each table of parameters, as positions: first of the m tables of single
-predictors, then of the T interactions; table t has the parameters ``cuts[t]:cuts[t + 1]`` of a group. A fit is *joint*
-if its engine (``engine.joint`` is not None) fits all groups at once, to P(group | row).
+Two fits to the same rows are nested if the terms (interactions) of the smaller are among the T
+terms of the larger. ``layout.scopes`` lists the predictors of each table of parameters, as
+positions: first of the m tables of single predictors, then of the T interactions; table t has the
+parameters ``cuts[t]:cuts[t + 1]`` of a group. A fit is *joint* if its engine (``engine.joint`` is
+not None) fits all groups at once, to P(group | row).
 
-The ratio is 2 (l_large - l_small), of log-likelihoods l, or of log pseudo-likelihoods if the engine has no likelihood.
-A `RatioTest` has this ``statistic``, ``df`` and ``p``. Where there is no such test, as with too few rows, the terms are
-tested one by one: `TermTests` has ``df``; ``tested``, their number; ``p``, the least of their p-values times that
-number; ``refused``, (group, scope, kind) of each term without a test; ``sparse``, why there is no ratio, or None.
+The ratio is 2 (l_large - l_small), of log-likelihoods l, or of log pseudo-likelihoods if the engine
+has no likelihood. A `RatioTest` has this ``statistic``, ``df`` and ``p``. Where there is no such
+test, as with too few rows, the terms are tested one by one: `TermTests` has ``df``; ``tested``,
+their number; ``p``, the least of their p-values times that number; ``refused``, (group, scope,
+kind) of each term without a test; ``sparse``, why there is no ratio, or None.
 
-Messages of errors end the entry "no test: ..." in a table of `bbl.anova`; the criteria that they name are its columns
-AIC, BIC and clAIC.
+Messages of errors end the entry "no test: ..." in a table of `bbl.anova`; the criteria that they
+name are its columns AIC, BIC and clAIC.
 """
 
 from __future__ import annotations
@@ -32,26 +34,36 @@ __all__ = ["machine_ratio_test"]
 
 
 def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
-    """Return the test of two nested fits: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
+    """Return the test of two nested fits: ``df``, ``test`` (its name, or why there is none),
+    ``ratio`` and ``p``.
 
-    ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is no test. A DataError
-    or OptionError if fits are not nested, not of the same complete rows, not both machines, or without equations.
+    ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is
+    no test. A DataError or OptionError if fits are not nested, not of the same complete rows, not
+    both machines, or without equations.
     """
-    if self.engine.joint and self.engine.has_tests:  # other joint fits have no test, as `_order_nested` says
+    # other joint fits have no test, as `_order_nested` says
+    if self.engine.joint and self.engine.has_tests:
         return _conditional_ratio_test(self, other)
     large, is_shared = _order_nested(self, other)
     rows = large._testable_rows()  # raises for weights that are no counts
     if rows.missing is not None:
-        raise DataError("with missing values, models of different terms have different rows; see the criteria.")
+        raise DataError(
+            "with missing values, models of different terms have different rows; see the criteria."
+        )
     group_samples = [  # for each group (its rows, their sampling design or None)
         (rows.group(y), None if large.survey is None else large.survey.only(rows.response == y))
         for y in range(len(large.labels.groups))
     ]
-    result = nested_test(group_samples, large.parameters.layout, large.parameters.theta, is_shared, large.engine)
-    # a RatioTest is one test of all terms that the smaller model lacks; else the terms are tested one by one
+    result = nested_test(
+        group_samples, large.parameters.layout, large.parameters.theta, is_shared, large.engine
+    )
+    # a RatioTest is one test of all terms that the smaller model lacks; else the terms are tested
+    # one by one
     if isinstance(result, RatioTest):
         _check_has_p_value(result.p)
-        test_name = "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
+        test_name = (
+            "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
+        )
         test_name += "" if large.survey is None else ", Rao-Scott"
         return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": test_name}
     if np.isnan(result.p):
@@ -61,7 +73,8 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
 
 
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
-    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if nothing is too sparse.
+    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if nothing
+    is too sparse.
 
     ``tests.sparse`` names a margin with too few rows: its predictors ``scope`` and its ``group``.
     """
@@ -74,15 +87,21 @@ def _sparse_text(labels: Labels, tests: TermTests) -> str:
     return f": too few rows for a likelihood ratio, for the {reason}{group}"
 
 
-def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
+def _conditional_ratio_test(
+    one: MachineResults, other: ModelResults
+) -> dict[str, float | int | str]:
     """Return the likelihood ratio test of two joint fits; the larger may have more predictors.
 
-    Degrees of freedom are the difference of the numbers of parameters that the rows determine. A DataError or
-    OptionError if the fits are not nested.
+    Degrees of freedom are the difference of the numbers of parameters that the rows determine. A
+    DataError or OptionError if the fits are not nested.
     """
     from scipy.stats import chi2
 
-    if not isinstance(other, MachineResults) or not other.engine.joint or not other.engine.has_tests:
+    if (
+        not isinstance(other, MachineResults)
+        or not other.engine.joint
+        or not other.engine.has_tests
+    ):
         raise OptionError("a likelihood P(y|x) has another scale than that of the other model.")
     term_sets = [  # of each fit, names of the predictors of each term, single predictors included
         {frozenset(fit.labels.names[i] for i in scope) for scope in fit.parameters.layout.scopes}
@@ -91,7 +110,9 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
     large, small = (one, other) if len(term_sets[0]) >= len(term_sets[1]) else (other, one)
     if not (term_sets[0] < term_sets[1] or term_sets[1] < term_sets[0]):
         relation = (
-            "have the same terms" if term_sets[0] == term_sets[1] else "are not nested: each has terms of its own"
+            "have the same terms"
+            if term_sets[0] == term_sets[1]
+            else "are not nested: each has terms of its own"
         )
         raise DataError(f"the models {relation}; see the criteria.")
     large._testable_rows()  # raises for weights that are no counts
@@ -100,41 +121,72 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
     columns_in_large = [large.labels.names.index(name) for name in small.labels.names]
     if not _have_same_rows(small, large, columns_in_large):
         raise DataError("the models were fitted to different rows, groups or levels.")
-    df, ratio = large.n_parameters - small.n_parameters, 2.0 * (large._log_likelihood - small._log_likelihood)
+    df, ratio = (
+        large.n_parameters - small.n_parameters,
+        2.0 * (large._log_likelihood - small._log_likelihood),
+    )
     if df < 1:
-        raise DataError("the rows determine no more parameters of the larger model than of the smaller one.")
+        raise DataError(
+            "the rows determine no more parameters of the larger model than of the smaller one."
+        )
     if large.survey is not None:
         layout = large.parameters.layout
         # the terms of the smaller fit, as in `term_sets`
-        small_terms = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
-        is_kept = [frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes]
-        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))  # (size,): parameters that the smaller fit lacks
-        # Rao & Scott (1984): the ratio's distribution under the design depends on the covariance of these parameters
+        small_terms = {
+            frozenset(small.labels.names[i] for i in scope)
+            for scope in small.parameters.layout.scopes
+        }
+        is_kept = [
+            frozenset(large.labels.names[i] for i in scope) in small_terms
+            for scope in layout.scopes
+        ]
+        # (size,): parameters that the smaller fit lacks
+        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
+        # Rao & Scott (1984): the ratio's distribution under the design depends on the covariance of
+        # these parameters
         test = large._inference._joint_tests.corrected_ratio(ratio, is_dropped)
         _check_has_p_value(test.p)
-        return {"ratio": test.statistic, "df": df, "p": test.p, "test": "likelihood ratio, Rao-Scott"}
+        return {
+            "ratio": test.statistic,
+            "df": df,
+            "p": test.p,
+            "test": "likelihood ratio, Rao-Scott",
+        }
     # max: a ratio below 0 is rounding, or a fit that stopped before its maximum
-    return {"ratio": ratio, "df": df, "p": float(chi2.sf(max(ratio, 0.0), df)), "test": "likelihood ratio"}
+    return {
+        "ratio": ratio,
+        "df": df,
+        "p": float(chi2.sf(max(ratio, 0.0), df)),
+        "test": "likelihood ratio",
+    }
 
 
 def _check_has_p_value(p: float) -> None:
     """Raise a DataError if the test of Rao & Scott has no p-value."""
     if np.isnan(p):
-        raise DataError("the sampling design has too few clusters or replicates for a test; see the criteria.")
+        raise DataError(
+            "the sampling design has too few clusters or replicates for a test; see the criteria."
+        )
 
 
 def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
-    """Return the first term without a test, its group and the reason, and the number of other such terms, as text."""
+    """Return the first term without a test, its group and the reason, and the number of other such
+    terms, as text.
+    """
     group, scope, kind = tests.refused[0]
     term = ":".join(label_text(labels.names[i]) for i in scope)
     n_more = len(tests.refused) - 1
-    # EXACT: some of its parameters have exact tests, but there is none of the whole term, as rows are too few
+    # EXACT: some of its parameters have exact tests, but there is none of the whole term, as rows
+    # are too few
     reason = (Kind.FEW if kind == Kind.EXACT else kind).text
-    return f"{term} in {label_text(labels.groups[group])}, {reason}" + (f"; and {n_more} more" if n_more else "")
+    return f"{term} in {label_text(labels.groups[group])}, {reason}" + (
+        f"; and {n_more} more" if n_more else ""
+    )
 
 
 def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResults, np.ndarray]:
-    """Return (the larger of two nested fits, whether the smaller fit has each of its T terms, shape (T,)).
+    """Return (the larger of two nested fits, whether the smaller fit has each of its T terms, shape
+    (T,)).
 
     A DataError or an OptionError if they are not nested, or cannot be compared.
     """
@@ -146,32 +198,46 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
     large, small = (one, other) if n_terms[0] >= n_terms[1] else (other, one)
     names, small_names = large.labels.names, small.labels.names
     if set(names) != set(small_names):
-        unshared = next(name for name in (*names, *small_names) if (name in names) != (name in small_names))
-        raise DataError(
-            f"{unshared!r} is a predictor of one model alone, and a likelihood of other predictors is no matter of "
-            "comparison. See summary() for the test of a predictor."
+        unshared = next(
+            name for name in (*names, *small_names) if (name in names) != (name in small_names)
         )
-    small_columns = [small_names.index(name) for name in names]  # predictors of `small` in the order of `large`
+        raise DataError(
+            f"{unshared!r} is a predictor of one model alone, and a likelihood of other predictors "
+            "is no matter of comparison. See summary() for the test of a predictor."
+        )
+    # predictors of `small` in the order of `large`
+    small_columns = [small_names.index(name) for name in names]
     if not have_same_design(large.survey, small.survey):
         raise DataError("the models were fitted with different sampling designs.")
     if not _have_same_rows(large, small, small_columns):
         raise DataError("the models were fitted to different rows, groups or levels.")
     if not _have_same_zeros(large, small, small_columns):
-        raise DataError("the models have different structural zeros, so that they are of different cells.")
+        raise DataError(
+            "the models have different structural zeros, so that they are of different cells."
+        )
     # by position in `small`, the position in `large`; terms as sets of positions in `large`
     large_columns = {small_column: i for i, small_column in enumerate(small_columns)}
     large_terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
-    small_terms = {frozenset(large_columns[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
+    small_terms = {
+        frozenset(large_columns[i] for i in scope)
+        for scope in small.parameters.layout.scopes[len(names) :]
+    }
     if not small_terms < set(large_terms):
         # without any terms (default=2), "pairs" too
         noun = "pairs" if max(map(len, small_terms | set(large_terms)), default=2) < 3 else "terms"
         is_same = small_terms == set(large_terms)
-        relation = f"have the same {noun}" if is_same else f"are not nested: each has {noun} that the other has not"
+        relation = (
+            f"have the same {noun}"
+            if is_same
+            else f"are not nested: each has {noun} that the other has not"
+        )
         raise DataError(f"the models {relation}; see the criteria.")
     return large, np.array([term in small_terms for term in large_terms])
 
 
-def _have_same_zeros(large: MachineResults, small: MachineResults, small_columns: list[int]) -> bool:
+def _have_same_zeros(
+    large: MachineResults, small: MachineResults, small_columns: list[int]
+) -> bool:
     """Return whether the same cells of two fits cannot occur.
 
     `small_columns` are the positions of `large`'s predictors among those of `small`.
@@ -182,7 +248,8 @@ def _have_same_zeros(large: MachineResults, small: MachineResults, small_columns
 
 
 def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: list[int]) -> bool:
-    """Return whether two fits have the same groups, levels and weighted rows in the predictors of `fit`.
+    """Return whether two fits have the same groups, levels and weighted rows in the predictors of
+    `fit`.
 
     `other_columns` are the positions of these predictors among those of `other`.
     """
@@ -193,13 +260,19 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
         return False
     rows, other_rows, n_levels = fit._rows(), other._rows(), fit.design.n_levels
     codes = np.ascontiguousarray(other_rows.codes[:, other_columns])
-    missing = None if other_rows.missing is None else np.ascontiguousarray(other_rows.missing[:, other_columns])
+    missing = (
+        None
+        if other_rows.missing is None
+        else np.ascontiguousarray(other_rows.missing[:, other_columns])
+    )
     reordered_sample = Sample(codes, other_rows.weights, other_rows.y, missing)
     # rows of a group, equal rows merged in a fixed order, in both fits
     group_pairs = (  # a generator: merged rows of one group at a time are in memory
-        [sample.group(y).collapsed(n_levels) for sample in (rows, reordered_sample)] for y in range(len(labels.groups))
+        [sample.group(y).collapsed(n_levels) for sample in (rows, reordered_sample)]
+        for y in range(len(labels.groups))
     )
-    # masks of missing cells are not compared: if both fits have some, there is no test, as the caller says later
+    # masks of missing cells are not compared: if both fits have some, there is no test, as the
+    # caller says later
     return all(
         np.array_equal(fit_group.codes, other_group.codes)
         and np.array_equal(fit_group.weights, other_group.weights)

@@ -1,9 +1,10 @@
 """Conditional odds ratios of interacting predictors: `odds_ratios`, a method of the result classes.
 
-K groups of `size` parameters. A *coupling* J is a parameter of predictors that interact, at a level of each of them; 0
-at a reference level. The log odds ratio of level a of predictor i and level b of j against the references, given the
-other predictors, is ``ln(P(a, b) P(0, 0) / (P(a, 0) P(0, b)))``: that is ``J_ij(a, b)``, plus the couplings of larger
-terms of i and j at the levels of the others. Limits are ``exp(estimate +- z se)``, with a normal quantile z.
+K groups of `size` parameters. A *coupling* J is a parameter of predictors that interact, at a level
+of each of them; 0 at a reference level. The log odds ratio of level a of predictor i and level b of
+j against the references, given the other predictors, is ``ln(P(a, b) P(0, 0) / (P(a, 0) P(0,
+b)))``: that is ``J_ij(a, b)``, plus the couplings of larger terms of i and j at the levels of the
+others. Limits are ``exp(estimate +- z se)``, with a normal quantile z.
 """
 
 from __future__ import annotations
@@ -25,21 +26,27 @@ from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["odds_ratios"]
 
-NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.ABSENT.text)  # only a penalty makes these couplings finite
+# only a penalty makes these couplings finite
+NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.ABSENT.text)
 
 
 @verb
 def odds_ratios(
-    self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None = None, conf_level: float = 0.95
+    self: MachineResults,
+    pairs: Sequence[tuple[Hashable, Hashable]] | None = None,
+    conf_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Return the conditional odds ratios of interacting predictors, by pairs of levels, with confidence intervals.
+    """Return the conditional odds ratios of interacting predictors, by pairs of levels, with
+    confidence intervals.
 
-    The odds ratio of two levels against the reference levels, given all other predictors, is the exponential of their
-    coupling. In terms of three predictors and more it depends on the levels of the others, and each combination of
-    these has a row. For methods with standard errors of single groups, such as ``"ml"`` and ``"pseudo"``.
+    The odds ratio of two levels against the reference levels, given all other predictors, is the
+    exponential of their coupling. In terms of three predictors and more it depends on the levels of
+    the others, and each combination of these has a row. For methods with standard errors of single
+    groups, such as ``"ml"`` and ``"pseudo"``.
 
-    Other questions of tables are answered by statsmodels: `statsmodels.stats.contingency_tables.StratifiedTable` for
-    the Mantel-Haenszel common odds ratio and tests of homogeneity, `Table` for local odds ratios, and `SquareTable`.
+    Other questions of tables are answered by statsmodels:
+    `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds ratio
+    and tests of homogeneity, `Table` for local odds ratios, and `SquareTable`.
 
     Parameters
     ----------
@@ -51,18 +58,20 @@ def odds_ratios(
     Returns
     -------
     DataFrame
-        With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``, ``level2``,
-        ``reference2``, ``given`` (the levels of predictors on which the odds ratio depends; empty if there are none),
-        ``odds_ratio``, ``lower``, ``upper``, ``log_odds_ratio`` and its standard error ``se``. Intervals are of Wald,
-        on the logarithmic scale; with a penalty in force they describe the spread of the penalised estimate, not its
-        bias. Values are missing where the rows do not determine a coupling, as with empty cells.
+        With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``,
+        ``level2``, ``reference2``, ``given`` (the levels of predictors on which the odds ratio
+        depends; empty if there are none), ``odds_ratio``, ``lower``, ``upper``, ``log_odds_ratio``
+        and its standard error ``se``. Intervals are of Wald, on the logarithmic scale; with a
+        penalty in force they describe the spread of the penalised estimate, not its bias. Values
+        are missing where the rows do not determine a coupling, as with empty cells.
 
     Raises
     ------
     OptionError
         If the method has no standard errors of single groups, or a pair does not interact.
     DataError
-        If the model has no interactions, weights are not counts, or the model was saved without its rows.
+        If the model has no interactions, weights are not counts, or the model was saved without its
+        rows.
 
     Examples
     --------
@@ -74,11 +83,13 @@ def odds_ratios(
     0  Male    Yes       0.099  0.078  0.125
     """
     share("conf_level", conf_level)
-    if (reason := self.engine.refusals().get("odds_ratios")) is not None:  # why the engine has no odds ratios
+    # why the engine has no odds ratios
+    if (reason := self.engine.refusals().get("odds_ratios")) is not None:
         raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
     self.engine.check_equations()  # raises an OptionError if the method has no standard errors
     position_pairs, tables = _resolve_pairs(self, pairs), []
-    check_single_rows(self.survey, "A table of odds ratios")  # raises a DataError for a sampling design
+    # raises a DataError for a sampling design
+    check_single_rows(self.survey, "A table of odds ratios")
     parameters, rows = self.parameters, self._testable_rows()
     # (K, size): the test of each parameter, or why there is none, as text
     verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
@@ -91,13 +102,18 @@ def odds_ratios(
             ratios = log_odds_ratios(parameters.layout, theta, covariance, i, j)
             table = _make_ratio_frame(self.labels, i, j, ratios, conf_level)
             if self.design.classes:
-                table.insert(0, "group", pd.Series([self.labels.groups[g]] * len(table), dtype=object))
+                table.insert(
+                    0, "group", pd.Series([self.labels.groups[g]] * len(table), dtype=object)
+                )
             tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
 
-def _resolve_pairs(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None) -> list[tuple[int, int]]:
-    """Return the positions (i, j) of the predictors of each of `pairs`, which holds names; None for all that interact.
+def _resolve_pairs(
+    self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None
+) -> list[tuple[int, int]]:
+    """Return the positions (i, j) of the predictors of each of `pairs`, which holds names; None for
+    all that interact.
 
     The positions of a pair are in the order of its names.
     """
@@ -106,36 +122,47 @@ def _resolve_pairs(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashabl
     interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
     if not interacting:
         raise DataError(
-            "The model has no interactions, so that all odds ratios are 1. Fit a formula such as 'a*b + c'.",
+            "The model has no interactions, so that all odds ratios are 1. Fit a formula such as "
+            "'a*b + c'.",
             argument="formula",
         )
     if pairs is None:
         return sorted(interacting)
     position_pairs = []
     # a single text, or no sequence at all, is no list of pairs: the error below shows it
-    for pair in list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]:
+    for pair in (
+        list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]
+    ):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise OptionError(f"pairs holds {pair!r}; give a list of pairs of predictors, [(a, b)].", argument="pairs")
+            raise OptionError(
+                f"pairs holds {pair!r}; give a list of pairs of predictors, [(a, b)].",
+                argument="pairs",
+            )
         for name in pair:
             if name not in names:
-                raise OptionError(f"{name!r} is no predictor{near_match(name, names) or '.'}", argument="pairs")
+                raise OptionError(
+                    f"{name!r} is no predictor{near_match(name, names) or '.'}", argument="pairs"
+                )
         i, j = (names.index(name) for name in pair)
         if (min(i, j), max(i, j)) not in interacting:
             raise OptionError(
-                f"{pair[0]!r} and {pair[1]!r} do not interact in this model: their odds ratios are 1. interactions() "
-                "lists the pairs that do.",
+                f"{pair[0]!r} and {pair[1]!r} do not interact in this model: their odds ratios "
+                "are 1. interactions() lists the pairs that do.",
                 argument="pairs",
             )
         position_pairs.append((i, j))
     return position_pairs
 
 
-def _make_ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_level: float) -> pd.DataFrame:
-    """Return the n odds ratios of predictors i and j as a table, with names, levels, limits of coverage `conf_level`.
+def _make_ratio_frame(
+    labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_level: float
+) -> pd.DataFrame:
+    """Return the n odds ratios of predictors i and j as a table, with names, levels, limits of
+    coverage `conf_level`.
 
-    Of `ratios`, ``levels`` (n, 2 + number of modifiers) are the level codes of i, j and the modifiers, the predictors
-    ``modifiers`` on which the odds ratio of i and j depends; ``estimate`` and ``se`` (n,) are log odds ratios and their
-    standard errors.
+    Of `ratios`, ``levels`` (n, 2 + number of modifiers) are the level codes of i, j and the
+    modifiers, the predictors ``modifiers`` on which the odds ratio of i and j depends; ``estimate``
+    and ``se`` (n,) are log odds ratios and their standard errors.
     """
     from scipy.special import ndtri
 
@@ -150,13 +177,19 @@ def _make_ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, con
     columns: dict[str, list] = {}
     for pair_column, (k, suffix) in enumerate(((i, ""), (j, "2"))):
         columns[f"predictor{suffix}"] = [labels.names[k]] * len(modifier_texts)
-        columns[f"level{suffix}"] = [labels.levels[k][level] for level in ratios.levels[:, pair_column]]
+        columns[f"level{suffix}"] = [
+            labels.levels[k][level] for level in ratios.levels[:, pair_column]
+        ]
         columns[f"reference{suffix}"] = [labels.levels[k][0]] * len(modifier_texts)
-    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    frame = pd.DataFrame(
+        {name: pd.Series(values, dtype=object) for name, values in columns.items()}
+    )
     with np.errstate(over="ignore"):  # a huge log odds ratio has the odds ratio inf
         limits = {
             "odds_ratio": np.exp(ratios.estimate),
             "lower": np.exp(ratios.estimate - half_width),
             "upper": np.exp(ratios.estimate + half_width),
         }
-    return frame.assign(given=modifier_texts, **limits, log_odds_ratio=ratios.estimate, se=ratios.se)
+    return frame.assign(
+        given=modifier_texts, **limits, log_odds_ratio=ratios.estimate, se=ratios.se
+    )

@@ -1,7 +1,8 @@
 """PosteriorDraws: draws of fields and couplings, their summaries and convergence diagnostics.
 
-The array of draws has shape (chains, n, K, size): n draws of each chain, K groups, `size` parameters of a group. The
-draws of a group come from the engine's run on its rows, ``estimate.fits[g]``.
+The array of draws has shape (chains, n, K, size): n draws of each chain, K groups, `size`
+parameters of a group. The draws of a group come from the engine's run on its rows,
+``estimate.fits[g]``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ __all__ = ["PosteriorDraws"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PosteriorDraws:
-    """Draws from the posterior of the parameters: the attribute ``fit.posterior`` of a method with a sampler.
+    """Draws from the posterior of the parameters: the attribute ``fit.posterior`` of a method with
+    a sampler.
 
     Attributes
     ----------
@@ -52,7 +54,8 @@ class PosteriorDraws:
     what : str
         Description of the posterior and its sampler.
     state : tuple of dict
-        Records of the sampler for each group, arrays by chain, such as ``accepted`` and ``diverged``.
+        Records of the sampler for each group, arrays by chain, such as ``accepted`` and
+        ``diverged``.
 
     Examples
     --------
@@ -75,12 +78,16 @@ class PosteriorDraws:
     def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
         """Return the draws of all groups of a fit; an OptionError if it has none.
 
-        `labels` are names of groups, predictors and levels, `estimate` is the fit, `engine` its method and options.
+        `labels` are names of groups, predictors and levels, `estimate` is the fit, `engine` its
+        method and options.
         """
-        runs = estimate.fits[: len(labels.groups)]  # a run on all rows pooled may follow; draws (chains, n, size)
+        # a run on all rows pooled may follow; draws (chains, n, size)
+        runs = estimate.fits[: len(labels.groups)]
         template = next((run.draws for run in runs if run.draws is not None), None)
         if template is None:
-            raise OptionError(f"{engine.refusals()['draws']}; method='bayes' has.", argument="method")
+            raise OptionError(
+                f"{engine.refusals()['draws']}; method='bayes' has.", argument="method"
+            )
         no_draws = np.full_like(template, np.nan)
         draws = np.stack([no_draws if run.draws is None else run.draws for run in runs], axis=2)
         layout = estimate.parameters.layout
@@ -88,23 +95,29 @@ class PosteriorDraws:
         return cls(labels, layout, draws, description, tuple(run.state for run in runs))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and ``parameter``.
+        """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and
+        ``parameter``.
 
         Examples
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0
+        ... )
         >>> fit.posterior.to_frame().shape
         (4000, 6)
         """
         chains, n, K, size = self.draws.shape
         rows = pd.MultiIndex.from_product([range(chains), range(n)], names=["chain", "draw"])
-        columns = pd.MultiIndex.from_product([list(self.labels.groups), self.names], names=["group", "parameter"])
+        columns = pd.MultiIndex.from_product(
+            [list(self.labels.groups), self.names], names=["group", "parameter"]
+        )
         return pd.DataFrame(self.draws.reshape(chains * n, K * size), index=rows, columns=columns)
 
     def to_arviz(self) -> Any:
-        """Return the draws for ArviZ as the variable ``theta`` of its posterior, over groups and parameters.
+        """Return the draws for ArviZ as the variable ``theta`` of its posterior, over groups and
+        parameters.
 
         The type is ``InferenceData`` with ArviZ 0.x, and ``DataTree`` of xarray from ArviZ 1.0 on.
 
@@ -117,17 +130,22 @@ class PosteriorDraws:
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0
+        ... )
         >>> fit.posterior.to_arviz().posterior["theta"].dims
         ('chain', 'draw', 'group', 'parameter')
         """
         try:
             import arviz
         except ImportError as error:
-            raise BBLError("to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not.") from error
+            raise BBLError(
+                "to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not."
+            ) from error
         coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
         draws: dict[str, Any] = {"theta": self.draws}
-        # `arguments`: names. ArviZ 1.0 and later take one dict of all sections, such as "posterior" and "prior"
+        # `arguments`: names. ArviZ 1.0 and later take one dict of all sections, such as "posterior"
+        # and "prior"
         if "posterior" not in arguments(arviz.from_dict):
             draws = {"posterior": draws}
         return arviz.from_dict(draws, coords=coords, dims={"theta": ["group", "parameter"]})
@@ -148,15 +166,18 @@ class PosteriorDraws:
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter, then ``mean``, ``sd``, ``hdi_lower`` and ``hdi_upper``
-            (the shortest interval of probability `level`), ``mcse`` (Monte Carlo standard error of the mean),
-            ``ess_bulk``, ``ess_tail`` (effective sample sizes) and ``rhat`` (Vehtari et al. 2021).
+            The columns of ``tidy()`` that name the parameter, then ``mean``, ``sd``, ``hdi_lower``
+            and ``hdi_upper`` (the shortest interval of probability `level`), ``mcse`` (Monte Carlo
+            standard error of the mean), ``ess_bulk``, ``ess_tail`` (effective sample sizes) and
+            ``rhat`` (Vehtari et al. 2021).
 
         Examples
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0
+        ... )
         >>> fit.posterior.summary()[["mean", "sd", "rhat"]].shape
         (6, 3)
         """
@@ -165,13 +186,21 @@ class PosteriorDraws:
         frame = Coefficients(self.labels, Parameters(self.layout, mean)).to_frame()
         lower, upper = highest_density(self.draws, level)
         columns = {"mean": mean, "sd": sd, "hdi_lower": lower, "hdi_upper": upper}
-        frame = frame.drop(columns=["estimate", "pooled", "difference"])  # the mean is the estimate; no pooled fit
-        return frame.assign(**{name: values.ravel() for name, values in (columns | self._diagnostics).items()})
+        # the mean is the estimate; no pooled fit
+        frame = frame.drop(columns=["estimate", "pooled", "difference"])
+        return frame.assign(
+            **{name: values.ravel() for name, values in (columns | self._diagnostics).items()}
+        )
 
     @cached_property
     def _diagnostics(self) -> dict[str, np.ndarray]:
-        """Convergence diagnostics (K, size) by name, as in `summary`; nan for a group without rows."""
-        diagnostics = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
+        """Convergence diagnostics (K, size) by name, as in `summary`; nan for a group without
+        rows.
+        """
+        diagnostics = {
+            name: np.full(self.draws.shape[2:], np.nan)
+            for name in ("mcse", "ess_bulk", "ess_tail", "rhat")
+        }
         for g in range(self.draws.shape[2]):
             draws = self.draws[:, :, g]  # (chains, n, size)
             if not np.isnan(draws).any():
@@ -180,7 +209,8 @@ class PosteriorDraws:
                     effective_sample_size(draws),
                     tail_sample_size(draws),
                 )
-                diagnostics["rhat"][g] = split_rhat(draws, folded=True)  # folded: sensitive to scale, not only location
+                # folded: sensitive to scale, not only location
+                diagnostics["rhat"][g] = split_rhat(draws, folded=True)
         return diagnostics
 
     def plot(
@@ -191,19 +221,20 @@ class PosteriorDraws:
         level: float = 0.95,
         axes: Any = None,
     ) -> Any:
-        """Draw the intervals of the parameters, the traces of the chains, or the ranks of their draws.
+        """Draw the intervals of the parameters, the traces of the chains, or the ranks of their
+        draws.
 
         Parameters
         ----------
         kind : {"forest", "trace", "rank"}, default "forest"
-            "forest": means with their shortest intervals, a row for each parameter. "trace": the values of each chain,
-            draw by draw. "rank": histograms of each chain's ranks among all draws, which are uniform if chains have
-            mixed.
+            "forest": means with their shortest intervals, a row for each parameter. "trace": the
+            values of each chain, draw by draw. "rank": histograms of each chain's ranks among all
+            draws, which are uniform if chains have mixed.
         group : optional
             The group; by default the first, or all groups in a forest.
         top : int, default 20
-            Number of parameters: in traces and ranks those with the largest R-hat, in forests those with the largest
-            ratio of mean and sd. Traces and ranks show 12 at most.
+            Number of parameters: in traces and ranks those with the largest R-hat, in forests those
+            with the largest ratio of mean and sd. Traces and ranks show 12 at most.
         level : float, default 0.95
             Posterior probability of the intervals.
         axes : sequence of matplotlib Axes, optional
@@ -223,7 +254,9 @@ class PosteriorDraws:
         >>> import matplotlib.pyplot as plt
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0
+        ... )
         >>> len(fit.posterior.plot("trace", group="Yes", top=2))
         2
         >>> plt.close()
@@ -236,16 +269,27 @@ class PosteriorDraws:
         draws = self.draws[:, :, group_positions]
         group_names = [str(self.labels.groups[g]) for g in group_positions]
         return plot_posterior(
-            kind, draws, group_names, self.names, self._diagnostics["rhat"][group_positions], top, level, axes
+            kind,
+            draws,
+            group_names,
+            self.names,
+            self._diagnostics["rhat"][group_positions],
+            top,
+            level,
+            axes,
         )
 
     def __repr__(self) -> str:
         chains, n, K, size = self.draws.shape
         rhat, ess = self._diagnostics["rhat"], self._diagnostics["ess_bulk"]
-        diagnosis = f"Largest R-hat {np.nanmax(rhat):.3f}, smallest effective sample size {np.nanmin(ess):.0f}."
+        diagnosis = (
+            f"Largest R-hat {np.nanmax(rhat):.3f}, smallest effective sample size "
+            f"{np.nanmin(ess):.0f}."
+        )
         diverged = sum(int(state["diverged"].sum()) for state in self.state if "diverged" in state)
         divergences = f" {diverged} divergent transitions." if diverged else ""
         return (
-            f"{chains} chains of {n} draws of {size} parameters in {K} groups: {self.what}.\n{diagnosis}{divergences}\n"
+            f"{chains} chains of {n} draws of {size} parameters in {K} groups: "
+            f"{self.what}.\n{diagnosis}{divergences}\n"
             ".draws, .to_frame(), .summary(), .plot()"
         )

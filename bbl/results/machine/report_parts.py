@@ -1,7 +1,8 @@
-"""Sections of a Boltzmann machine's HTML report: parameters with their intervals, and the strongest interactions.
+"""Sections of a Boltzmann machine's HTML report: parameters with their intervals, and the strongest
+interactions.
 
-A section is a `Part`: heading, paragraphs, and tables and figures as HTML. The *pooled* fit is that of all rows as one
-group.
+A section is a `Part`: heading, paragraphs, and tables and figures as HTML. The *pooled* fit is that
+of all rows as one group.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def machine_parts(self: MachineResults) -> list[Part]:
 
 
 def _choose_estimates(fit: MachineResults) -> tuple[Compared, str, str]:
-    """Return (the estimates to show, as the argument `of` of ``inference().table``; a heading; a description)."""
+    """Return (the estimates to show, as the argument `of` of ``inference().table``; a heading; a
+    description).
+    """
     groups = fit.labels.groups
     if len(groups) == 2:  # a pair (a, b) selects a less b: the second group less the first
         one, other = map(label_text, groups)
@@ -40,31 +43,47 @@ def _choose_estimates(fit: MachineResults) -> tuple[Compared, str, str]:
 
 
 def _parameters_part(fit: MachineResults) -> Part:
-    """Return the section on parameters: a table and a figure with intervals; without standard errors a figure only."""
+    """Return the section on parameters: a table and a figure with intervals; without standard
+    errors a figure only.
+    """
     of, heading, description = _choose_estimates(fit)
     try:
         inference = fit.inference()
         figure = inference.plot(of).figure
         alt_text = (
-            "Estimates of the fields with 95 % intervals, a line for each level. The numbers are in the table above."
+            "Estimates of the fields with 95 % intervals, a line for each level. The numbers are "
+            "in the table above."
         )
-        figure_markup = figure_html(figure, alt_text, f"Fields with their 95 % intervals: {description}.")
-        if isinstance(inference, Inference):  # else intervals without tests: a posterior, or a penalised joint fit
+        figure_markup = figure_html(
+            figure, alt_text, f"Fields with their 95 % intervals: {description}."
+        )
+        # else intervals without tests: a posterior, or a penalised joint fit
+        if isinstance(inference, Inference):
             table = inference.summary(of).as_html()
         else:
-            table = html_table(_interval_table(inference.table(of).head(MAX_TABLE_ROWS)), "Parameters")
-        text = [] if of == "group" else [f"Log odds ratios: {description}. At zero a level tells nothing of the group."]
+            table = html_table(
+                _interval_table(inference.table(of).head(MAX_TABLE_ROWS)), "Parameters"
+            )
+        text = (
+            []
+            if of == "group"
+            else [f"Log odds ratios: {description}. At zero a level tells nothing of the group."]
+        )
         return Part(heading, text, [table, figure_markup])
     except BBLError as error:  # it says why there are no standard errors
         figure = plot(fit)[0].figure
         figure_markup = figure_html(
-            figure, "Fields as bars, and couplings of each group as a map.", "Fields and couplings of each group."
+            figure,
+            "Fields as bars, and couplings of each group as a map.",
+            "Fields and couplings of each group.",
         )
         return Part("Parameters", [f"No standard errors: {error}"], [figure_markup])
 
 
 def _interval_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the estimates and intervals in a table of parameters without tests, under the parameters' names."""
+    """Return the estimates and intervals in a table of parameters without tests, under the
+    parameters' names.
+    """
     names = zip(table["group"], parameter_names(table), strict=True)
     index = pd.Index([f"{label_text(group)}: {name}" for group, name in names], dtype=object)
     return table[["estimate", "se", "lower", "upper"]].round(5).set_axis(index)
@@ -73,7 +92,8 @@ def _interval_table(table: pd.DataFrame) -> pd.DataFrame:
 def _name_terms(table: pd.DataFrame) -> list[str]:
     """Return the predictors of each row of a table of interactions as text, such as "a and b"."""
     columns = [name for name in table.columns if str(name).startswith("predictor")]
-    # a row with fewer predictors than there are columns has missing cells, which `absent` recognises
+    # a row with fewer predictors than there are columns has missing cells, which `absent`
+    # recognises
     terms = zip(*(table[name] for name in columns), strict=True)
     return [" and ".join(label_text(name) for name in term if not absent(name)) for term in terms]
 
@@ -81,23 +101,34 @@ def _name_terms(table: pd.DataFrame) -> list[str]:
 def _interactions_part(fit: MachineResults) -> Part:
     """Return the section on interactions: the strongest as a table and a graph."""
     if not len(fit.parameters.layout.pairs):
-        return Part("Interactions", ["The model has none: given the group, predictors are independent."])
+        return Part(
+            "Interactions", ["The model has none: given the group, predictors are independent."]
+        )
     # strongest first; without the reference group of a joint fit, whose parameters are all zero
     ranking = without_reference(interactions(fit))
     has_test = ranking["p"].notna()
     table = (ranking[has_test] if has_test.any() else ranking).head(MAX_TABLE_ROWS).copy()
     row_names = _name_terms(table)
     if len(fit.labels.groups) > 1:
-        row_names = [f"{label_text(g)}: {name}" for g, name in zip(table["group"], row_names, strict=True)]
+        row_names = [
+            f"{label_text(g)}: {name}" for g, name in zip(table["group"], row_names, strict=True)
+        ]
     # sd and inclusion are those of a posterior
-    columns = [column for column in ("strength", "sd", "inclusion", "p", "p_holm", "test") if column in table]
+    columns = [
+        column
+        for column in ("strength", "sd", "inclusion", "p", "p_holm", "test")
+        if column in table
+    ]
     table = table[columns].set_axis(pd.Index(row_names, dtype=object))
     table = table.round({name: 4 for name in ("strength", "sd", "inclusion")})
     for name in ("p", "p_holm"):
-        table[name] = [float(f"{p:.4g}") for p in table[name]]  # 4 significant digits: 4 decimals would print 0
+        # 4 significant digits: 4 decimals would print 0
+        table[name] = [float(f"{p:.4g}") for p in table[name]]
     # untested interactions are left out of the table, unless all are untested
     is_cut, n_untested = len(ranking) > len(table), int((~has_test).sum()) if has_test.any() else 0
-    title = f"The {len(table)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
+    title = (
+        f"The {len(table)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
+    )
     title += f", without {n_untested} that the rows say too little of" * bool(n_untested)
     figure_markup = figure_html(
         fit.plot_network()[0].figure,

@@ -1,9 +1,9 @@
 """Pack the sampling design of a fit into the arrays of a model file, and unpack it.
 
-N rows were drawn in S stages; n of them are training rows, at rising positions. R is the number of replicates, sets of
-weights of all rows. In each stage clusters, or single rows, were drawn. The squared deviations of the replicates'
-estimates are multiplied by ``scale`` and ``rscales`` (R,); with ``mse`` they are from the estimate of all rows, else
-from the mean of the replicates.
+N rows were drawn in S stages; n of them are training rows, at rising positions. R is the number of
+replicates, sets of weights of all rows. In each stage clusters, or single rows, were drawn. The
+squared deviations of the replicates' estimates are multiplied by ``scale`` and ``rscales`` (R,);
+with ``mse`` they are from the estimate of all rows, else from the mean of the replicates.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["SURVEY_TABLE", "pack_survey", "unpack_survey"]
 
-# kind of dtype, shape, range, array that it comes with. In a range a number is the largest value, which is allowed; a
-# name is a length, below which all values are
+# kind of dtype, shape, range, array that it comes with. In a range a number is the largest value,
+# which is allowed; a name is a length, below which all values are
 SURVEY_TABLE = {
     "survey_weights": ArraySpec("f", ("N",), POSITIVE, required=False),
     "survey_rows": ArraySpec("i", ("n",), (0, "N"), required="survey_weights"),
@@ -30,7 +30,8 @@ SURVEY_TABLE = {
     "survey_population": ArraySpec("f", ("S", "N"), POSITIVE, required=False),
     "survey_replicates": ArraySpec("f", ("N", "R"), NON_NEGATIVE, required=False),
     "survey_rscales": ArraySpec("f", ("R",), NON_NEGATIVE, required="survey_replicates"),
-    "survey_scale": ArraySpec("f", (2,), NON_NEGATIVE, required="survey_replicates"),  # scale, and mse as 0 or 1
+    # scale, and mse as 0 or 1
+    "survey_scale": ArraySpec("f", (2,), NON_NEGATIVE, required="survey_replicates"),
 }
 
 
@@ -38,13 +39,15 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
     """Return the arrays of a sampling design by name; empty without a design."""
     if survey is None:
         return {}
-    plan, replicates = survey.plan, survey.replicates  # replicates: None if covariances are linearised
+    # replicates: None if covariances are linearised
+    plan, replicates = survey.plan, survey.replicates
     arrays = {
         "survey_rows": survey.rows,
         "survey_weights": plan.weights,
         "survey_strata": plan.strata,
         "survey_clusters": np.array(plan.clusters),
-        "survey_lonely": np.array([LONELY.index(plan.lonely)]),  # rule for strata with a single cluster
+        # rule for strata with a single cluster
+        "survey_lonely": np.array([LONELY.index(plan.lonely)]),
     }
     if plan.population is not None:  # sizes of finite populations, (S, N)
         arrays["survey_population"] = np.array(plan.population)
@@ -63,15 +66,24 @@ def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
     if "survey_weights" not in arrays:
         return None
     strata, clusters = arrays["survey_strata"], tuple(arrays["survey_clusters"])
-    for codes in (strata, *clusters):  # there is at least one stage, and codes are 0, 1, ... without gaps
+    # there is at least one stage, and codes are 0, 1, ... without gaps
+    for codes in (strata, *clusters):
         if not len(clusters) or len(np.unique(codes)) != codes.max(initial=-1) + 1:
             raise ValueError("its sampling design is not as saved")
     if (np.diff(arrays["survey_rows"]) <= 0).any():
         raise ValueError("the rows of its sampling design are not as saved")
     population = tuple(arrays["survey_population"]) if "survey_population" in arrays else None
-    plan = SamplingPlan(arrays["survey_weights"], strata, clusters, population, LONELY[int(arrays["survey_lonely"][0])])
+    plan = SamplingPlan(
+        arrays["survey_weights"],
+        strata,
+        clusters,
+        population,
+        LONELY[int(arrays["survey_lonely"][0])],
+    )
     replicates = None
     if "survey_replicates" in arrays:
         scale, mse = arrays["survey_scale"]
-        replicates = Replicates(arrays["survey_replicates"], float(scale), arrays["survey_rscales"], bool(mse))
+        replicates = Replicates(
+            arrays["survey_replicates"], float(scale), arrays["survey_rscales"], bool(mse)
+        )
     return SurveySample(plan, replicates, arrays["survey_rows"])

@@ -1,9 +1,11 @@
-"""Standard errors, intervals, tests and interactions of fitted Boltzmann machines: methods of the result classes.
+"""Standard errors, intervals, tests and interactions of fitted Boltzmann machines: methods of the
+result classes.
 
-An engine is *joint* (``engine.joint`` is not None) if it fits all groups at once, to P(group | row); ``has_tests`` says
-whether estimates have standard errors and tests; ``posterior`` describes its posterior, None without one. The argument
-`of` is ``"group"`` for the parameters of each group, ``"pooled"`` for their differences from a fit to all rows as one
-group, or a pair of groups for their difference.
+An engine is *joint* (``engine.joint`` is not None) if it fits all groups at once, to P(group |
+row); ``has_tests`` says whether estimates have standard errors and tests; ``posterior`` describes
+its posterior, None without one. The argument `of` is ``"group"`` for the parameters of each group,
+``"pooled"`` for their differences from a fit to all rows as one group, or a pair of groups for
+their difference.
 """
 
 from __future__ import annotations
@@ -36,25 +38,28 @@ def inference(self: MachineResults) -> Inference | PosteriorInference | Differen
     Returns
     -------
     Inference, PosteriorInference or DifferenceInference
-        ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has ``.table(of)`` and
-        ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests.
-        Conditional likelihood has these two for differences, ``of=(a, b)``, with intervals and without tests; with
-        ``ridge=0`` it has all three.
+        ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has
+        ``.table(of)`` and ``.interactions(of)``, with posterior sds and central intervals in place
+        of standard errors and tests. Conditional likelihood has these two for differences, ``of=(a,
+        b)``, with intervals and without tests; with ``ridge=0`` it has all three.
 
     Raises
     ------
     OptionError
-        If the method has no likelihood equations (``"mf"``), or a conditional fit refines another, stopped early or
-        has over 5,000 distinct rows.
+        If the method has no likelihood equations (``"mf"``), or a conditional fit refines another,
+        stopped early or has over 5,000 distinct rows.
     DataError
-        If a parameter is not determined, a group has no training rows, or the model was saved without rows.
+        If a parameter is not determined, a group has no training rows, or the model was saved
+        without rows.
 
     Examples
     --------
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
     >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.inference().table(of=("Yes", "No"))[["predictor", "level", "estimate", "se"]].head(2).round(3)
+    >>> fit.inference().table(of=("Yes", "No"))[["predictor", "level", "estimate", "se"]].head(
+    ...     2
+    ... ).round(3)
       predictor level  estimate    se
     0     Class   2nd    -1.590  0.58
     1     Class   3rd    -3.722  0.52
@@ -106,7 +111,8 @@ def bootstrap(
     seed: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Return the standard error and percentile interval of every parameter by the parametric bootstrap.
+    """Return the standard error and percentile interval of every parameter by the parametric
+    bootstrap.
 
     Parameters
     ----------
@@ -120,9 +126,10 @@ def bootstrap(
     Returns
     -------
     DataFrame
-        The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method has tests there is
-        ``test`` too, as in `Inference.table`: a parameter that cannot be tested has no ``se``, and one whose test is
-        not ``"Wald"`` has no limits, because the penalty decides how refits of sparse cells scatter.
+        The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method has
+        tests there is ``test`` too, as in `Inference.table`: a parameter that cannot be tested has
+        no ``se``, and one whose test is not ``"Wald"`` has no limits, because the penalty decides
+        how refits of sparse cells scatter.
 
     Examples
     --------
@@ -141,17 +148,21 @@ def bootstrap(
     n_samples, rng, workers = integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs)
     if self.engine.chooses:  # the terms of each group; `refusals` are reasons by what it cannot do
         raise OptionError(
-            f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.", argument="method"
+            f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.",
+            argument="method",
         )
-    # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from the model; the rows of
-    # `frame` are group by group, as these are
-    refits = refit_samples(self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers)
+    # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from the
+    # model; the rows of `frame` are group by group, as these are
+    refits = refit_samples(
+        self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers
+    )
     frame = self.tidy().drop(columns=["pooled", "difference"])  # a pooled fit is not refitted
     frame["se"] = refits.std(axis=0, ddof=1).ravel()
     lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
     if _reason_without_tests(self) is None:
-        # "Wald", "exact" (a conditional test of sparse cells, without limits here), or why there is no test
+        # "Wald", "exact" (a conditional test of sparse cells, without limits here), or why there is
+        # no test
         tests = self._inference.verdicts()
         frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
         frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
@@ -181,9 +192,9 @@ def interactions(
     order : int, optional
         Number of predictors of the interactions that are returned; all by default.
     pvalues : {"auto", "permutation"}, default "auto"
-        "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors are independent given
-        the predictors that interact with them. They are exact whatever the counts are, and exist for every method and
-        for pairs whose couplings are not estimable.
+        "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors are
+        independent given the predictors that interact with them. They are exact whatever the counts
+        are, and exist for every method and for pairs whose couplings are not estimable.
     n : int, default 999
         Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
     seed : int or numpy.random.Generator, optional
@@ -194,10 +205,11 @@ def interactions(
     Returns
     -------
     DataFrame
-        ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more ``order`` before them, and
-        ``predictor3`` and so on after), ``strength`` (Frobenius norm of the couplings in the zero-sum
-        gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``; for a method with a posterior ``sd`` and
-        ``inclusion`` too, see `PosteriorInference.interactions`; for differences of a conditional fit ``lower`` and
+        ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more ``order``
+        before them, and ``predictor3`` and so on after), ``strength`` (Frobenius norm of the
+        couplings in the zero-sum gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``;
+        for a method with a posterior ``sd`` and ``inclusion`` too, see
+        `PosteriorInference.interactions`; for differences of a conditional fit ``lower`` and
         ``upper``, see `DifferenceInference.interactions`. Without standard errors (mean field) or
         training rows (a model loaded without them) p is missing, and ``test`` says why.
 
@@ -206,8 +218,8 @@ def interactions(
     OptionError
         If permutations are asked for and `of` is not ``"group"``.
     DataError
-        If permutations are asked for and the model was saved without its training rows, or a group has more than
-        3e9 observations.
+        If permutations are asked for and the model was saved without its training rows, or a group
+        has more than 3e9 observations.
 
     Examples
     --------
@@ -223,18 +235,24 @@ def interactions(
     """
     if order is not None:
         frame = interactions(self, of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
-        orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)  # no column: all are pairs
+        # no column: all are pairs
+        orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
         return frame[orders == integer("order", order, 2)].reset_index(drop=True)
     if choice("pvalues", pvalues, PVALUES) == "permutation":
         if of != "group":
             raise OptionError(
-                "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
+                "A permutation test is of the couplings of one group; give of='group', or "
+                "pvalues='auto'.",
                 argument="of",
             )
-        check_single_rows(self.survey, "A permutation test")  # raises a DataError for a sampling design
-        self._rows().check_whole("Permutation tests go")  # raises a DataError for weights that are no counts
+        # raises a DataError for a sampling design
+        check_single_rows(self.survey, "A permutation test")
+        # raises a DataError for weights that are no counts
+        self._rows().check_whole("Permutation tests go")
         n_permutations, rng, workers = integer("n", n, 1), generator(seed), n_workers(n_jobs)
-        frame = permutation_table(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
+        frame = permutation_table(
+            self.labels, self.parameters, self._rows(), n_permutations, rng, workers
+        )
     else:
         reason = _reason_without_tests(self, of)
         if reason is None or self.engine.posterior:  # a posterior has no tests, but sds
@@ -244,12 +262,14 @@ def interactions(
 
 
 def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> str | None:
-    """Return why the parameters that `of` selects have no tests, as text for the column ``test``; None if they have.
+    """Return why the parameters that `of` selects have no tests, as text for the column ``test``;
+    None if they have.
 
-    In one case the result is None although there are no tests: for a difference of two groups of a joint fit with a
-    penalty that has intervals. ``inference()`` makes its table, which says so itself. `of` is as in the module's
-    docstring; without it, the parameters are those of each group. The methods ``check_...`` raise an error if something
-    is lacking, and its message is the reason.
+    In one case the result is None although there are no tests: for a difference of two groups of a
+    joint fit with a penalty that has intervals. ``inference()`` makes its table, which says so
+    itself. `of` is as in the module's docstring; without it, the parameters are those of each
+    group. The methods ``check_...`` raise an error if something is lacking, and its message is the
+    reason.
     """
     if self.engine.posterior:  # has sds and intervals, but no tests
         return f"no test: {self.engine.posterior.name(self.engine)}"
@@ -259,12 +279,15 @@ def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> s
         return f"no test: {CHOSEN_BY_ROWS}"
     try:
         if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
-            # `by_state` merges equal rows: intervals exist up to a number of distinct rows, `rows.n`
+            # `by_state` merges equal rows: intervals exist up to a number of distinct rows,
+            # `rows.n`
             rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
             self.engine.joint.check_differences(self.engine, rows.n)  # OptionError: no intervals
         else:
-            self.engine.check_equations()  # OptionError: no likelihood equations, from which tests come
-        if self.survey is None:  # without a sampling design, weights are counts and must be whole numbers
+            # OptionError: no likelihood equations, from which tests come
+            self.engine.check_equations()
+        # without a sampling design, weights are counts and must be whole numbers
+        if self.survey is None:
             self.training.check_whole("Tests go")  # DataError; the words begin its message
     except (DataError, OptionError) as error:
         return f"no test: {error}"

@@ -1,15 +1,19 @@
-"""Model file of a Bayesian network classifier: `pack` to a dict and arrays, `unpack` with every value checked.
+"""Model file of a Bayesian network classifier: `pack` to a dict and arrays, `unpack` with every
+value checked.
 
-K is the number of classes, m that of features. A *family* is a feature with its feature parents; a `Dag` holds the
-families of one network. A model may average several networks, its *members*. `theta` joins the probability tables of
-all families of all members, shape (cells, K): one row for each joint level of a feature and its feature parents.
+K is the number of classes, m that of features. A *family* is a feature with its feature parents; a
+`Dag` holds the families of one network. A model may average several networks, its *members*.
+`theta` joins the probability tables of all families of all members, shape (cells, K): one row for
+each joint level of a feature and its feature parents.
 
-A `Recipe` holds the options by which the tables were estimated: ``smooth``, the prior count of a cell; ``manb_prior``,
-the prior probability of an arc from the class (MANB) or None; ``wanbia``, whether features are weighted by conditional
-likelihood, or the weights themselves; ``awnb``, the options of weights by trees (AWNB) or None.
+A `Recipe` holds the options by which the tables were estimated: ``smooth``, the prior count of a
+cell; ``manb_prior``, the prior probability of an arc from the class (MANB) or None; ``wanbia``,
+whether features are weighted by conditional likelihood, or the weights themselves; ``awnb``, the
+options of weights by trees (AWNB) or None.
 
-A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate features. A `Dag` of
-the networks numbers them by position in the design, which has the features of the graph alone.
+A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate
+features. A `Dag` of the networks numbers them by position in the design, which has the features of
+the graph alone.
 """
 
 from __future__ import annotations
@@ -33,11 +37,14 @@ from bbl.results.network.structure import AveragedStructure, make_structure
 
 __all__ = ["pack", "unpack"]
 
-# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a length that it names)
+# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a
+# length that it names)
 TABLE = {
     "members": ArraySpec("i", ("members",), NON_NEGATIVE),  # number of families of each member
-    "features": ArraySpec("i", ("families",), (0, "columns")),  # feature of each family, member after member
-    "n_parents": ArraySpec("i", ("families",), NON_NEGATIVE),  # number of feature parents of each family
+    # feature of each family, member after member
+    "features": ArraySpec("i", ("families",), (0, "columns")),
+    # number of feature parents of each family
+    "n_parents": ArraySpec("i", ("families",), NON_NEGATIVE),
     "parents": ArraySpec("i", ("parents",), (0, "columns")),  # feature parents, family after family
     "score_log": ArraySpec("f", ("steps",)),  # accuracy at each step of a greedy search
     "prior": ArraySpec("f", ("K",), PROBABILITY),
@@ -50,7 +57,9 @@ TABLE = {
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the options of a `NetworkResults` as a dict, and its arrays; training rows only with `store_data`."""
+    """Return the options of a `NetworkResults` as a dict, and its arrays; training rows only with
+    `store_data`.
+    """
     structure, recipe = fit.structure, fit.recipe
     members = fit.network.members if isinstance(fit.network, Averaged) else (fit.network,)
     entries = {
@@ -92,7 +101,9 @@ def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
 
 
 def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
-    """Return the graphs that `_pack_dags` stored; raise a ValueError if the arrays are inconsistent."""
+    """Return the graphs that `_pack_dags` stored; raise a ValueError if the arrays are
+    inconsistent.
+    """
     n_families, features, n_parents, parents = (
         arrays[name] for name in ("members", "features", "n_parents", "parents")
     )
@@ -101,16 +112,22 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
         raise ValueError("its structure is not as saved")
     # without families, `np.split` would return one empty part
     family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n_all_families else []
-    families = [(int(i), tuple(map(int, positions))) for i, positions in zip(features, family_parents, strict=True)]
+    families = [
+        (int(i), tuple(map(int, positions)))
+        for i, positions in zip(features, family_parents, strict=True)
+    ]
     ends = np.cumsum(n_families)  # where each member's families end
-    dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, n_families, strict=True))
+    dags = tuple(
+        Dag(tuple(families[end - size : end])) for end, size in zip(ends, n_families, strict=True)
+    )
     for dag in dags:
         dag_features = set(dag.features)
         if len(dag_features) < len(dag.families):
             raise ValueError("a feature stands twice in its structure")
         # the feature and its parents must be different, and all be features of the graph
         if any(
-            len({i, *parents_of_i}) < 1 + len(parents_of_i) or not dag_features.issuperset(parents_of_i)
+            len({i, *parents_of_i}) < 1 + len(parents_of_i)
+            or not dag_features.issuperset(parents_of_i)
             for i, parents_of_i in dag.families
         ):
             raise ValueError("a family of its structure is not as saved")
@@ -121,9 +138,11 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
 
 
 def _unpack_recipe(stored: dict, m: int) -> Recipe:
-    """Return the options of the estimate that were `stored`, checked; `m` is the number of features.
+    """Return the options of the estimate that were `stored`, checked; `m` is the number of
+    features.
 
-    `real` and `integer` return the number, or raise an error if it lies below the least or above the largest value.
+    `real` and `integer` return the number, or raise an error if it lies below the least or above
+    the largest value.
     """
     wanbia: Any = stored["wanbia"]
     if not isinstance(wanbia, bool):
@@ -136,15 +155,18 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
         smooth=real("smooth", stored["smooth"], 0.0),
         manb_prior=None if arc_prior is None else real("manb_prior", arc_prior, 0.0, 1.0),
         wanbia=wanbia,
-        awnb=None if awnb is None else (integer("trees", awnb[0], 1), real("share", awnb[1], 0.0, open_low=True)),
+        awnb=None
+        if awnb is None
+        else (integer("trees", awnb[0], 1), real("share", awnb[1], 0.0, open_low=True)),
     )
 
 
 def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
-    """Return the options of a learner, checked: the names that it takes, with values of the types of their defaults.
+    """Return the options of a learner, checked: the names that it takes, with values of the types
+    of their defaults.
 
-    An option without a check of its own names a feature: its value is a position below `m`, the number of candidate
-    features, or None.
+    An option without a check of its own names a feature: its value is a position below `m`, the
+    number of candidate features, or None.
     """
     options = {} if learner is None else LEARNERS[learner].options  # option objects by name
     if stored.keys() != options.keys():
@@ -155,14 +177,18 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
             is_valid = value is None or (type(value) is int and 0 <= value < m)
         else:
             # a whole number may stand for a float
-            is_valid = type(value) is type(default_value) or (type(default_value) is float and type(value) is int)
+            is_valid = type(value) is type(default_value) or (
+                type(default_value) is float and type(value) is int
+            )
         if not is_valid:
             raise ValueError(f"the option {name} of its learner is not as saved")
     return dict(stored)
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `NetworkResults` from what `pack` stored; raise a ValueError at an impossible value."""
+    """Return the arguments of `NetworkResults` from what `pack` stored; raise a ValueError at an
+    impossible value.
+    """
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])
     labels, K = design.labels, len(design.response.levels)
@@ -175,7 +201,12 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     # from a position in `columns` to the position in the design
     to_design = {columns.index(name): i for i, name in enumerate(labels.names)}
     design_dags = [
-        Dag(tuple((to_design[i], tuple(to_design[p] for p in parents)) for i, parents in dag.families)) for dag in dags
+        Dag(
+            tuple(
+                (to_design[i], tuple(to_design[p] for p in parents)) for i, parents in dag.families
+            )
+        )
+        for dag in dags
     ]
     n_levels = [len(levels) for levels in labels.levels]
     families = [Families(dag.families, n_levels, K) for dag in design_dags]
@@ -183,7 +214,10 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if len(arrays["theta"]) != ends[-1]:
         raise ValueError("the array 'theta' is not as saved")
     thetas = np.split(arrays["theta"], ends[:-1])
-    networks = tuple(Network(d, f, arrays["prior"], t) for d, f, t in zip(design_dags, families, thetas, strict=True))
+    networks = tuple(
+        Network(d, f, arrays["prior"], t)
+        for d, f, t in zip(design_dags, families, thetas, strict=True)
+    )
     structure = make_structure(
         class_var=labels.response,
         columns=columns,
@@ -196,7 +230,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if len(networks) > 1 and not averaged:
         raise ValueError("it has several structures")
     integer("nobs", meta["nobs"], 0)  # raises an error unless it is a whole number of at least 0
-    return unpack_model(meta, arrays, design, lowest_group=-1) | {  # -1: a row whose class is missing
+    # -1: a row whose class is missing
+    return unpack_model(meta, arrays, design, lowest_group=-1) | {
         "structure": structure,
         "network": Averaged(networks) if averaged else networks[0],
         "recipe": _unpack_recipe(meta["recipe"], len(n_levels)),

@@ -27,7 +27,8 @@ __all__ = ["plot", "sample", "values", "write_bif"]
 
 
 class FittedNetwork(Protocol):
-    """The attributes of a `NetworkResults` that its methods in this file use; K is the number of classes.
+    """The attributes of a `NetworkResults` that its methods in this file use; K is the number of
+    classes.
 
     Attributes
     ----------
@@ -36,7 +37,8 @@ class FittedNetwork(Protocol):
     network : Network or Averaged
         The graph or graphs with their probability tables, as arrays.
     labels : Labels
-        Names of the class (``labels.response``, its levels ``labels.groups``) and of the features with their levels.
+        Names of the class (``labels.response``, its levels ``labels.groups``) and of the features
+        with their levels.
     families : dict
         For each variable: the variable, its feature parents, the class.
     shares_in_use : ndarray, shape (K,)
@@ -46,8 +48,8 @@ class FittedNetwork(Protocol):
     _errors : (ndarray, ndarray) or None
         Standard errors as arrays; None if there are none.
 
-    The method ``_require_network(noun)`` returns the network, or raises an OptionError if networks are averaged: an
-    average has no such `noun`.
+    The method ``_require_network(noun)`` returns the network, or raises an OptionError if networks
+    are averaged: an average has no such `noun`.
     """
 
     @property
@@ -96,8 +98,11 @@ def values(self: FittedNetwork, var: Hashable) -> tuple[Any, ...]:
         return self.labels.groups
     if var not in self.labels.names:
         variable_names = ", ".join(map(repr, self.structure.vars[:10]))
-        hint = near_match(var, self.structure.vars) or "."  # "; did you mean 'x'?", or "" if no name is close
-        raise OptionError(f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var")
+        # "; did you mean 'x'?", or "" if no name is close
+        hint = near_match(var, self.structure.vars) or "."
+        raise OptionError(
+            f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var"
+        )
     return self.labels.levels[self.labels.names.index(var)]
 
 
@@ -110,7 +115,8 @@ def plot(
     newdata: Any = None,
     weights: Any = None,
 ) -> Any:
-    """Draw the graph, the probabilities of one variable with their standard errors, or the quality of predictions.
+    """Draw the graph, the probabilities of one variable with their standard errors, or the quality
+    of predictions.
 
     Parameters
     ----------
@@ -156,8 +162,8 @@ def write_bif(self: FittedNetwork, path: str | os.PathLike[str]) -> None:
 
     Notes
     -----
-    Characters of names and levels other than letters, digits and underscores are replaced, and a number is added
-    where two names would become equal.
+    Characters of names and levels other than letters, digits and underscores are replaced, and a
+    number is added where two names would become equal.
 
     Examples
     --------

@@ -1,11 +1,13 @@
-"""Text and facts about a fitted network, for the prompt and for summaries. A fact is a value with a title.
+"""Text and facts about a fitted network, for the prompt and for summaries. A fact is a value with a
+title.
 
-K is the number of classes, m that of features. The probabilities of a network are Dirichlet estimates, or one of three
-variants: MANB averages over all subsets of the features, WANBIA weights features by conditional likelihood, AWNB
-weights them by decision trees. A `Recipe` holds the options of these estimates: ``smooth``, the prior count of a cell;
-``manb_prior``, the prior probability of an arc from the class (MANB), or None; ``wanbia``; ``awnb``, the number of
-trees and the share of rows for each (AWNB), or None. A `Design` has the policy for ``missing`` values and the number of
-``incomplete`` observations.
+K is the number of classes, m that of features. The probabilities of a network are Dirichlet
+estimates, or one of three variants: MANB averages over all subsets of the features, WANBIA weights
+features by conditional likelihood, AWNB weights them by decision trees. A `Recipe` holds the
+options of these estimates: ``smooth``, the prior count of a cell; ``manb_prior``, the prior
+probability of an arc from the class (MANB), or None; ``wanbia``; ``awnb``, the number of trees and
+the share of rows for each (AWNB), or None. A `Design` has the policy for ``missing`` values and the
+number of ``incomplete`` observations.
 """
 
 from __future__ import annotations
@@ -29,9 +31,15 @@ from bbl.results.network.structure import AveragedStructure, Structure
 __all__ = ["feature_facts", "network_facts", "network_text"]
 
 
-def network_text(structure: Structure | AveragedStructure, n_parameters: int, design: Design) -> str:
-    """Return the text that is printed at the prompt: the structure, and the treatment of missing values."""
-    n_arcs, n_networks = (structure.narcs, None) if isinstance(structure, Structure) else (None, len(structure.dags))
+def network_text(
+    structure: Structure | AveragedStructure, n_parameters: int, design: Design
+) -> str:
+    """Return the text that is printed at the prompt: the structure, and the treatment of missing
+    values.
+    """
+    n_arcs, n_networks = (
+        (structure.narcs, None) if isinstance(structure, Structure) else (None, len(structure.dags))
+    )
     head = structure_text(
         structure.class_var,
         len(structure.features),
@@ -40,14 +48,23 @@ def network_text(structure: Structure | AveragedStructure, n_parameters: int, de
         n_networks=n_networks,
         n_parameters=n_parameters,
     )
-    missing_line = f"\n\nMissing values: {missing_text(design.missing, design.incomplete)}" if design.incomplete else ""
+    missing_line = (
+        f"\n\nMissing values: {missing_text(design.missing, design.incomplete)}"
+        if design.incomplete
+        else ""
+    )
     return head + missing_line
 
 
-def network_facts(fit: ClassifierResults, structure: Structure | AveragedStructure, recipe: Recipe) -> dict[str, Any]:
-    """Return the key figures of the summary by title; `recipe` holds the options of the estimate."""
+def network_facts(
+    fit: ClassifierResults, structure: Structure | AveragedStructure, recipe: Recipe
+) -> dict[str, Any]:
+    """Return the key figures of the summary by title; `recipe` holds the options of the
+    estimate.
+    """
     log_lik, n_incomplete = fit.logLik(), fit.design.incomplete
-    # `wanbia` is True for weights that were fitted, a tuple for given weights, and False without WANBIA
+    # `wanbia` is True for weights that were fitted, a tuple for given weights, and False without
+    # WANBIA
     method = (
         f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
         if recipe.manb_prior is not None
@@ -69,7 +86,11 @@ def network_facts(fit: ClassifierResults, structure: Structure | AveragedStructu
     return facts | {
         "Parameters": f"{fit.n_parameters}, {method}, smooth = {recipe.smooth:.7g}",
         "Observations": fit.nobs(),
-        **({"Missing values": missing_text(fit.design.missing, n_incomplete)} if n_incomplete else {}),
+        **(
+            {"Missing values": missing_text(fit.design.missing, n_incomplete)}
+            if n_incomplete
+            else {}
+        ),
         "Log-likelihood": float(log_lik),
         "AIC": fit.aic,
         "BIC": fit.bic,
@@ -85,12 +106,13 @@ def feature_facts(
     arc_posterior: np.ndarray | None,
     feature_weights: np.ndarray | None,
 ) -> pd.DataFrame:
-    """Return a row for each feature: number of levels, parents, mutual information with the class (nats), weight.
+    """Return a row for each feature: number of levels, parents, mutual information with the class
+    (nats), weight.
 
-    `counts` has a table (K, L) for each feature: the weighted count of each of its L levels in each class.
-    `arc_posterior` (m,) holds the posterior probability of the arc from the class to each feature (MANB),
-    `feature_weights` (m,) the weight of each feature (WANBIA, AWNB), in the order of ``structure.features``; None in
-    other fits.
+    `counts` has a table (K, L) for each feature: the weighted count of each of its L levels in each
+    class. `arc_posterior` (m,) holds the posterior probability of the arc from the class to each
+    feature (MANB), `feature_weights` (m,) the weight of each feature (WANBIA, AWNB), in the order
+    of ``structure.features``; None in other fits.
     """
     # in `labels` and `counts`, whose order is that of the design, not of ``structure.features``
     position = {name: i for i, name in enumerate(labels.names)}
@@ -100,8 +122,11 @@ def feature_facts(
     if isinstance(structure, Structure):
         families = structure.feature_families
         table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
-    # mutual information of feature and class: conditional information (K, L, 1) given a third variable of one level
-    table["information"] = [conditional_information(counts[position[x]][:, :, None]) for x in features]
+    # mutual information of feature and class: conditional information (K, L, 1) given a third
+    # variable of one level
+    table["information"] = [
+        conditional_information(counts[position[x]][:, :, None]) for x in features
+    ]
     if arc_posterior is not None:
         table["arc posterior"] = arc_posterior
     if feature_weights is not None:

@@ -1,8 +1,10 @@
-"""NetworkResults: a fitted Bayesian network classifier; its methods label and print what `bbl.bayesnet` computes.
+"""NetworkResults: a fitted Bayesian network classifier; its methods label and print what
+`bbl.bayesnet` computes.
 
-The *class* y is the response, one of K levels; the m other variables are the *features*. A *family* is a feature with
-its feature parents; the class is a parent of every feature. An *average* is a mixture of several networks, its
-*members*, with equal weights. *Codes* are levels as integers, *missing* a mask of the codes that are unknown.
+The *class* y is the response, one of K levels; the m other variables are the *features*. A *family*
+is a feature with its feature parents; the class is a parent of every feature. An *average* is a
+mixture of several networks, its *members*, with equal weights. *Codes* are levels as integers,
+*missing* a mask of the codes that are unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from bbl.bayesnet.families import BLOCK
 from bbl.bayesnet.parameters import Recipe, draw_tables, standard_errors
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
-from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, MethodTraits, lacking
+from bbl.capabilities import (
+    MACHINE_ONLY,
+    NO_RESPONSE,
+    NOT_COUNTS,
+    OF_MACHINES,
+    MethodTraits,
+    lacking,
+)
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Decisions
 from bbl.errors import BBLError, OptionError
@@ -47,7 +56,10 @@ from bbl.rows.sample import Rows, Sample
 __all__ = ["NetworkResults"]
 
 # attributes that averages of networks lack
-OF_SINGLE_NETWORKS = {"params_se", *(name for name in vars(SingleGraph) if not name.startswith("_"))}
+OF_SINGLE_NETWORKS = {
+    "params_se",
+    *(name for name in vars(SingleGraph) if not name.startswith("_")),
+}
 STRUCTURE_LEARNT = "a network's structure is learnt"
 
 
@@ -56,8 +68,9 @@ STRUCTURE_LEARNT = "a network's structure is learnt"
 class NetworkResults(SingleGraph, ClassifierResults):
     """A fitted Bayesian network classifier; made by `lp` and `bnc`.
 
-    The fit has the attributes of its `structure` too. A single network has the attributes of its graph, such as
-    ``families``, ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; an average of networks has ``members``.
+    The fit has the attributes of its `structure` too. A single network has the attributes of its
+    graph, such as ``families``, ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; an average
+    of networks has ``members``.
 
     Attributes
     ----------
@@ -65,16 +78,19 @@ class NetworkResults(SingleGraph, ClassifierResults):
         As in `BBLResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
-        The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows is (n, K).
+        The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows
+        is (n, K).
     recipe : Recipe
-        Options of the estimates; ``recipe.plain`` says that they are neither averaged nor weighted. ``recipe.awnb`` is
-        None without AWNB, ``recipe.wanbia`` False without WANBIA.
+        Options of the estimates; ``recipe.plain`` says that they are neither averaged nor weighted.
+        ``recipe.awnb`` is None without AWNB, ``recipe.wanbia`` False without WANBIA.
     arc_posterior : ndarray, shape (m,), or None
-        Posterior probability of the arc from the class to each feature (MANB), features in the order of `features`.
+        Posterior probability of the arc from the class to each feature (MANB), features in the
+        order of `features`.
     feature_weights : ndarray, shape (m,), or None
         Weight of each feature (WANBIA, AWNB), in the same order.
     stored_errors : (ndarray, ndarray) or None
-        Standard errors from a model file: of the tables of all families (cells, K), of the class probabilities (K,).
+        Standard errors from a model file: of the tables of all families (cells, K), of the class
+        probabilities (K,).
 
     Examples
     --------
@@ -100,10 +116,17 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     kind = "network"
     refusals = lacking(  # the capabilities that networks lack, some with the reason
-        *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=STRUCTURE_LEARNT, third_order=STRUCTURE_LEARNT,
-        no_response=NO_RESPONSE, density=NO_RESPONSE, real_weights=NOT_COUNTS,
+        *OF_MACHINES,
+        *MACHINE_ONLY,
+        "tuning",
+        "coef",
+        pairs=STRUCTURE_LEARNT,
+        third_order=STRUCTURE_LEARNT,
+        no_response=NO_RESPONSE,
+        density=NO_RESPONSE,
+        real_weights=NOT_COUNTS,
         effects="Tables of networks have no covariance here",
-    )  # fmt: skip
+    )
     _can_refit = True
 
     cLogLik = cLogLik
@@ -124,11 +147,14 @@ class NetworkResults(SingleGraph, ClassifierResults):
     # the structure
 
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the graph; an AttributeError if networks are averaged, which have no such `attribute`."""
+        """Return the graph; an AttributeError if networks are averaged, which have no such
+        `attribute`.
+        """
         if isinstance(self.structure, Structure):
             return self.structure
         raise AttributeError(
-            f"An average of {len(self.structure.dags)} networks has no {attribute}; each network in members has."
+            f"An average of {len(self.structure.dags)} networks has no {attribute}; each network "
+            "in members has."
         )
 
     def __dir__(self) -> list[str]:
@@ -137,7 +163,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return sorted({*super().__dir__()} - hidden)
 
     def _require_network(self, noun: str) -> Network:
-        """Return the network; an OptionError if networks are averaged, which have no such `noun`."""
+        """Return the network; an OptionError if networks are averaged, which have no such
+        `noun`.
+        """
         require_single(self.structure, noun)
         return cast(Network, self.network)
 
@@ -147,7 +175,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         if isinstance(self.structure, AveragedStructure):
             return self.structure.members
         raise AttributeError(
-            "A single network has no members; of an average of networks it is a dict of structures by feature."
+            "A single network has no members; of an average of networks it is a dict of structures "
+            "by feature."
         )
 
     @property
@@ -157,7 +186,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def score_log(self) -> tuple[float, ...]:
-        """For each step of a greedy search, the accuracy of its structure, averaged over the folds."""
+        """For each step of a greedy search, the accuracy of its structure, averaged over the
+        folds.
+        """
         return self.structure.score_log
 
     @property
@@ -196,47 +227,70 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @cached_property
     def params(self) -> dict[Hashable, Any]:
-        """Probability table of each variable: one row for each configuration of its parents, one column for each level.
+        """Probability table of each variable: one row for each configuration of its parents, one
+        column for each level.
 
         For an average, a dict of these tables for each member.
         """
         if isinstance(self.network, Averaged):
             networks = zip(self.members, self.network.members, strict=True)
-            return {name: cell_tables(self.labels, network, network.theta, network.prior) for name, network in networks}
+            return {
+                name: cell_tables(self.labels, network, network.theta, network.prior)
+                for name, network in networks
+            }
         return cell_tables(self.labels, self.network, self.network.theta, self.network.prior)
 
     @cached_property
     def params_se(self) -> dict[Hashable, pd.DataFrame]:
-        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan where there are none."""
+        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan where
+        there are none.
+        """
         network = self._require_network("standard errors")
         if self._errors is None:
             raise OptionError(
-                "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no Dirichlet posterior, so they have "
-                "no standard errors; fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap."
+                "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no Dirichlet "
+                "posterior, so they have no standard errors; fit without manb_prior, wanbia, "
+                "awnb_trees and awnb_bootstrap."
             )
         return cell_tables(self.labels, network, *self._errors)
 
     @cached_property
     def _errors(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Standard errors of all tables (cells, K) and of the class probabilities (K,); None if there are none."""
-        if self.stored_errors is not None or not self.recipe.plain or isinstance(self.network, Averaged):
+        """Standard errors of all tables (cells, K) and of the class probabilities (K,); None if
+        there are none.
+        """
+        if (
+            self.stored_errors is not None
+            or not self.recipe.plain
+            or isinstance(self.network, Averaged)
+        ):
             return self.stored_errors  # None unless a model file held them
         return standard_errors(self.network, self._rows(), self.recipe.smooth)
 
     @property
     def manb_arc_posterior(self) -> pd.Series | None:
-        """Posterior probability of the arc from the class to each feature (MANB); None in other fits."""
+        """Posterior probability of the arc from the class to each feature (MANB); None in other
+        fits.
+        """
         return label_by_feature(self.features, self.arc_posterior)
 
     @property
     def awnb_weights(self) -> pd.Series | None:
         """Weight of each feature from decision trees (AWNB); None in other fits."""
-        return None if self.recipe.awnb is None else label_by_feature(self.features, self.feature_weights)
+        return (
+            None
+            if self.recipe.awnb is None
+            else label_by_feature(self.features, self.feature_weights)
+        )
 
     @property
     def wanbia_weights(self) -> pd.Series | None:
         """Weight of each feature by conditional likelihood (WANBIA); None in other fits."""
-        return None if self.recipe.wanbia is False else label_by_feature(self.features, self.feature_weights)
+        return (
+            None
+            if self.recipe.wanbia is False
+            else label_by_feature(self.features, self.feature_weights)
+        )
 
     # scores
 
@@ -251,27 +305,47 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return self.network.prior
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y, known features)``, shape (n, K), for rows (n, m) encoded by ``design.encode``.
+        """Return ``ln P(y, known features)``, shape (n, K), for rows (n, m) encoded by
+        ``design.encode``.
 
         A row that has probability zero in every class gets K equal scores.
         """
-        return class_scores(self.network.log_joint(codes, missing))  # the function of `bbl.bayesnet`
+        # the function of `bbl.bayesnet`
+        return class_scores(self.network.log_joint(codes, missing))
 
     def check_likelihood(self) -> None:
-        """Do nothing, where other kinds of models may raise an OptionError: every row has a likelihood."""
+        """Do nothing, where other kinds of models may raise an OptionError: every row has a
+        likelihood.
+        """
 
     def log_likelihood(self, rows: Rows) -> float:
-        """Return the weighted log-likelihood of class and known features; nan if the class of a row is missing."""
+        """Return the weighted log-likelihood of class and known features; nan if the class of a row
+        is missing.
+        """
         chunks = rows.chunks(BLOCK)  # of `BLOCK` rows, or all rows if they are in memory
-        return float(sum(sum_at_class(self.network.log_joint(chunk.codes, chunk.missing), chunk) for chunk in chunks))
+        return float(
+            sum(
+                sum_at_class(self.network.log_joint(chunk.codes, chunk.missing), chunk)
+                for chunk in chunks
+            )
+        )
 
     @overload
     def predict(
-        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+        self,
+        newdata: object,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
     ) -> pd.Series: ...
     @overload
     def predict(
-        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+        self,
+        newdata: object = ...,
+        *,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
     ) -> pd.Series: ...
     @overload
     def predict(
@@ -302,14 +376,16 @@ class NetworkResults(SingleGraph, ClassifierResults):
         Returns
         -------
         DataFrame or Series
-            On the index of `newdata`: one column per class, then ``yhat`` (``yhat_`` beside a class of that name); for
-            ``type="class"`` the classes alone. Among equally likely classes the first is predicted. A row that has
-            probability zero in every class gets equal class probabilities.
+            On the index of `newdata`: one column per class, then ``yhat`` (``yhat_`` beside a class
+            of that name); for ``type="class"`` the classes alone. Among equally likely classes the
+            first is predicted. A row that has probability zero in every class gets equal class
+            probabilities.
 
         Raises
         ------
         DataError, LevelError
-            If columns are missing, values are missing although the model forbids it, or levels are unknown.
+            If columns are missing, values are missing although the model forbids it, or levels are
+            unknown.
 
         Examples
         --------
@@ -328,14 +404,19 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return attribution(self.labels, self._require_network("single sum for its scores"))
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refitted:
-        """Estimate the tables of the same graphs from the rows `train`; `rng` is for trees (AWNB), `warm` not used."""
+        """Estimate the tables of the same graphs from the rows `train`; `rng` is for trees (AWNB),
+        `warm` not used.
+        """
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)
-        refit = fit_tables(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged)
+        refit = fit_tables(
+            dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged
+        )
         return Refitted(refit.network)  # `Refitted` has the method class_scores
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refitted, np.ndarray] | None:
-        """Draw the tables from their Dirichlet posteriors given `rows`; return the network and its class shares (K,).
+        """Draw the tables from their Dirichlet posteriors given `rows`; return the network and its
+        class shares (K,).
 
         None if the tables are averaged or weighted, and so have no posterior.
         """
@@ -352,7 +433,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
     # summary, figures, samples, exports
 
     def summary(self) -> Summary:
-        """Summarise the fit: key figures, every feature with its parents, and the smaller probability tables.
+        """Summarise the fit: key figures, every feature with its parents, and the smaller
+        probability tables.
 
         Returns
         -------
@@ -368,19 +450,28 @@ class NetworkResults(SingleGraph, ClassifierResults):
         ['Class', 'Sex', 'Age', 'Survived', 'fit', 'features']
         """
         facts = network_facts(self, self.structure, self.recipe)
-        features = feature_facts(self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights)
+        features = feature_facts(
+            self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights
+        )
         params = self.params if isinstance(self.network, Network) else {}  # no tables of an average
         return network_summary(self.call, self.labels, facts, features, params)
 
     def _model_parts(self) -> list[Part]:
-        """Return the part of the HTML report with the graph, or with a message if networks are averaged."""
+        """Return the part of the HTML report with the graph, or with a message if networks are
+        averaged.
+        """
         try:
             figure = self.plot().figure
         except BBLError as error:
             return [Part("Structure", [str(error)])]
         is_small = len(self.labels.names) <= MAX_TABLE_ROWS
         alt = f"Graph of the network {self.modelstring}" if is_small else "Graph of the network"
-        return [Part("Structure", html=[figure_html(figure, alt, "The class is a parent of every feature.")])]
+        return [
+            Part(
+                "Structure",
+                html=[figure_html(figure, alt, "The class is a parent of every feature.")],
+            )
+        ]
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of the model file: names and options as a dict, numbers as arrays."""
@@ -393,7 +484,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text, one or more lines, and the tables that a notebook shows."""
-        features = feature_facts(self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights)
+        features = feature_facts(
+            self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights
+        )
         return f"{self.call}\n\n{self!r}", [first_rows(features, "Features", source=".families")]
 
     def __repr__(self) -> str:

@@ -1,8 +1,9 @@
 """Structures: the graphs of Bayesian network classifiers, with the names of their variables.
 
-The *class* is the response; the other variables are the *features*. A *family* is a variable with its parents; the
-class is a parent of every feature. A `Dag` holds the arcs among the features, which are positions in `columns`.
-`SingleGraph` holds the attributes that a structure and a fitted network have in common.
+The *class* is the response; the other variables are the *features*. A *family* is a variable with
+its parents; the class is a parent of every feature. A `Dag` holds the arcs among the features,
+which are positions in `columns`. `SingleGraph` holds the attributes that a structure and a fitted
+network have in common.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from bbl.report.network.text import structure_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AveragedStructure", "Inspection", "SingleGraph", "Structure", "make_structure", "require_single"]
+__all__ = [
+    "AveragedStructure",
+    "Inspection",
+    "SingleGraph",
+    "Structure",
+    "make_structure",
+    "require_single",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +63,9 @@ class Inspection(ABC):
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return the text that is printed at the prompt: the learner, and the numbers of features and arcs."""
+        """Return the text that is printed at the prompt: the learner, and the numbers of features
+        and arcs.
+        """
 
     @property
     def features(self) -> tuple[Any, ...]:
@@ -69,26 +79,35 @@ class Inspection(ABC):
 
 
 class SingleGraph(ABC):
-    """Mixin of `Structure` and of fitted networks: the families, the arcs and the kind of a single graph.
+    """Mixin of `Structure` and of fitted networks: the families, the arcs and the kind of a single
+    graph.
 
-    A family is a tuple of the variable, its feature parents in the order in which they were added, and the class.
+    A family is a tuple of the variable, its feature parents in the order in which they were added,
+    and the class.
     """
 
     @abstractmethod
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the graph; an AttributeError that names the `attribute` asked for if there are several graphs."""
+        """Return the graph; an AttributeError that names the `attribute` asked for if there are
+        several graphs.
+        """
 
     @property
     def feature_families(self) -> dict[Hashable, tuple[Any, ...]]:
         """For each feature: a tuple of the feature and its feature parents."""
         graph = self._single_graph("feature_families")
-        return {graph.columns[i]: (graph.columns[i], *graph._names(parents)) for i, parents in graph.dag.families}
+        return {
+            graph.columns[i]: (graph.columns[i], *graph._names(parents))
+            for i, parents in graph.dag.families
+        }
 
     @property
     def families(self) -> dict[Hashable, tuple[Any, ...]]:
         """The family of each variable, by its name; the family of the class is the class alone."""
         graph = self._single_graph("families")
-        families = {name: (*family, graph.class_var) for name, family in graph.feature_families.items()}
+        families = {
+            name: (*family, graph.class_var) for name, family in graph.feature_families.items()
+        }
         return {**families, graph.class_var: (graph.class_var,)}
 
     @property
@@ -115,18 +134,23 @@ class SingleGraph(ABC):
 
     @property
     def is_anb(self) -> bool:
-        """Whether the structure is an augmented naive Bayes: True, for the class is a parent of every feature."""
+        """Whether the structure is an augmented naive Bayes: True, for the class is a parent of
+        every feature.
+        """
         self._single_graph("is_anb")  # raises an AttributeError for an average
         return True
 
     @property
     def is_nb(self) -> bool:
         """Whether the structure is naive Bayes: no arcs among the features."""
-        return self._single_graph("is_nb").dag.most_parents == 0  # largest number of feature parents
+        # largest number of feature parents
+        return self._single_graph("is_nb").dag.most_parents == 0
 
     @property
     def is_ode(self) -> bool:
-        """Whether the structure is a one-dependence estimator: no feature has two feature parents."""
+        """Whether the structure is a one-dependence estimator: no feature has two feature
+        parents.
+        """
         return self._single_graph("is_ode").dag.most_parents <= 1
 
     @property
@@ -147,7 +171,8 @@ class SingleGraph(ABC):
         return self._single_graph("is_kde").dag.most_parents <= integer("k", k, 0)
 
     def to_networkx(self) -> Any:
-        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of the class.
+        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of
+        the class.
 
         Examples
         --------
@@ -185,7 +210,8 @@ class SingleGraph(ABC):
 class Structure(SingleGraph, Inspection):
     """The graph of a Bayesian network classifier; made by the learners, and by `structure`.
 
-    A family is a tuple of the variable, its feature parents in the order in which they were added, and the class.
+    A family is a tuple of the variable, its feature parents in the order in which they were added,
+    and the class.
 
     Examples
     --------
@@ -244,15 +270,20 @@ class AveragedStructure(Inspection):
 
     @property
     def members(self) -> dict[Hashable, Structure]:
-        """The graphs, by the name of the feature that is the parent of all others (None without features)."""
+        """The graphs, by the name of the feature that is the parent of all others (None without
+        features).
+        """
         # `aode` puts the parent of all other features first
         names = [self.columns[dag.features[0]] if len(dag.features) else None for dag in self.dags]
         return {
-            name: Structure(self.class_var, self.columns, (dag,)) for name, dag in zip(names, self.dags, strict=True)
+            name: Structure(self.class_var, self.columns, (dag,))
+            for name, dag in zip(names, self.dags, strict=True)
         }
 
     def __repr__(self) -> str:
-        return structure_text(self.class_var, len(self.features), self.learner, n_networks=len(self.dags))
+        return structure_text(
+            self.class_var, len(self.features), self.learner, n_networks=len(self.dags)
+        )
 
 
 def make_structure(
@@ -263,16 +294,23 @@ def make_structure(
     options: Mapping[str, Any] | None = None,
     score_log: tuple[float, ...] = (),
 ) -> Structure | AveragedStructure:
-    """Return an `AveragedStructure` if the learner averages networks, else a `Structure`; see `Inspection`."""
-    averages = learner is not None and LEARNERS[learner].averages  # whether it returns several graphs
-    return (AveragedStructure if averages else Structure)(class_var, columns, dags, learner, options or {}, score_log)
+    """Return an `AveragedStructure` if the learner averages networks, else a `Structure`; see
+    `Inspection`.
+    """
+    # whether it returns several graphs
+    averages = learner is not None and LEARNERS[learner].averages
+    return (AveragedStructure if averages else Structure)(
+        class_var, columns, dags, learner, options or {}, score_log
+    )
 
 
 def require_single(structure: Structure | AveragedStructure, noun: str) -> Structure:
-    """Return `structure` if it is a single graph; else raise an OptionError: an average has no `noun`."""
+    """Return `structure` if it is a single graph; else raise an OptionError: an average has no
+    `noun`.
+    """
     if isinstance(structure, Structure):
         return structure
     raise OptionError(
-        f"{structure.learner} averages {len(structure.dags)} networks, so it has no {noun}; use the learner nb or "
-        "tan_cl."
+        f"{structure.learner} averages {len(structure.dags)} networks, so it has no {noun}; use "
+        "the learner nb or tan_cl."
     )

@@ -1,10 +1,12 @@
-"""Model file of a sparse regression: `pack` to a dict and arrays, `unpack` with every value checked.
+"""Model file of a sparse regression: `pack` to a dict and arrays, `unpack` with every value
+checked.
 
-A *term* is a product of predictors, stored as the rising positions of its predictors; its *order* is their number. K is
-the number of groups, m that of predictors; *contrasts* are the K - 1 log odds of groups. The *path* is the table of the
-penalties that were tried. ``fit.chosen`` maps each chosen term to the weights (d, K - 1) of its d features,
-``fit.separating`` lists those chosen terms whose weights would be infinite without a penalty, ``fit.entered`` has the
-row of the path in which each chosen term entered the model.
+A *term* is a product of predictors, stored as the rising positions of its predictors; its *order*
+is their number. K is the number of groups, m that of predictors; *contrasts* are the K - 1 log odds
+of groups. The *path* is the table of the penalties that were tried. ``fit.chosen`` maps each chosen
+term to the weights (d, K - 1) of its d features, ``fit.separating`` lists those chosen terms whose
+weights would be infinite without a penalty, ``fit.entered`` has the row of the path in which each
+chosen term entered the model.
 """
 
 from __future__ import annotations
@@ -24,30 +26,44 @@ from bbl.results.array_table import FINITE, POSITIVE, ArraySpec
 __all__ = ["PATH", "pack", "unpack"]
 
 PATH = {  # columns of the path and their types; `ShooterResults` explains them
-    "point": int, "order": int, "penalty": float, "loss": float, "objective": float, "terms": int,
-    "violation": float, "ebic": float, "held_raw": float, "held_refit": float, "chosen": bool,
-}  # fmt: skip
+    "point": int,
+    "order": int,
+    "penalty": float,
+    "loss": float,
+    "objective": float,
+    "terms": int,
+    "violation": float,
+    "ebic": float,
+    "held_raw": float,
+    "held_refit": float,
+    "chosen": bool,
+}
 
-# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a length that it names)
+# arrays of a model file: kind of dtype, shape, range of values (any if there is none; below a
+# length that it names)
 TABLE = {
     "orders": ArraySpec("i", ("terms",), (1, "m+1")),  # number of predictors of each term
     "predictors": ArraySpec("i", ("predictors",), (0, "m")),  # positions, term after term
     "entered": ArraySpec("i", ("terms",)),  # row of the path in which each term entered the model
     "weights_of_terms": ArraySpec("f", ("weights", "contrasts"), FINITE),  # term after term
     "intercept": ArraySpec("f", ("contrasts",), FINITE),
-    "shares": ArraySpec("f", ("K",), POSITIVE, sum_tolerance=1e-6),  # of the groups in the training rows
+    # of the groups in the training rows
+    "shares": ArraySpec("f", ("K",), POSITIVE, sum_tolerance=1e-6),
     "path": ArraySpec("f", ("points", len(PATH))),
 }
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the options of a `ShooterResults` as a dict, and its arrays; training rows only with `store_data`."""
+    """Return the options of a `ShooterResults` as a dict, and its arrays; training rows only with
+    `store_data`.
+    """
     terms = list(fit.chosen)
     entries = {
         "refitted": fit.refitted,
         "penalty": fit.penalty,
         "penalties": list(fit.penalties),
-        "separating": [terms.index(term) for term in fit.separating],  # positions of the terms that separate groups
+        # positions of the terms that separate groups
+        "separating": [terms.index(term) for term in fit.separating],
         "nobs": fit.nobs(),
     }
     arrays = {
@@ -55,7 +71,9 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "predictors": np.array([i for term in terms for i in term], dtype=np.int64),
         "entered": np.asarray(fit.entered, dtype=np.int64),
         # the first part is empty: there may be no terms
-        "weights_of_terms": np.concatenate([np.empty((0, len(fit.intercept))), *fit.chosen.values()]),
+        "weights_of_terms": np.concatenate(
+            [np.empty((0, len(fit.intercept))), *fit.chosen.values()]
+        ),
         "intercept": fit.intercept,
         "shares": fit.shares,
         "log_likelihood": np.array([fit._log_likelihood]),
@@ -65,7 +83,9 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `ShooterResults` from what `pack` stored; raise a ValueError at an impossible value."""
+    """Return the arguments of `ShooterResults` from what `pack` stored; raise a ValueError at an
+    impossible value.
+    """
     design = Design.from_dict(meta["design"])
     if not design.classes:
         raise ValueError("its response is not as saved")
@@ -82,7 +102,9 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "chosen": chosen,
         "intercept": arrays["intercept"],
         "refitted": flag("refitted", meta["refitted"]),
-        "separating": tuple(terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"]),
+        "separating": tuple(
+            terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"]
+        ),
         "penalties": penalties,
         "penalty": choice("penalty", meta["penalty"], ("group", "l1")),
         "path": path,
@@ -91,30 +113,47 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     }
 
 
-def _unpack_terms(arrays: dict[str, np.ndarray], n_levels: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
-    """Return the weights of each term, shape (d, K - 1) with ``d = prod(L_i - 1)`` over its predictors i.
+def _unpack_terms(
+    arrays: dict[str, np.ndarray], n_levels: np.ndarray
+) -> dict[tuple[int, ...], np.ndarray]:
+    """Return the weights of each term, shape (d, K - 1) with ``d = prod(L_i - 1)`` over its
+    predictors i.
 
     `n_levels` (m,) holds the numbers of levels L_i; a ValueError if the arrays are inconsistent.
     """
-    orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))
+    orders, predictors, weights = (
+        arrays[name] for name in ("orders", "predictors", "weights_of_terms")
+    )
     if orders.sum() != len(predictors):
         raise ValueError("its terms are not as saved")
     # without terms, `np.split` would return one empty part, here and below
     term_predictors = np.split(predictors, np.cumsum(orders)[:-1]) if len(orders) else []
     terms = [tuple(map(int, positions)) for positions in term_predictors]
     # terms must be different, and each must have its predictors in rising order
-    if len(set(terms)) < len(terms) or any(before >= after for term in terms for before, after in pairwise(term)):
+    if len(set(terms)) < len(terms) or any(
+        before >= after for term in terms for before, after in pairwise(term)
+    ):
         raise ValueError("its terms are not as saved")
     n_features = [math.prod(int(n_levels[i]) - 1 for i in term) for term in terms]
     if len(weights) != sum(n_features):
         raise ValueError("its weights are not as saved")
-    return dict(zip(terms, np.split(weights, np.cumsum(n_features)[:-1]), strict=True)) if terms else {}
+    return (
+        dict(zip(terms, np.split(weights, np.cumsum(n_features)[:-1]), strict=True))
+        if terms
+        else {}
+    )
 
 
 def _unpack_path(values: np.ndarray) -> pd.DataFrame:
-    """Return the path as a frame, from an array (rows, columns of `PATH`); a ValueError at an impossible value."""
+    """Return the path as a frame, from an array (rows, columns of `PATH`); a ValueError at an
+    impossible value.
+    """
     frame = pd.DataFrame(values, columns=list(PATH))
-    # exactly one row is marked as that of the fit; nan could not be converted to the integers of three columns
-    if frame["chosen"].sum() != 1 or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all():
+    # exactly one row is marked as that of the fit; nan could not be converted to the integers of
+    # three columns
+    if (
+        frame["chosen"].sum() != 1
+        or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all()
+    ):
         raise ValueError("its path is not as saved")
     return frame.astype(PATH)

@@ -1,11 +1,11 @@
 """ShooterResults: a fitted sparse logistic regression on products of predictors.
 
-A *term* is a set of predictors, given as the tuple of their positions; its *features* are products of contrasts of
-their levels, its *order* the number of predictors. K is the number of groups, L_i the number of levels of predictor i.
-The *links* of a row are K - 1 linear predictors; `contrasts` (K, K - 1) turns them into the scores of the K groups,
-`log_odds` into the log odds of all groups but the first against the first.
-A *gauge* is a choice among all coefficients that give equal probabilities: *reference*, zero at the first level of a
-predictor, or *zero-sum* over its levels.
+A *term* is a set of predictors, given as the tuple of their positions; its *features* are products
+of contrasts of their levels, its *order* the number of predictors. K is the number of groups, L_i
+the number of levels of predictor i. The *links* of a row are K - 1 linear predictors; `contrasts`
+(K, K - 1) turns them into the scores of the K groups, `log_odds` into the log odds of all groups
+but the first against the first. A *gauge* is a choice among all coefficients that give equal
+probabilities: *reference*, zero at the first level of a predictor, or *zero-sum* over its levels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from typing import Any, Literal, cast, final
 import numpy as np
 import pandas as pd
 
-from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, MethodTraits, lacking
+from bbl.capabilities import (
+    MACHINE_ONLY,
+    NO_RESPONSE,
+    NOT_COUNTS,
+    OF_MACHINES,
+    MethodTraits,
+    lacking,
+)
 from bbl.checks import choice
 from bbl.choices import EvaluationFigure
 from bbl.report.machine.summary import Summary
@@ -33,7 +40,14 @@ from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
-from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
+from bbl.results.predictions import (
+    accuracy_score,
+    fitted,
+    importance,
+    predict_batches,
+    predict_rows,
+    residuals,
+)
 from bbl.results.shooter.archive import pack, unpack
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts
@@ -45,7 +59,10 @@ __all__ = ["CHOOSE", "ShooterResults"]
 
 CHOOSE = "Choose the penalty by lambda_='cv'."
 MAX_DRAWN = 30  # terms in a figure
-NO_ERRORS = "The terms of shooter() are chosen by the same rows, which neither a covariance nor refits account for"
+NO_ERRORS = (
+    "The terms of shooter() are chosen by the same rows, which neither a covariance nor refits "
+    "account for"
+)
 SEARCHES_TERMS = "shooter looks for interactions itself"
 
 
@@ -59,8 +76,8 @@ class ShooterResults(ClassifierResults):
     call, design, training, index
         As in `BBLResults`.
     chosen : dict of tuple of int to ndarray, shape (d, K - 1)
-        For each chosen term, the weights of its d features (`bbl.sparse.products`), ``d = prod(L_i - 1)``, in each of
-        the K - 1 links.
+        For each chosen term, the weights of its d features (`bbl.sparse.products`), ``d = prod(L_i
+        - 1)``, in each of the K - 1 links.
     intercept : ndarray, shape (K - 1,)
         Constant of each link.
     refitted : bool
@@ -70,15 +87,18 @@ class ShooterResults(ClassifierResults):
     penalties : tuple of floats
         Penalty of each order; it is added to the sum of losses, not to their mean.
     penalty : {"group", "l1"}
-        Norm that is penalised: "group": the Euclidean norm of a term's weights; "l1": the sum of their magnitudes.
+        Norm that is penalised: "group": the Euclidean norm of a term's weights; "l1": the sum of
+        their magnitudes.
     path : DataFrame
-        A row for each penalty that was tried and each order: ``point`` and ``order``, the ``penalty`` of that order,
-        the mean ``loss`` of the training rows, the penalised ``objective``, the number of ``terms`` and the largest
-        ``violation`` of the optimality conditions as a share of the penalty. The last row of a penalty also has
-        ``ebic``, and if they were computed the mean losses of held-out rows: ``held_raw`` without a refit,
-        ``held_refit`` with it. With ``refit="auto"``, ``held_refit`` is infinite from the first penalty on, and at all
-        smaller ones, at which the refit of some fold fails: the loss of its held-out rows, summed, exceeds that of a
-        model without terms by more than the loss of all rows without terms. ``chosen`` marks the row of the fit.
+        A row for each penalty that was tried and each order: ``point`` and ``order``, the
+        ``penalty`` of that order, the mean ``loss`` of the training rows, the penalised
+        ``objective``, the number of ``terms`` and the largest ``violation`` of the optimality
+        conditions as a share of the penalty. The last row of a penalty also has ``ebic``, and if
+        they were computed the mean losses of held-out rows: ``held_raw`` without a refit,
+        ``held_refit`` with it. With ``refit="auto"``, ``held_refit`` is infinite from the first
+        penalty on, and at all smaller ones, at which the refit of some fold fails: the loss of its
+        held-out rows, summed, exceeds that of a model without terms by more than the loss of all
+        rows without terms. ``chosen`` marks the row of the fit.
     entered : ndarray of int
         For each chosen term, the row of `path` in which it entered the model for good.
     shares : ndarray, shape (K,)
@@ -110,11 +130,22 @@ class ShooterResults(ClassifierResults):
 
     kind = "shooter"
     refusals = lacking(  # the capabilities that these fits lack, some with the reason
-        *OF_MACHINES, *MACHINE_ONLY, "priors", "sample", "missing_marginal", "missing_marginal_batches", "crossVal",
-        pairs=SEARCHES_TERMS, third_order=SEARCHES_TERMS, no_response=NO_RESPONSE, density=NO_RESPONSE,
-        effects=NO_ERRORS, effects_bootstrap=NO_ERRORS, batches="shooter() needs all rows in memory",
+        *OF_MACHINES,
+        *MACHINE_ONLY,
+        "priors",
+        "sample",
+        "missing_marginal",
+        "missing_marginal_batches",
+        "crossVal",
+        pairs=SEARCHES_TERMS,
+        third_order=SEARCHES_TERMS,
+        no_response=NO_RESPONSE,
+        density=NO_RESPONSE,
+        effects=NO_ERRORS,
+        effects_bootstrap=NO_ERRORS,
+        batches="shooter() needs all rows in memory",
         real_weights=NOT_COUNTS,
-    )  # fmt: skip
+    )
     _can_refit = False  # `_refit` raises an error: the choice of terms is not repeated
 
     fitted = fitted
@@ -159,42 +190,54 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _zero_sum_tables(self) -> dict[tuple[int, ...], np.ndarray]:
-        """Log odds of each term against the first group in the zero-sum gauge, (L_1, ..., L_k, K - 1).
+        """Log odds of each term against the first group in the zero-sum gauge, (L_1, ..., L_k, K -
+        1).
 
         The term () is the intercept, (K - 1,).
         """
         intercept: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
         return intercept | {
-            term: log_odds(zero_sum_table(term, self.design.n_levels, w)) for term, w in self.chosen.items()
+            term: log_odds(zero_sum_table(term, self.design.n_levels, w))
+            for term, w in self.chosen.items()
         }
 
     @cached_property
     def terms(self) -> pd.DataFrame:
-        """The chosen terms, strongest first: a row for each combination of levels other than the first ones.
+        """The chosen terms, strongest first: a row for each combination of levels other than the
+        first ones.
 
-        Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` in which the term entered),
-        ``strength``, and for every group but the first a weight: log odds against the first group.
+        Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` in which the
+        term entered), ``strength``, and for every group but the first a weight: log odds against
+        the first group.
 
-        The weights are in the reference gauge, as in `coef`: 0 where a level is the first of its predictor. A weight is
-        a difference of log odds with all other predictors at their first levels, so it depends on which level is the
-        first. A chosen term also contributes to the weights of the terms within it (`coef` has all of these), so a
-        weight may be near 0, or of the other sign, although the term is strong. Weights of different orders are on
-        different scales: with two levels and groups, a term ``w x_1 ... x_k`` of predictors coded -1 and 1 has the
-        weight 2^k w in this table.
+        The weights are in the reference gauge, as in `coef`: 0 where a level is the first of its
+        predictor. A weight is a difference of log odds with all other predictors at their first
+        levels, so it depends on which level is the first. A chosen term also contributes to the
+        weights of the terms within it (`coef` has all of these), so a weight may be near 0, or of
+        the other sign, although the term is strong. Weights of different orders are on different
+        scales: with two levels and groups, a term ``w x_1 ... x_k`` of predictors coded -1 and 1
+        has the weight 2^k w in this table.
 
-        Rank terms by their strength: the root mean square, over all joint levels with equal weight, of the term's
-        contribution to the link in the zero-sum gauge, in which terms are penalised and chosen (``coef("zero-sum")``).
-        It does not depend on which level is the first; with two levels and groups it is the size of w.
+        Rank terms by their strength: the root mean square, over all joint levels with equal weight,
+        of the term's contribution to the link in the zero-sum gauge, in which terms are penalised
+        and chosen (``coef("zero-sum")``). It does not depend on which level is the first; with two
+        levels and groups it is the size of w.
         """
-        # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is the root mean square
+        # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is
+        # the root mean square
         strength = {term: float(np.sqrt((w * w).sum())) for term, w in self.chosen.items()}
-        terms = sorted(self.chosen, key=lambda term: (-strength[term], len(term), term))  # strongest first
+        # strongest first
+        terms = sorted(self.chosen, key=lambda term: (-strength[term], len(term), term))
         tables = reference_tables(self._zero_sum_tables)
-        frame = weight_frame(self.labels, {term: tables[term] for term in terms}, first=1)  # without the first levels
+        # without the first levels
+        frame = weight_frame(self.labels, {term: tables[term] for term in terms}, first=1)
         entered = dict(zip(self.chosen, self.entered.tolist(), strict=True))
-        n_rows = [len(self.chosen[term]) for term in terms]  # of each term in the frame: prod(L_i - 1)
+        # of each term in the frame: prod(L_i - 1)
+        n_rows = [len(self.chosen[term]) for term in terms]
         frame.insert(3, "step", np.repeat([entered[term] for term in terms], n_rows).astype(int))
-        frame.insert(4, "strength", np.repeat([strength[term] for term in terms], n_rows).astype(float))
+        frame.insert(
+            4, "strength", np.repeat([strength[term] for term in terms], n_rows).astype(float)
+        )
         return frame
 
     def coef(self, gauge: str = "reference") -> pd.DataFrame:
@@ -203,19 +246,23 @@ class ShooterResults(ClassifierResults):
         Parameters
         ----------
         gauge : {"reference", "zero-sum"}, default "reference"
-            ``"reference"``: coefficients are 0 at first levels, and terms within a chosen term have some too.
-            ``"zero-sum"``: coefficients sum to 0 over the levels of each predictor; chosen terms alone have some.
+            ``"reference"``: coefficients are 0 at first levels, and terms within a chosen term have
+            some too. ``"zero-sum"``: coefficients sum to 0 over the levels of each predictor;
+            chosen terms alone have some.
 
         Returns
         -------
         DataFrame
-            Columns ``order`` (0 for the intercept), ``predictors``, ``levels``, and one for each group but the first.
+            Columns ``order`` (0 for the intercept), ``predictors``, ``levels``, and one for each
+            group but the first.
 
         Examples
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
+        >>> fit = bbl.shooter(
+        ...     "Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True
+        ... )
         >>> fit.coef().tail(2).round(3)
            order  predictors         levels  Yes vs No
         5      1      (Age,)       (Child,)     -1.061
@@ -226,7 +273,9 @@ class ShooterResults(ClassifierResults):
             return weight_frame(self.labels, self._zero_sum_tables, first=0)
         tables = reference_tables(self._zero_sum_tables)
         return weight_frame(
-            self.labels, {term: tables[term] for term in sorted(tables, key=lambda term: (len(term), term))}, first=1
+            self.labels,
+            {term: tables[term] for term in sorted(tables, key=lambda term: (len(term), term))},
+            first=1,
         )
 
     # scores
@@ -234,30 +283,45 @@ class ShooterResults(ClassifierResults):
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y | x)`` (n, K) for rows (n, m).
 
-        A term with a missing predictor contributes 0, its mean over the levels of that predictor with equal weights.
+        A term with a missing predictor contributes 0, its mean over the levels of that predictor
+        with equal weights.
         """
         from scipy.special import log_softmax
 
-        link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
-        return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)  # (n, K - 1) links by (K - 1, K)
+        link = self.intercept + term_links(
+            codes, self.design.n_levels, self.chosen, missing, len(self.intercept)
+        )
+        # (n, K - 1) links by (K - 1, K)
+        return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
 
     def check_likelihood(self) -> None:
-        """Do nothing, where other kinds of models may raise an OptionError: all rows have a likelihood."""
+        """Do nothing, where other kinds of models may raise an OptionError: all rows have a
+        likelihood.
+        """
 
     def log_likelihood(self, rows: Sample) -> float:
-        """Return the log-likelihood of the groups given the predictors, summed over the weighted rows."""
-        # `codes` and `missing` of rows are (n, m), `weights` and `response`, the group numbers, (n,)
-        log_p = log_probabilities(self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None))
+        """Return the log-likelihood of the groups given the predictors, summed over the weighted
+        rows.
+        """
+        # `codes` and `missing` of rows are (n, m), `weights` and `response`, the group numbers,
+        # (n,)
+        log_p = log_probabilities(
+            self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)
+        )
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
     def _attribution(self) -> Attribution:
-        """Return class scores as a sum over terms: tables (K, L_1, ..., L_k) of log odds, zero for the first group.
+        """Return class scores as a sum over terms: tables (K, L_1, ..., L_k) of log odds, zero for
+        the first group.
 
         The sum differs from ``ln P(y | x)`` by a constant that all groups share.
         """
         names = [label_text(x) for x in self.labels.names]
         # the first group, whose log odds are 0, is inserted, and the axis of groups put first
-        tables = {term: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0) for term, w in self._zero_sum_tables.items()}
+        tables = {
+            term: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0)
+            for term, w in self._zero_sum_tables.items()
+        }
         constant = tables.pop(()).astype(float)  # (K,): the intercept
         return Attribution(
             names=[":".join(names[i] for i in term) for term in tables],
@@ -285,15 +349,21 @@ class ShooterResults(ClassifierResults):
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
+        >>> fit = bbl.shooter(
+        ...     "Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True
+        ... )
         >>> list(fit.summary().tables)
         ['fit', 'terms']
         """
         path_row = self.path[self.path["chosen"]].iloc[0]  # the row of this fit
         counts = self.order_counts
         facts: dict[str, Any] = {
-            "Terms": f"{counts.sum()} ({', '.join(f'{n} of order {k}' for k, n in counts.items())})",
-            "Penalty": f"{self.penalty}, " + ", ".join(f"{v:.4g}" for v in self.penalties) + " on the sum of losses",
+            "Terms": (
+                f"{counts.sum()} ({', '.join(f'{n} of order {k}' for k, n in counts.items())})"
+            ),
+            "Penalty": f"{self.penalty}, "
+            + ", ".join(f"{v:.4g}" for v in self.penalties)
+            + " on the sum of losses",
             "Weights": "without penalty" if self.refitted else "penalised",
             "Optimality": f"conditions hold to {path_row['violation']:.1e} of the penalty",
             "Parameters": self.n_parameters,
@@ -315,13 +385,15 @@ class ShooterResults(ClassifierResults):
         newdata: Any = None,
         weights: Any = None,
     ) -> Any:
-        """Draw the terms by strength, the path of penalties, or the quality of predictions; return the Axes.
+        """Draw the terms by strength, the path of penalties, or the quality of predictions; return
+        the Axes.
 
         Parameters
         ----------
         kind : {"terms", "path", "confusion", "roc", "calibration"}, default "terms"
-            ``"terms"``: the strongest 30 terms. ``"path"``: loss and number of terms by penalty (by order, if there was
-            one penalty). Others: the figure of ``evaluate(newdata, weights).plot(kind)``.
+            ``"terms"``: the strongest 30 terms. ``"path"``: loss and number of terms by penalty (by
+            order, if there was one penalty). Others: the figure of ``evaluate(newdata,
+            weights).plot(kind)``.
         ax : matplotlib Axes, optional
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
@@ -335,7 +407,9 @@ class ShooterResults(ClassifierResults):
         >>> import matplotlib.pyplot as plt
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
+        >>> fit = bbl.shooter(
+        ...     "Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True
+        ... )
         >>> axis = fit.plot()
         >>> plt.close()
         """
@@ -345,11 +419,16 @@ class ShooterResults(ClassifierResults):
             return plot_path(self.path, ax)
         terms = self.terms.drop_duplicates("predictors").head(MAX_DRAWN)  # one row for each term
         names = [":".join(map(str, predictors)) for predictors in terms["predictors"]]
-        return plot_terms(names, terms["order"].to_numpy(), terms["strength"].to_numpy(), len(self.chosen), ax)
+        return plot_terms(
+            names, terms["order"].to_numpy(), terms["strength"].to_numpy(), len(self.chosen), ax
+        )
 
     def _model_parts(self) -> list[Part]:
         """Return the part of the HTML report with the figure of the terms."""
-        alt = "Bars of the chosen terms by their strength. The numbers are in the tables of the summary."
+        alt = (
+            "Bars of the chosen terms by their strength. The numbers are in the tables of the "
+            "summary."
+        )
         figure = figure_html(self.plot().figure, alt, "The chosen terms, the strongest first.")
         return [Part("Terms", html=[figure])]
 
@@ -367,4 +446,6 @@ class ShooterResults(ClassifierResults):
         return repr(self), [first_rows(self.terms, "Terms, the strongest first", source=".terms")]
 
     def __repr__(self) -> str:
-        return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + loss_text(self.log_loss)
+        return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + loss_text(
+            self.log_loss
+        )

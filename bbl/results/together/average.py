@@ -1,8 +1,10 @@
-"""AverageResults: several fitted classifiers, the *members*, whose class probabilities are averaged with weights.
+"""AverageResults: several fitted classifiers, the *members*, whose class probabilities are averaged
+with weights.
 
-There are K groups and M members. `MethodTraits` are the properties of a fit's method: its ``name`` and tuned
-``setting``, whether it ``converged``, ``stops_early`` by design, and ``can_calibrate`` although it is not
-calibrated. `refusals` of a class names the methods and options that its fits lack.
+There are K groups and M members. `MethodTraits` are the properties of a fit's method: its ``name``
+and tuned ``setting``, whether it ``converged``, ``stops_early`` by design, and ``can_calibrate``
+although it is not calibrated. `refusals` of a class names the methods and options that its fits
+lack.
 """
 
 from __future__ import annotations
@@ -30,7 +32,14 @@ from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text
 from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
-from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
+from bbl.results.predictions import (
+    accuracy_score,
+    fitted,
+    importance,
+    predict_batches,
+    predict_rows,
+    residuals,
+)
 from bbl.rows.on_disk import Rows
 from bbl.stats.likelihood_ratio import likelihood_ratio
 
@@ -41,9 +50,13 @@ __all__ = ["NOT_CLASSIFIERS", "AverageResults", "member_advice"]
 
 NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
-NO_COVARIANCE = "Members of an average are fitted to the same rows, and have no covariance between them"
+NO_COVARIANCE = (
+    "Members of an average are fitted to the same rows, and have no covariance between them"
+)
 NOT_A_SUM = "An average has no scores that are sums over terms"
-ONLY_SHARES = "the shares of the groups, as no predictor is relevant and all together predict no better"
+ONLY_SHARES = (
+    "the shares of the groups, as no predictor is relevant and all together predict no better"
+)
 
 # arrays of a model file, besides those of the members: kind of dtype, shape, range of values
 TABLE = {
@@ -58,8 +71,8 @@ TABLE = {
 class AverageResults(ClassifierResults):
     """An average of fitted classifiers; made by ``bbl(method="auto")`` and `average`.
 
-    A member that cannot sum out missing values (conditional likelihood) is left out of the average in the rows that
-    have some; the weights of the other members are rescaled.
+    A member that cannot sum out missing values (conditional likelihood) is left out of the average
+    in the rows that have some; the weights of the other members are rescaled.
 
     Attributes
     ----------
@@ -86,9 +99,14 @@ class AverageResults(ClassifierResults):
 
     kind = "average"
     refusals = lacking(  # the capabilities that averages lack, some with the reason
-        *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
-        likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM, effects=NO_COVARIANCE,
-    )  # fmt: skip
+        *MACHINE_ONLY,
+        "sample",
+        no_response=NOT_CLASSIFIERS,
+        density=NOT_CLASSIFIERS,
+        likelihood=NO_LIKELIHOOD,
+        explain=NOT_A_SUM,
+        effects=NO_COVARIANCE,
+    )
     _can_refit = False  # `_refit` raises an error
 
     fitted = fitted
@@ -121,12 +139,15 @@ class AverageResults(ClassifierResults):
         """Tuned options, out-of-fold log-loss and weight of each member."""
         settings = [member._traits.setting for member in self.members]
         return pd.DataFrame(
-            {"setting": settings, "log_loss": self.losses, "weight": self.member_weights}, index=self.names
+            {"setting": settings, "log_loss": self.losses, "weight": self.member_weights},
+            index=self.names,
         )
 
     @property
     def _bootstrap_members(self) -> list[tuple[ClassifierResults, float]]:
-        """The members with their weights; empty if one of them is not refitted, or is an average itself."""
+        """The members with their weights; empty if one of them is not refitted, or is an average
+        itself.
+        """
         if not all(member._can_refit for member in self.members):
             return []
         return list(zip(self.members, self.member_weights.tolist(), strict=True))
@@ -143,7 +164,9 @@ class AverageResults(ClassifierResults):
 
     @property
     def converged(self) -> bool:
-        """Whether every member converged, or stopped early by design; closed-form estimates count as converged."""
+        """Whether every member converged, or stopped early by design; closed-form estimates count
+        as converged.
+        """
         return all(traits.converged or traits.stops_early for traits in self._member_traits)
 
     @property
@@ -157,7 +180,9 @@ class AverageResults(ClassifierResults):
         return MethodTraits(name=self.kind, learner=self.kind, converged=self.converged)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
+        """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n,
+        m).
+        """
         needed = [traits.needed for traits in self._member_traits]
         return average_members(self.members, needed, self.member_weights, codes, missing)
 
@@ -168,13 +193,15 @@ class AverageResults(ClassifierResults):
 
     @verb
     def relevant(self) -> pd.DataFrame:
-        """Return the terms that the members' predictions use: those whose parameters are not the same in all groups.
+        """Return the terms that the members' predictions use: those whose parameters are not the
+        same in all groups.
 
         Returns
         -------
         DataFrame
-            By the index ``term`` (a predictor, or several joined by colons), the largest weight first: ``order``
-            (number of predictors) and ``weight`` (sum of the weights of the members that use the term).
+            By the index ``term`` (a predictor, or several joined by colons), the largest weight
+            first: ``order`` (number of predictors) and ``weight`` (sum of the weights of the
+            members that use the term).
 
         Raises
         ------
@@ -191,12 +218,17 @@ class AverageResults(ClassifierResults):
         """
         methods = [member.relevant for member in self.members if hasattr(member, "relevant")]
         if len(methods) < len(self.members):
-            raise OptionError("relevant() is told by Boltzmann machines, and a member of this average is none.")
+            raise OptionError(
+                "relevant() is told by Boltzmann machines, and a member of this average is none."
+            )
         frames = [
-            relevant()["order"].to_frame().assign(weight=weight)  # by term: its order, and the member's weight
+            # by term: its order, and the member's weight
+            relevant()["order"].to_frame().assign(weight=weight)
             for relevant, weight in zip(methods, self.member_weights, strict=True)
         ]
-        terms = pd.concat(frames).groupby("term", sort=False).agg({"order": "first", "weight": "sum"})
+        terms = (
+            pd.concat(frames).groupby("term", sort=False).agg({"order": "first", "weight": "sum"})
+        )
         return terms.sort_values("weight", ascending=False, kind="stable")
 
     def log_likelihood(self, rows: Rows) -> NoReturn:
@@ -204,10 +236,12 @@ class AverageResults(ClassifierResults):
         self.check_likelihood()
 
     def check_likelihood(self) -> NoReturn:
-        """Raise an OptionError, which other results do only in some cases: an average has no likelihood of rows."""
+        """Raise an OptionError, which other results do only in some cases: an average has no
+        likelihood of rows.
+        """
         raise OptionError(
-            f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions are, and the "
-            "members in fit.members may have a likelihood.",
+            f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions "
+            "are, and the members in fit.members may have a likelihood.",
             argument="method",
         )
 
@@ -223,49 +257,73 @@ class AverageResults(ClassifierResults):
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name) for name in ("mf", "pseudo")]
+        >>> fits = [
+        ...     bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name)
+        ...     for name in ("mf", "pseudo")
+        ... ]
         >>> average = bbl.average(fits, "equal")
         >>> list(average.coef())
         ['mf', 'pseudo']
         """
-        members: Any = zip(self.names, self.members, strict=True)  # Any: not every kind of classifier has coef()
-        coefficients = {name: member.coef() for name, member in members if "coef" not in member.refusals}
+        # Any: not every kind of classifier has coef()
+        members: Any = zip(self.names, self.members, strict=True)
+        coefficients = {
+            name: member.coef() for name, member in members if "coef" not in member.refusals
+        }
         if not coefficients:
             raise OptionError(
-                "No member of this average has coefficients; networks have tables, fit.members[0].params."
+                "No member of this average has coefficients; networks have tables, "
+                "fit.members[0].params."
             )
         return coefficients
 
     def summary(self) -> Summary:
         """Summarise the members with their weights, and the naive Bayes test of each predictor.
 
-        The tests compare the distribution of each predictor between the groups. They need only counts of the training
-        rows, not the members. The table ``"h"`` has the naive Bayes fields, by predictor and level.
+        The tests compare the distribution of each predictor between the groups. They need only
+        counts of the training rows, not the members. The table ``"h"`` has the naive Bayes fields,
+        by predictor and level.
 
         Examples
         --------
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name) for name in ("mf", "pseudo")]
+        >>> fits = [
+        ...     bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name)
+        ...     for name in ("mf", "pseudo")
+        ... ]
         >>> average = bbl.average(fits, "equal")
         >>> list(average.summary().tables)
         ['fit', 'tests', 'h', 'Members']
         """
         facts = {
-            "Fit method": "average of " + ", ".join(self.names) if len(self.members) > 1 else ONLY_SHARES,
+            "Fit method": "average of " + ", ".join(self.names)
+            if len(self.members) > 1
+            else ONLY_SHARES,
             "Observations": self.nobs(),
             **loss_facts(self.log_loss),
             "Converged": self._convergence_text(),
         }
         note = "log_loss is that of each member alone, out of fold; the average has these weights."
-        # `_counts`: for each predictor i, the weighted count (K, L_i) of its levels in the training rows of each group
+        # `_counts`: for each predictor i, the weighted count (K, L_i) of its levels in the training
+        # rows of each group
         tests = likelihood_ratio(self._counts, prior_count=0.0)
-        return fit_summary(self.call, self.labels, tests, facts, [Section("Members", self.tuning, note)])
+        return fit_summary(
+            self.call, self.labels, tests, facts, [Section("Members", self.tuning, note)]
+        )
 
     def _convergence_text(self) -> str:
-        """Return ``yes`` or ``no`` for `converged`, and the names of the members that stop early by design."""
-        early = [name for name, traits in zip(self.names, self._member_traits, strict=True) if traits.stops_early]
-        return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
+        """Return ``yes`` or ``no`` for `converged`, and the names of the members that stop early by
+        design.
+        """
+        early = [
+            name
+            for name, traits in zip(self.names, self._member_traits, strict=True)
+            if traits.stops_early
+        ]
+        return ("yes" if self.converged else "no") + (
+            f"; {', '.join(early)}: stops early" if early else ""
+        )
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text, one or more lines, and the tables that a notebook shows."""
@@ -274,12 +332,19 @@ class AverageResults(ClassifierResults):
         ]
 
     def __repr__(self) -> str:
-        return f"{self.call}\n\n{self._heading}:\n{self.tuning.round(4).to_string()}{loss_text(self.log_loss)}"
+        table = self.tuning.round(4).to_string()
+        return f"{self.call}\n\n{self._heading}:\n{table}{loss_text(self.log_loss)}"
 
     @property
     def _heading(self) -> str:
-        """Heading of the table of members; a single one has no predictors (see `bbl.boltzmann.averaging`)."""
-        return f"Average of {len(self.members)} members" if len(self.members) > 1 else f"T{ONLY_SHARES[1:]}"
+        """Heading of the table of members; a single one has no predictors (see
+        `bbl.boltzmann.averaging`).
+        """
+        return (
+            f"Average of {len(self.members)} members"
+            if len(self.members) > 1
+            else f"T{ONLY_SHARES[1:]}"
+        )
 
     def _attribution(self) -> NoReturn:
         """Raise an OptionError: logarithms of averaged probabilities are not sums over terms."""
@@ -312,7 +377,10 @@ class AverageResults(ClassifierResults):
         >>> import matplotlib.pyplot as plt
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
-        >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name) for name in ("mf", "pseudo")]
+        >>> fits = [
+        ...     bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name)
+        ...     for name in ("mf", "pseudo")
+        ... ]
         >>> average = bbl.average(fits, "equal")
         >>> axes = average.plot()
         >>> plt.close()
@@ -320,7 +388,8 @@ class AverageResults(ClassifierResults):
         return self.evaluate(newdata, weights).plot(kind, groups, axes)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of the model file: options and arrays of the members, training rows only with the first.
+        """Return the content of the model file: options and arrays of the members, training rows
+        only with the first.
 
         The arrays of member k have the prefix ``m{k}_``.
         """
@@ -329,7 +398,10 @@ class AverageResults(ClassifierResults):
         meta = {
             "call": self.call,
             "missing": self.design.missing,  # policy for missing values
-            "members": [{"kind": m.kind, **content[0]} for m, content in zip(self.members, contents, strict=True)],
+            "members": [
+                {"kind": m.kind, **content[0]}
+                for m, content in zip(self.members, contents, strict=True)
+            ],
             **pack_loss(self.log_loss),
         }
         arrays = {
@@ -349,8 +421,11 @@ class AverageResults(ClassifierResults):
         if not meta["members"]:
             raise ValueError("it has no members")
         # all classes of classifiers, by kind; `bbl.load` has imported their modules
-        classes = {model_class.kind: model_class for model_class in ClassifierResults.__subclasses__()}
-        members, average_arrays = [], dict(arrays)  # the arrays of the members are taken out of `average_arrays`
+        classes = {
+            model_class.kind: model_class for model_class in ClassifierResults.__subclasses__()
+        }
+        # the arrays of the members are taken out of `average_arrays`
+        members, average_arrays = [], dict(arrays)
         for k, stored_member in enumerate(meta["members"]):
             prefix, member_meta = f"m{k}_", dict(stored_member)
             names = [name for name in arrays if name.startswith(prefix)]
@@ -366,15 +441,28 @@ class AverageResults(ClassifierResults):
             raise ValueError("what it does with missing values is not as saved")
         design = replace(first.design, missing=missing)
         return cls(
-            meta["call"], design, first.training, first.index, tuple(members), average_arrays["member_weights"],
-            average_arrays["losses"], stored=first.stored, priors=average_arrays.get("priors"),
+            meta["call"],
+            design,
+            first.training,
+            first.index,
+            tuple(members),
+            average_arrays["member_weights"],
+            average_arrays["losses"],
+            stored=first.stored,
+            priors=average_arrays.get("priors"),
             stored_loss=unpack_loss(meta),
-        )  # fmt: skip
+        )
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:
-    """Return advice, as a sentence, for an average of `members` that predicts worse than the shares of the groups.
+    """Return advice, as a sentence, for an average of `members` that predicts worse than the shares
+    of the groups.
 
-    Calibration would help if some member is not calibrated, but can be; without such a member the advice is empty.
+    Calibration would help if some member is not calibrated, but can be; without such a member the
+    advice is empty.
     """
-    return "Average fits with calibrate='temperature'." if any(m._traits.can_calibrate for m in members) else ""
+    return (
+        "Average fits with calibrate='temperature'."
+        if any(m._traits.can_calibrate for m in members)
+        else ""
+    )

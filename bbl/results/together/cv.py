@@ -1,9 +1,10 @@
 """CVResults: the result of a cross-validation.
 
-A *setting* is a value of the tuned option; S of them are compared. The *validated rows* are the held-out rows of all
-folds, one fold after another: N rows, each predicted by the model that was fitted to the other folds. K is the number
-of groups. A *class score* is the log-probability of a group and a row, up to a constant of the row; without a response,
-the log-probability of the row. The *link* of a group is its log-odds.
+A *setting* is a value of the tuned option; S of them are compared. The *validated rows* are the
+held-out rows of all folds, one fold after another: N rows, each predicted by the model that was
+fitted to the other folds. K is the number of groups. A *class score* is the log-probability of a
+group and a row, up to a constant of the row; without a response, the log-probability of the row.
+The *link* of a group is its log-odds.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def score_frame(
 ) -> pd.DataFrame:
     """Return a row for each of S `settings`, in a column named `column`, then its scores.
 
-    `table` holds the scores (S, 1); if `score` is ``"auc"``, it holds the AUC and its lower and upper limit (S, 3).
+    `table` holds the scores (S, 1); if `score` is ``"auc"``, it holds the AUC and its lower and
+    upper limit (S, 3).
     """
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     frame.insert(0, column, settings)
@@ -70,12 +72,15 @@ class CVResults(Notebook):
     score : str
         Name of the score.
     folds : list of ndarray
-        Validated rows of each fold, as positions in the data, in the order of `pooled`. A row of weight w stands for w
-        copies, and is in every fold that has some of them; the weights in `observed` count the copies.
+        Validated rows of each fold, as positions in the data, in the order of `pooled`. A row of
+        weight w stands for w copies, and is in every fold that has some of them; the weights in
+        `observed` count the copies.
     scored : Scored
-        Class scores (S, N, K) of the validated rows at every setting, with their groups `y` and weights (N,).
+        Class scores (S, N, K) of the validated rows at every setting, with their groups `y` and
+        weights (N,).
     calibrate : str
-        How scores were calibrated before settings were compared: ``"none"``, ``"offset"`` or ``"temperature"``.
+        How scores were calibrated before settings were compared: ``"none"``, ``"offset"`` or
+        ``"temperature"``.
     model : BBLResults, DensityResults or AverageResults
         The refit on all rows at `regstar`, or, as in R, the fit of the last fold.
 
@@ -113,28 +118,40 @@ class CVResults(Notebook):
 
     @property
     def _best_scores(self) -> np.ndarray:
-        """Calibrated class scores (N, K) of the validated rows at `regstar`; K is 1 without a response."""
+        """Calibrated class scores (N, K) of the validated rows at `regstar`; K is 1 without a
+        response.
+        """
         return calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Predictions of the validated rows at `regstar`, fold by fold: the log-odds of each group, then ``yhat``.
+        """Predictions of the validated rows at `regstar`, fold by fold: the log-odds of each group,
+        then ``yhat``.
 
-        Without a response, the log-probability of each row, ``log_prob``, or the log pseudo-likelihood, ``log_pl``.
+        Without a response, the log-probability of each row, ``log_prob``, or the log
+        pseudo-likelihood, ``log_pl``.
         """
         index = pd.RangeIndex(len(self.scored.y))
         if not self.model.design.classes:
-            column = "log_pl" if self.score == "pnll" else "log_prob"  # "pnll": negative log pseudo-likelihood
+            # "pnll": negative log pseudo-likelihood
+            column = "log_pl" if self.score == "pnll" else "log_prob"
             return pd.DataFrame(self._best_scores, index=index, columns=[column])
         # response=None: the name of the response would be used for type "class" only
-        return pd.DataFrame(prediction_frame(self._best_scores, self.model.labels.groups, "link", index, response=None))
+        return pd.DataFrame(
+            prediction_frame(
+                self._best_scores, self.model.labels.groups, "link", index, response=None
+            )
+        )
 
     @property
     def observed(self) -> pd.DataFrame:
         """Observed group ``y`` and ``weights`` of the validated rows, in the order of `pooled`."""
-        # object: labels of mixed types, such as 1 and "a", are not cast to text; then one type again if all have it
+        # object: labels of mixed types, such as 1 and "a", are not cast to text; then one type
+        # again if all have it
         groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
-        return pd.DataFrame({"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights})
+        return pd.DataFrame(
+            {"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights}
+        )
 
     def compare(self) -> pd.DataFrame:
         """Return accuracy, AUC, log-loss and Brier score of every setting under every calibration.
@@ -142,7 +159,8 @@ class CVResults(Notebook):
         Returns
         -------
         DataFrame
-            The setting, ``calibrate``, ``accuracy``, ``logloss``, ``brier``, and ``AUC`` (two groups only).
+            The setting, ``calibrate``, ``accuracy``, ``logloss``, ``brier``, and ``AUC`` (two
+            groups only).
 
         Raises
         ------
@@ -173,19 +191,32 @@ class CVResults(Notebook):
                 row = {setting_name: setting, "calibrate": calibration}
                 log_p = log_probabilities(scores)
                 # `SCORES`: functions for accuracy, logloss and brier
-                row |= {title: measure(log_p, scored.y, scored.weights) for title, measure in SCORES.items()}
+                row |= {
+                    title: measure(log_p, scored.y, scored.weights)
+                    for title, measure in SCORES.items()
+                }
                 if scores.shape[1] == 2:  # `link`: log odds (n, 2) of each group against the other
-                    row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]  # [0]: without its limits
+                    # [0]: without its limits
+                    row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]
                 rows.append(row)
         return pd.DataFrame(rows)
 
     @overload
     def predict(
-        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+        self,
+        newdata: object,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
     ) -> pd.Series: ...
     @overload
     def predict(
-        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+        self,
+        newdata: object = ...,
+        *,
+        type: Literal["class"],
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
     ) -> pd.Series: ...
     @overload
     def predict(
@@ -216,24 +247,31 @@ class CVResults(Notebook):
         >>> cv.predict(titanic.head(2), type="class").tolist()
         ['Yes', 'Yes']
         """
-        predicted: pd.DataFrame | pd.Series = self.model.predict(newdata, type, unseen, priors=priors, costs=costs)
+        predicted: pd.DataFrame | pd.Series = self.model.predict(
+            newdata, type, unseen, priors=priors, costs=costs
+        )
         return predicted
 
     def _require_response(self, name: str) -> None:
-        """Raise a ClassError that names the calling method, `name`, if the model has no response."""
+        """Raise a ClassError that names the calling method, `name`, if the model has no
+        response.
+        """
         if not self.model.design.classes:
             raise ClassError(
-                f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no response; cvframe has "
-                "the scores of all settings.",
+                f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no "
+                "response; cvframe has the scores of all settings.",
                 argument="formula",
             )
 
     @verb
-    def evaluate(self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None) -> Evaluation:
-        """Compare predictions and observed groups of the validated rows at `regstar`; see `BBLResults.evaluate`.
+    def evaluate(
+        self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None
+    ) -> Evaluation:
+        """Compare predictions and observed groups of the validated rows at `regstar`; see
+        `BBLResults.evaluate`.
 
-        The intervals, of confidence `level`, treat the rows as independent, and ignore that `regstar` was chosen by the
-        same rows.
+        The intervals, of confidence `level`, treat the rows as independent, and ignore that
+        `regstar` was chosen by the same rows.
 
         Examples
         --------
@@ -248,18 +286,23 @@ class CVResults(Notebook):
         share("level", level)
         scored, labels, response = self.scored, self.model.labels, self.model.design.response
         scores = self._best_scores
-        if priors is not None:  # replace the shares of the groups in the training rows, which the scores contain
+        # replace the shares of the groups in the training rows, which the scores contain
+        if priors is not None:
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
         model = cast(ClassifierResults, self.model)  # with a response, it is a classifier
-        # a sentence, printed if the predictions are worse than the shares of the groups; empty without such advice
+        # a sentence, printed if the predictions are worse than the shares of the groups; empty
+        # without such advice
         advice = remedy(model.log_loss, model._advice)
-        return evaluate_rows(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, advice)
+        return evaluate_rows(
+            labels, scores, scored.y, scored.weights, subject, level, cost_matrix, advice
+        )
 
     @verb
     def plot(self, ax: Any = None, *, kind: Literal["cv"] | EvaluationFigure = "cv") -> Any:
-        """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or one of the predictions.
+        """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or one of the
+        predictions.
 
         Parameters
         ----------
@@ -284,18 +327,29 @@ class CVResults(Notebook):
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
             return self.evaluate().plot(cast(EvaluationFigure, kind), ax=ax)
-        # symbol and title of the tuned option on the axis, and whether that is logarithmic; None without such an option
+        # symbol and title of the tuned option on the axis, and whether that is logarithmic; None
+        # without such an option
         tuned_option = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
         if tuned_option is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
-        symbol, title, logarithmic = tuned_option.symbol, tuned_option.title, tuned_option.logarithmic
-        return plot.plot_cv(self.cvframe, self.regstar, ax, symbol=symbol, title=title, logarithmic=logarithmic)
+        symbol, title, logarithmic = (
+            tuned_option.symbol,
+            tuned_option.title,
+            tuned_option.logarithmic,
+        )
+        return plot.plot_cv(
+            self.cvframe, self.regstar, ax, symbol=symbol, title=title, logarithmic=logarithmic
+        )
 
     @verb
     def plot_calibration(
-        self, bins: int = 10, groups: Sequence[Any] | None = None, axes: Sequence[Axes] | None = None
+        self,
+        bins: int = 10,
+        groups: Sequence[Any] | None = None,
+        axes: Sequence[Axes] | None = None,
     ) -> list[Axes]:
-        """Draw the observed share of each group against the predicted probability, for the validated rows at `regstar`.
+        """Draw the observed share of each group against the predicted probability, for the
+        validated rows at `regstar`.
 
         Parameters
         ----------
@@ -304,13 +358,14 @@ class CVResults(Notebook):
         groups : sequence, optional
             Groups to draw; by default all, or of two groups only the second.
         axes : sequence of matplotlib Axes, optional
-            A diagram and a histogram for all groups together, or one of each for each group; a new figure by default.
+            A diagram and a histogram for all groups together, or one of each for each group; a new
+            figure by default.
 
         Returns
         -------
         list of matplotlib Axes
-            A diagram and a histogram for each group. Points have 95 % intervals of a binomial share; those of a
-            calibrated model lie near the diagonal.
+            A diagram and a histogram for each group. Points have 95 % intervals of a binomial
+            share; those of a calibrated model lie near the diagonal.
 
         Examples
         --------
@@ -327,23 +382,37 @@ class CVResults(Notebook):
         scored = self.scored
         probabilities = np.exp(log_probabilities(self._best_scores))
         return plot_calibration(
-            self.model.labels, probabilities, scored.y, scored.weights, bins=bins, groups=groups, axes=axes
+            self.model.labels,
+            probabilities,
+            scored.y,
+            scored.weights,
+            bins=bins,
+            groups=groups,
+            axes=axes,
         )
 
     @property
     def _warning(self) -> str:
         """Warning if the log-loss of `model` is above that of the shares of the groups; else empty.
 
-        `log_loss` is a record of both losses: of validated rows if the fit was tuned, calibrated or averaged by its own
-        cross-validation, else of the training rows; None if it is not known.
+        `log_loss` is a record of both losses: of validated rows if the fit was tuned, calibrated or
+        averaged by its own cross-validation, else of the training rows; None if it is not known.
         """
-        return verdict(cast(ClassifierResults, self.model).log_loss) if self.model.design.classes else ""
+        return (
+            verdict(cast(ClassifierResults, self.model).log_loss)
+            if self.model.design.classes
+            else ""
+        )
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text, one or more lines, and the tables that a notebook shows."""
         text_lines = text.cv_head(self.cvframe, self.regstar, self.maxscore, self.score)
-        return text_lines, [first_rows(self.cvframe, "Scores", source=".cvframe", note=self._warning)]
+        return text_lines, [
+            first_rows(self.cvframe, "Scores", source=".cvframe", note=self._warning)
+        ]
 
     def __repr__(self) -> str:
-        warning = f"\n\n{fill(self._warning, WIDTH, break_on_hyphens=False)}" if self._warning else ""
+        warning = (
+            f"\n\n{fill(self._warning, WIDTH, break_on_hyphens=False)}" if self._warning else ""
+        )
         return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + warning

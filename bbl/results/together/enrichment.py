@@ -20,11 +20,12 @@ class EnrichmentResults(Notebook):
     Attributes
     ----------
     table : DataFrame
-        A row for each number of top pairs: ``top`` (the number), ``observed`` known pairs, ``expected`` by chance,
-        ``enrichment`` (observed / expected) and ``p`` of the hypergeometric test.
+        A row for each number of top pairs: ``top`` (the number), ``observed`` known pairs,
+        ``expected`` by chance, ``enrichment`` (observed / expected) and ``p`` of the hypergeometric
+        test.
     area : float
-        Probability that a known pair is ranked before another pair (the AUC); pairs that are not listed are tied in the
-        last place. nan if all pairs are known.
+        Probability that a known pair is ranked before another pair (the AUC); pairs that are not
+        listed are tied in the last place. nan if all pairs are known.
     p : float
         p-value of the rank test that `area` is above 0.5; nan if all pairs are known.
     listed : DataFrame
@@ -35,7 +36,9 @@ class EnrichmentResults(Notebook):
     Examples
     --------
     >>> import bbl
-    >>> result = bbl.enrichment([("a", "b"), ("a", "c"), ("b", "d", "e")], [("b", "a"), ("d", "e")], top=[1, 5])
+    >>> result = bbl.enrichment(
+    ...     [("a", "b"), ("a", "c"), ("b", "d", "e")], [("b", "a"), ("d", "e")], top=[1, 5]
+    ... )
     >>> result.table
        top  observed  expected  enrichment         p
     0    1         1       0.2         5.0  0.200000
@@ -57,10 +60,14 @@ class EnrichmentResults(Notebook):
     def _texts(self) -> tuple[str, str]:
         """Return two sentences: the numbers of pairs, and the test of the ranks."""
         rank_test = (
-            f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
+            f"A known pair comes before another one with probability {self.area:.4g} (rank test: p "
+            f"= {self.p:.3g})"
         )
         if self.n_known == self.n_pairs:
-            rank_test = "All pairs are known, so there are no others that they could come before: no rank test."
+            rank_test = (
+                "All pairs are known, so there are no others that they could come before: no rank "
+                "test."
+            )
         pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
         return pair_counts, rank_test
 

@@ -27,16 +27,17 @@ class GraphsResults(Notebook):
     Attributes
     ----------
     table : DataFrame
-        The best graphs, best first: ``formula``, for ``bbl.bbl(formula, data, method="ml")``; the number of ``edges``;
-        ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``; and ``weight``, which
-        sums to 1 over all graphs compared.
+        The best graphs, best first: ``formula``, for ``bbl.bbl(formula, data, method="ml")``; the
+        number of ``edges``; ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``; and
+        ``weight``, which sums to 1 over all graphs compared.
     edges : DataFrame
-        A row for each pair of variables, the most probable first: ``variable``, ``variable2``, and ``probability``, the
-        sum of the weights of the graphs that join them.
+        A row for each pair of variables, the most probable first: ``variable``, ``variable2``, and
+        ``probability``, the sum of the weights of the graphs that join them.
     n_graphs : int
         Number of graphs that were compared.
     is_exhaustive : bool
-        Whether these are all graphs; else those that a greedy search met, and probabilities are of them alone.
+        Whether these are all graphs; else those that a greedy search met, and probabilities are of
+        them alone.
     variables : tuple
         Names, in the order of the table.
 
@@ -101,8 +102,14 @@ class GraphsResults(Notebook):
         ]
 
     def _title(self) -> str:
-        """Return the title of the table: how many graphs it has, and of how many that were compared."""
-        count = f"all {self.n_graphs:,} graphs" if self.is_exhaustive else f"{self.n_graphs:,} graphs that a search met"
+        """Return the title of the table: how many graphs it has, and of how many that were
+        compared.
+        """
+        count = (
+            f"all {self.n_graphs:,} graphs"
+            if self.is_exhaustive
+            else f"{self.n_graphs:,} graphs that a search met"
+        )
         noun = "the best" if len(self.table) == 1 else f"the {len(self.table)} best"
         return f"{noun.capitalize()} of {count}"
 

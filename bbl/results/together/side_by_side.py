@@ -25,7 +25,8 @@ from bbl.results.model import ModelResults
 
 __all__ = ["model_table"]
 
-STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))  # (p-value, stars of a coefficient whose p is below)
+# (p-value, stars of a coefficient whose p is below)
+STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 # rows of key figures, below the coefficients; clAIC: AIC of the composite likelihood
 FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC", "Accuracy")
 
@@ -35,83 +36,110 @@ def model_table(
 ) -> ModelTable:
     """Return the table of `bbl.etable`, a column for each fit; arguments as there.
 
-    `of` chooses the coefficients: "group" those of each group, "pooled" their differences from the pooled fit to all
-    rows, a pair (a, b) of groups those of a less those of b.
-    `keep` has the predictors whose coefficients are shown, None for all. `pairs` says whether couplings are shown,
+    `of` chooses the coefficients: "group" those of each group, "pooled" their differences from the
+    pooled fit to all rows, a pair (a, b) of groups those of a less those of b. `keep` has the
+    predictors whose coefficients are shown, None for all. `pairs` says whether couplings are shown,
     `stars` whether stars are. `digits` is the number of decimals.
     """
     fits_by_name = check_fits(fits)
     if isinstance(of, ModelResults):
         raise BBLTypeError(
-            f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}. Give all models in "
-            "one list: etable([fit, other]).",
+            f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}. "
+            "Give all models in one list: etable([fit, other]).",
             argument="of",
         )
     for fit in fits_by_name.values():
-        # only checks `of`: an OptionError if a fit has no such groups. pooled=True: "pooled" passes here; a fit without
-        # a pooled one is refused by `_coefficients`
+        # only checks `of`: an OptionError if a fit has no such groups. pooled=True: "pooled" passes
+        # here; a fit without a pooled one is refused by `_coefficients`
         resolve_of(of, list(fit.labels.groups), pooled=True)
-    pairs, stars, digits = flag("pairs", pairs), flag("stars", stars), integer("digits", digits, 0, 12)
+    pairs, stars, digits = (
+        flag("pairs", pairs),
+        flag("stars", stars),
+        integer("digits", digits, 0, 12),
+    )
     predictors = {name for fit in fits_by_name.values() for name in fit.labels.names}
     for name in () if keep is None else keep:
         if name not in predictors:
-            raise OptionError(f"keep names {name!r}, which is no predictor of these models.", argument="keep")
+            raise OptionError(
+                f"keep names {name!r}, which is no predictor of these models.", argument="keep"
+            )
     coefficients = [_coefficients(fit, of, keep, pairs) for fit in fits_by_name.values()]
     # the rows of the table: the distinct keys of all fits, (group number, order, group, levels)
     keys = list(dict.fromkeys(key for fit_coefficients in coefficients for key in fit_coefficients))
     keys.sort(key=lambda key: (key[0], key[1]))  # stable: by group, then fields before couplings
     cells: dict[str, list[str]] = {}  # the column of each fit
-    first = next(iter(fits_by_name.values()))  # AIC, BIC and clAIC are shown for fits that are comparable with it
+    # AIC, BIC and clAIC are shown for fits that are comparable with it
+    first = next(iter(fits_by_name.values()))
     names = distinct_names(map(label_text, fits_by_name))
     for name, fit, fit_coefficients in zip(names, fits_by_name.values(), coefficients, strict=True):
-        cells[name] = [_cell(fit_coefficients.get(key), stars, digits) for key in keys] + _facts(fit, first, digits)
+        cells[name] = [_cell(fit_coefficients.get(key), stars, digits) for key in keys] + _facts(
+            fit, first, digits
+        )
     index = [_row_name(group, levels) for _, _, group, levels in keys] + list(FACTS)
     frame = pd.DataFrame(cells, index=pd.Index(index, dtype=object), dtype=object)
     note = "Standard errors in brackets."
     if stars:
         note += " p < 0.05: *, 0.01: **, 0.001: ***; without a star too where there is no test."
     if not all(is_comparable(fit, first) for fit in fits_by_name.values()):
-        note += " AIC, BIC and clAIC are shown of models with as many observations and the same variables as the first."
+        note += (
+            " AIC, BIC and clAIC are shown of models with as many observations and the same "
+            "variables as the first."
+        )
     response = label_text(first.labels.response)
     return ModelTable(frame, f"Models of {response}", note, len(FACTS))
 
 
-def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | None, pairs: bool) -> dict[tuple, tuple]:
-    """Return {(group number, order, group, levels): (estimate, standard error, p)} for all coefficients of a fit.
+def _coefficients(
+    fit: ModelResults, of: Compared, keep: Sequence[Hashable] | None, pairs: bool
+) -> dict[tuple, tuple]:
+    """Return {(group number, order, group, levels): (estimate, standard error, p)} for all
+    coefficients of a fit.
 
-    The group number is the position of the group in the fit's table; `levels` is a tuple of (predictor, level), `order`
-    its length. Without `pairs`, couplings are left out; with `keep`, coefficients of other predictors. Models other
-    than Boltzmann machines have none. A machine without standard errors has nan for these and p.
+    The group number is the position of the group in the fit's table; `levels` is a tuple of
+    (predictor, level), `order` its length. Without `pairs`, couplings are left out; with `keep`,
+    coefficients of other predictors. Models other than Boltzmann machines have none. A machine
+    without standard errors has nan for these and p.
     """
     if not isinstance(fit, MachineResults):
         return {}
     try:
-        table = without_reference(fit.inference().table(of))  # a row for each coefficient of a non-reference level
+        # a row for each coefficient of a non-reference level
+        table = without_reference(fit.inference().table(of))
     except BBLError:
         if of != "group":  # only the coefficients of groups are there without standard errors
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups, coefficients = list(dict.fromkeys(table["group"])), {}
-    # (rows, largest order) each: the columns predictor, predictor2, ... and the columns level, level2, ...
+    # (rows, largest order) each: the columns predictor, predictor2, ... and the columns level,
+    # level2, ...
     predictors, predictor_levels = (
         table.filter(regex=rf"^{prefix}\d*$").to_numpy(object) for prefix in ("predictor", "level")
     )
     columns = (table[c] for c in ("group", "estimate", "se", "p"))
-    # `term` is [predictors, levels] of a row, two arrays (largest order,), missing where the row has fewer
+    # `term` is [predictors, levels] of a row, two arrays (largest order,), missing where the row
+    # has fewer
     for group, estimate, se, p, *term in zip(*columns, predictors, predictor_levels, strict=True):
         levels = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
-        if (len(levels) == 1 or pairs) and (keep is None or all(name in keep for name, _ in levels)):
+        if (len(levels) == 1 or pairs) and (
+            keep is None or all(name in keep for name, _ in levels)
+        ):
             coefficients[groups.index(group), len(levels), group, levels] = (estimate, se, p)
     return coefficients
 
 
 def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) -> str:
-    """Return the name of a row, ``group: predictor=level : ...``; `levels` are pairs (predictor, level)."""
-    return f"{label_text(group)}: " + " : ".join(f"{label_text(name)}={label_text(level)}" for name, level in levels)
+    """Return the name of a row, ``group: predictor=level : ...``; `levels` are pairs (predictor,
+    level).
+    """
+    return f"{label_text(group)}: " + " : ".join(
+        f"{label_text(name)}={label_text(level)}" for name, level in levels
+    )
 
 
 def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: int) -> str:
-    """Return (estimate, standard error, p) as ``estimate* (standard error)``; empty for a coefficient not fitted."""
+    """Return (estimate, standard error, p) as ``estimate* (standard error)``; empty for a
+    coefficient not fitted.
+    """
     if coefficient is None:
         return ""
     estimate, se, p = coefficient
@@ -122,8 +150,8 @@ def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: i
 def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
     """Return the cells of the rows `FACTS` in the column of a fit, empty for figures that it lacks.
 
-    AIC, BIC and clAIC are empty too unless they can be compared with those of `first`, the first fit of the table:
-    fits need the same variables and as many observations.
+    AIC, BIC and clAIC are empty too unless they can be compared with those of `first`, the first
+    fit of the table: fits need the same variables and as many observations.
     """
     accuracy = ""
     if isinstance(fit, ClassifierResults):
@@ -132,4 +160,10 @@ def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
     # in the order of `FACTS`: logLik, AIC, BIC, clAIC
     criterion_texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]
     # `learner`: name of the method
-    return [fit._traits.learner, f"{fit.nobs():g}", str(fit.n_parameters), *criterion_texts, accuracy]
+    return [
+        fit._traits.learner,
+        f"{fit.nobs():g}",
+        str(fit.n_parameters),
+        *criterion_texts,
+        accuracy,
+    ]

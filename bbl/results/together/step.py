@@ -25,13 +25,13 @@ class StepResults(Notebook):
     fit : BBLResults or DensityResults
         The chosen model, fitted; the fit that was given if no step lowers the criterion.
     path : DataFrame
-        A row for each model of the path, numbered by ``step``: ``term`` that was dropped (``"- a:b"``) or added
-        (``"+ a:b"``), empty for the first model; ``df`` and ``deviance``, the number of parameters of that term and
-        twice the change of the log-likelihood, both positive; ``parameters`` and ``logLik`` of the model; and the
-        criterion, ``AIC`` or ``BIC``.
+        A row for each model of the path, numbered by ``step``: ``term`` that was dropped (``"-
+        a:b"``) or added (``"+ a:b"``), empty for the first model; ``df`` and ``deviance``, the
+        number of parameters of that term and twice the change of the log-likelihood, both positive;
+        ``parameters`` and ``logLik`` of the model; and the criterion, ``AIC`` or ``BIC``.
     candidates : DataFrame
-        All steps that were compared, in the columns of `path`; ``step`` is the number of the model that they would
-        have made.
+        All steps that were compared, in the columns of `path`; ``step`` is the number of the model
+        that they would have made.
 
     Examples
     --------
@@ -53,7 +53,11 @@ class StepResults(Notebook):
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text, one or more lines, and the tables that a notebook shows."""
-        return "", [first_rows(self.path, "Steps", source=".path", note=f"Chosen: {label_text(self.fit.formula)}")]
+        return "", [
+            first_rows(
+                self.path, "Steps", source=".path", note=f"Chosen: {label_text(self.fit.formula)}"
+            )
+        ]
 
     def __repr__(self) -> str:
         return f"{table_text(self.path)}\n\nChosen: {label_text(self.fit.formula)}"

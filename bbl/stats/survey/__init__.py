@@ -1,1 +1,3 @@
-"""Sampling designs of surveys on arrays: covariances of totals, replicate weights, tests with Rao-Scott corrections."""
+"""Sampling designs of surveys on arrays: covariances of totals, replicate weights, tests with
+Rao-Scott corrections.
+"""

@@ -1,8 +1,9 @@
-"""`SamplingPlan`: strata, clusters and finite populations of a sample's rows, and the design covariance of totals.
+"""`SamplingPlan`: strata, clusters and finite populations of a sample's rows, and the design
+covariance of totals.
 
-*Unit*: what a stage of sampling draws: clusters, then clusters within them, then rows. The first stage draws within
-strata, each further one within the units of the stage before. A unit is *lonely* if it was drawn alone from a stratum
-or cluster that has more.
+*Unit*: what a stage of sampling draws: clusters, then clusters within them, then rows. The first
+stage draws within strata, each further one within the units of the stage before. A unit is *lonely*
+if it was drawn alone from a stratum or cluster that has more.
 """
 
 from __future__ import annotations
@@ -47,12 +48,13 @@ class SamplingPlan:
     clusters : tuple of ndarray of intp, shape (n,)
         For each stage the unit of each row, numbered from 0 over all units of the stage.
     population : tuple of ndarray, shape (n,), or None
-        For each stage the number of units that the row's stratum or cluster has in the population; None if units were
-        drawn with replacement, so that only the first stage counts.
+        For each stage the number of units that the row's stratum or cluster has in the population;
+        None if units were drawn with replacement, so that only the first stage counts.
     lonely : {"error", "adjust", "remove", "average"}
-        What strata with a lonely unit contribute to the variance: "error", nothing, since callers of `lonely_strata`
-        refuse them; "adjust", the squared deviation of the unit's total from 0; "remove", nothing; "average", the mean
-        contribution of the other strata (at the first stage; at later ones nothing).
+        What strata with a lonely unit contribute to the variance: "error", nothing, since callers
+        of `lonely_strata` refuse them; "adjust", the squared deviation of the unit's total from 0;
+        "remove", nothing; "average", the mean contribution of the other strata (at the first stage;
+        at later ones nothing).
     """
 
     weights: np.ndarray
@@ -78,9 +80,16 @@ class SamplingPlan:
 
     @cached_property
     def _stages(self) -> list[_Stage]:
-        """The stages that contribute to the variance: the first alone if units were drawn with replacement."""
-        # row_parents (n,): the stratum, or the unit of the stage before, from which each row's unit was drawn
-        stages, row_parents, shares_before = [], self.strata, np.ones(int(self.strata.max(initial=-1)) + 1)
+        """The stages that contribute to the variance: the first alone if units were drawn with
+        replacement.
+        """
+        # row_parents (n,): the stratum, or the unit of the stage before, from which each row's unit
+        # was drawn
+        stages, row_parents, shares_before = (
+            [],
+            self.strata,
+            np.ones(int(self.strata.max(initial=-1)) + 1),
+        )
         for k in range(1 if self.population is None else len(self.clusters)):
             row_units = self.clusters[k]
             first_row = _first_rows(row_units)  # of each unit
@@ -95,7 +104,9 @@ class SamplingPlan:
 
     @property
     def lonely_strata(self) -> tuple[int, np.ndarray]:
-        """The first stage with lonely units, and the numbers of their strata or clusters; empty if there are none."""
+        """The first stage with lonely units, and the numbers of their strata or clusters; empty if
+        there are none.
+        """
         for k, stage in enumerate(self._stages):
             if stage.is_lonely.any():
                 return k, np.flatnonzero(stage.is_lonely)
@@ -103,7 +114,9 @@ class SamplingPlan:
 
     @property
     def oversampled_stage(self) -> tuple[int, int] | None:
-        """The first stage with more units drawn than its population has, and the position of a row there; else None."""
+        """The first stage with more units drawn than its population has, and the position of a row
+        there; else None.
+        """
         for k, stage in enumerate(self._stages):
             if (stage.share > 1.0).any():
                 unit = int((stage.share[stage.parent] > 1.0).argmax())
@@ -112,7 +125,9 @@ class SamplingPlan:
 
     @property
     def uneven_stage(self) -> tuple[int, int, int] | None:
-        """The first stage with two populations in one stratum or cluster, and positions of two such rows; else None."""
+        """The first stage with two populations in one stratum or cluster, and positions of two such
+        rows; else None.
+        """
         row_parents = self.strata
         for k, population in enumerate(self.population or ()):
             first_row = _first_rows(row_parents)[row_parents]
@@ -124,45 +139,62 @@ class SamplingPlan:
         return None
 
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
-        """Return the number of first-stage clusters less that of strata; only those with `rows`, of a domain, count."""
+        """Return the number of first-stage clusters less that of strata; only those with `rows`, of
+        a domain, count.
+        """
         return len(np.unique(self.clusters[0][rows])) - len(np.unique(self.strata[rows]))
 
     def totals(self, values: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-        """Add values (k, p) of the rows at positions `rows` (k,) to the totals of units `out` (n_units, p) in place.
+        """Add values (k, p) of the rows at positions `rows` (k,) to the totals of units `out`
+        (n_units, p) in place.
 
         Values are multiplied by the rows' weights already.
         """
         from scipy.sparse import csr_matrix
 
-        units, row_unit = np.unique(self.units[rows], return_inverse=True)  # row_unit (k,): positions in `units`
-        indicator = csr_matrix((np.ones(len(rows)), (row_unit.ravel(), np.arange(len(rows)))), (len(units), len(rows)))
+        # row_unit (k,): positions in `units`
+        units, row_unit = np.unique(self.units[rows], return_inverse=True)
+        indicator = csr_matrix(
+            (np.ones(len(rows)), (row_unit.ravel(), np.arange(len(rows)))), (len(units), len(rows))
+        )
         out[units] += indicator @ values
 
     def deviations(self, totals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Return a matrix E (., p) with ``E'E`` the design covariance of the sum of totals of units (n_units, p).
+        """Return a matrix E (., p) with ``E'E`` the design covariance of the sum of totals of units
+        (n_units, p).
 
-        Each stage contributes ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over its u units in each stratum or
-        cluster, f being the share of its units that was drawn, times the shares of the stages before (Särndal, Swensson
-        & Wretman 1992, section 4.3). With ``lonely="average"`` only strata with `rows` of the domain are averaged over.
+        Each stage contributes ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over its u units
+        in each stratum or cluster, f being the share of its units that was drawn, times the shares
+        of the stages before (Särndal, Swensson & Wretman 1992, section 4.3). With
+        ``lonely="average"`` only strata with `rows` of the domain are averaged over.
         """
         stage_deviations = []
         # the last stage first; its totals are summed to those of the units of the stage before
         for k, stage in reversed(list(enumerate(self._stages))):
             # bytes: the totals of units and their deviations
-            check_memory(16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors.")
-            stage_deviations.append(self._centre_totals(stage, totals, self.strata[rows] if not k else None))
+            check_memory(
+                16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors."
+            )
+            stage_deviations.append(
+                self._centre_totals(stage, totals, self.strata[rows] if not k else None)
+            )
             if k:
                 totals = _sum_by(stage.parent, totals, len(stage.n_drawn))
         return np.concatenate(stage_deviations)
 
-    def _centre_totals(self, stage: _Stage, totals: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
-        """Return the rows of `deviations` that a stage contributes, given totals (u, p) of its units.
+    def _centre_totals(
+        self, stage: _Stage, totals: np.ndarray, strata: np.ndarray | None
+    ) -> np.ndarray:
+        """Return the rows of `deviations` that a stage contributes, given totals (u, p) of its
+        units.
 
         `strata` are the strata of the domain's rows at the first stage, None at others.
         """
         lonely, n_drawn = stage.is_lonely, stage.n_drawn
         # (q,): factor of the squared deviations in each stratum or cluster
-        factor = stage.shares_before * (1.0 - stage.share) * n_drawn / np.maximum(n_drawn - 1.0, 1.0)
+        factor = (
+            stage.shares_before * (1.0 - stage.share) * n_drawn / np.maximum(n_drawn - 1.0, 1.0)
+        )
         mean = _sum_by(stage.parent, totals, len(n_drawn)) / np.maximum(n_drawn, 1.0)[:, None]
         if self.lonely == "adjust":
             mean[lonely] = 0.0  # in place of the stratum's mean: that of all scores, whose sum is 0
@@ -170,7 +202,8 @@ class SamplingPlan:
             factor[lonely] = 0.0
         if self.lonely == "average" and strata is not None:
             has_rows = np.bincount(strata, minlength=len(n_drawn)) > 0
-            # strata with a lonely unit contribute as much as the mean of the others: these count more
+            # strata with a lonely unit contribute as much as the mean of the others: these count
+            # more
             n_averaged = int((has_rows & ~lonely).sum())
             factor *= has_rows.sum() / max(n_averaged, 1)
         contributes = factor[stage.parent] > 0.0
@@ -179,12 +212,16 @@ class SamplingPlan:
 
 
 def _first_rows(codes: np.ndarray) -> np.ndarray:
-    """Return the position of the first row of each number in `codes` (n,), which are 0, 1, and so on."""
+    """Return the position of the first row of each number in `codes` (n,), which are 0, 1, and so
+    on.
+    """
     return np.unique(codes, return_index=True)[1]
 
 
 def _sum_by(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the sums (n_groups, p) of the rows of `values` (n, p) by their numbers `groups` (n,)."""
+    """Return the sums (n_groups, p) of the rows of `values` (n, p) by their numbers `groups`
+    (n,).
+    """
     from scipy.sparse import csr_matrix
 
     n = len(groups)

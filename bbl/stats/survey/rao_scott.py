@@ -1,8 +1,10 @@
-"""Tests under a sampling design by statistics that ignore it, corrected by their design effects (Rao & Scott).
+"""Tests under a sampling design by statistics that ignore it, corrected by their design effects
+(Rao & Scott).
 
-A *working* statistic is computed as if rows were drawn one by one, and is a chi-square variable if its parameters have
-the *working covariance*. Under the design they have the *design covariance*, and the working statistic is distributed
-as a weighted sum of chi-square variables of one degree of freedom. The weights are the generalised *design effects*.
+A *working* statistic is computed as if rows were drawn one by one, and is a chi-square variable if
+its parameters have the *working covariance*. Under the design they have the *design covariance*,
+and the working statistic is distributed as a weighted sum of chi-square variables of one degree of
+freedom. The weights are the generalised *design effects*.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ class CorrectedTest(NamedTuple):
 
 
 def design_effects(covariance: np.ndarray, working_covariance: np.ndarray) -> np.ndarray:
-    """Return the design effects (q,): the eigenvalues of ``working_covariance^-1 covariance``, at least 0.
+    """Return the design effects (q,): the eigenvalues of ``working_covariance^-1 covariance``, at
+    least 0.
 
-    `covariance` (q, q) is the design covariance of q parameters. If it is not finite, design effects are not a number.
+    `covariance` (q, q) is the design covariance of q parameters. If it is not finite, design
+    effects are not a number.
     """
     from scipy.linalg import eigh
 
@@ -52,11 +56,12 @@ def design_effects(covariance: np.ndarray, working_covariance: np.ndarray) -> np
 
 
 def rao_scott(statistic: float, effects: np.ndarray, design_df: float) -> CorrectedTest:
-    """Test a working statistic that is distributed as ``sum_k effects[k] X_k``, X_k chi-square with one degree.
+    """Test a working statistic that is distributed as ``sum_k effects[k] X_k``, X_k chi-square with
+    one degree.
 
-    ``F = statistic / sum(effects)`` has ``sum(effects)^2 / sum(effects^2)`` degrees of freedom, and its denominator
-    `design_df` times as many: `effects` are estimated with `design_df`, the degrees of freedom of the design (Rao &
-    Scott 1984; Thomas & Rao 1987).
+    ``F = statistic / sum(effects)`` has ``sum(effects)^2 / sum(effects^2)`` degrees of freedom, and
+    its denominator `design_df` times as many: `effects` are estimated with `design_df`, the degrees
+    of freedom of the design (Rao & Scott 1984; Thomas & Rao 1987).
 
     Examples
     --------
@@ -85,7 +90,8 @@ def rao_scott_wald(
     working_covariances: Sequence[np.ndarray],
     design_df: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that tables of parameters are zero by Wald statistics of working covariances, corrected by `rao_scott`.
+    """Test that tables of parameters are zero by Wald statistics of working covariances, corrected
+    by `rao_scott`.
 
     Parameters
     ----------
@@ -101,8 +107,8 @@ def rao_scott_wald(
     Returns
     -------
     statistic, df, p : ndarray, shape (number of tables,)
-        Working statistics over the mean design effect, numbers of parameters, and p-values. Of a table whose design
-        covariance is not known, statistic and p are not a number.
+        Working statistics over the mean design effect, numbers of parameters, and p-values. Of a
+        table whose design covariance is not known, statistic and p are not a number.
     """
     statistic, p = np.full((2, len(tables)), np.nan)
     for k, (theta, V, W) in enumerate(zip(tables, covariances, working_covariances, strict=True)):
@@ -110,7 +116,8 @@ def rao_scott_wald(
             continue
         try:
             effects = design_effects(V, W)
-        except np.linalg.LinAlgError:  # W is not positive definite; any working covariance is valid, so a diagonal one
+        # W is not positive definite; any working covariance is valid, so a diagonal one
+        except np.linalg.LinAlgError:
             W = np.diag(V.diagonal())
             effects = design_effects(V, W)
         test = rao_scott(float(theta @ np.linalg.solve(W, theta)), effects, design_df)

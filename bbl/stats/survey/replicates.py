@@ -1,6 +1,8 @@
-"""Replicate weights of a survey: given or made, and the scales by which estimates from them make a covariance.
+"""Replicate weights of a survey: given or made, and the scales by which estimates from them make a
+covariance.
 
-R replicates of n rows. References: Wolter (2007), Introduction to Variance Estimation; Rao, Wu & Yue (1992).
+R replicates of n rows. References: Wolter (2007), Introduction to Variance Estimation; Rao, Wu &
+Yue (1992).
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Replicates:
     rscales : ndarray, shape (R,)
         Further factor of the squared deviations of each replicate.
     mse : bool
-        Whether deviations are from the estimate of the full sample, not from the mean of the replicates.
+        Whether deviations are from the estimate of the full sample, not from the mean of the
+        replicates.
     """
 
     weights: np.ndarray
@@ -46,7 +49,8 @@ class Replicates:
 
         `full` (p,) is the estimate from all rows, `estimates` (R, p) are those from the replicates.
 
-        Replicates with estimates that are not finite are left out; E is not a number if too few remain.
+        Replicates with estimates that are not finite are left out; E is not a number if too few
+        remain.
         """
         varies = self.rscales > 0.0
         is_used = varies & np.isfinite(estimates).all(axis=1)
@@ -56,22 +60,34 @@ class Replicates:
         out = np.zeros(estimates.shape)
         if is_used.any():
             centre = full if self.mse else estimates[is_used].mean(axis=0)
-            out[is_used] = (estimates[is_used] - centre) * np.sqrt(self.scale * self.rscales[is_used])[:, None]
+            out[is_used] = (estimates[is_used] - centre) * np.sqrt(
+                self.scale * self.rscales[is_used]
+            )[:, None]
         return out
 
 
 def default_scales(kind: str, n_replicates: int, rho: float = 0.0) -> tuple[float, np.ndarray]:
-    """Return the scale and rscales (R,) of `n_replicates` of a kind: "JK1", "BRR", "Fay" or "bootstrap".
+    """Return the scale and rscales (R,) of `n_replicates` of a kind: "JK1", "BRR", "Fay" or
+    "bootstrap".
 
     `rho` is the parameter of Fay's method (see `make_replicates`); the other kinds do not use it.
     """
     R = n_replicates
-    scales = {"JK1": (R - 1) / R, "BRR": 1.0 / R, "Fay": 1.0 / (R * (1.0 - rho) ** 2), "bootstrap": 1.0 / max(R - 1, 1)}
+    scales = {
+        "JK1": (R - 1) / R,
+        "BRR": 1.0 / R,
+        "Fay": 1.0 / (R * (1.0 - rho) ** 2),
+        "bootstrap": 1.0 / max(R - 1, 1),
+    }
     return scales[kind], np.ones(R)
 
 
 def make_replicates(
-    plan: SamplingPlan, kind: str, n_replicates: int = 0, rho: float = 0.0, rng: np.random.Generator | None = None
+    plan: SamplingPlan,
+    kind: str,
+    n_replicates: int = 0,
+    rho: float = 0.0,
+    rng: np.random.Generator | None = None,
 ) -> Replicates:
     """Return replicate weights that drop or repeat the first-stage clusters of a plan.
 
@@ -80,10 +96,10 @@ def make_replicates(
     plan : SamplingPlan
         It has one stratum for "JK1", and two clusters in each stratum for "BRR" and "Fay".
     kind : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}
-        "JK1", "JKn": jackknife without and with strata, where one cluster is dropped at a time. "BRR": balanced
-        repeated replication. "Fay": the same, but the weights of one half of each stratum are multiplied by `rho`,
-        those of the other by ``2 - rho``. "bootstrap": n - 1 draws, with replacement, from the n clusters of each
-        stratum (Rao, Wu & Yue 1992).
+        "JK1", "JKn": jackknife without and with strata, where one cluster is dropped at a time.
+        "BRR": balanced repeated replication. "Fay": the same, but the weights of one half of each
+        stratum are multiplied by `rho`, those of the other by ``2 - rho``. "bootstrap": n - 1
+        draws, with replacement, from the n clusters of each stratum (Rao, Wu & Yue 1992).
     n_replicates : int
         Number of replicates of the bootstrap; the other kinds determine it.
     rho : float
@@ -91,11 +107,13 @@ def make_replicates(
     rng : numpy.random.Generator, optional
         Random numbers of the bootstrap.
     """
-    # `plan.clusters[0]` and `plan.strata` (n,): first-stage cluster and stratum of each row, numbered from 0
+    # `plan.clusters[0]` and `plan.strata` (n,): first-stage cluster and stratum of each row,
+    # numbered from 0
     clusters, first_rows = np.unique(plan.clusters[0], return_index=True)
     stratum = plan.strata[first_rows]  # (clusters,)
     n_drawn = np.bincount(stratum)  # (strata,)
-    # finite population corrections: shares of the strata's clusters that were not drawn; not used by "BRR" and "Fay"
+    # finite population corrections: shares of the strata's clusters that were not drawn; not used
+    # by "BRR" and "Fay"
     fpc = (
         np.ones(len(n_drawn))
         if plan.population is None
@@ -103,22 +121,28 @@ def make_replicates(
     )
     if kind in ("JK1", "JKn"):
         n_in_stratum = n_drawn[stratum].astype(float)
-        # (clusters, R), R = clusters: a replicate has 0 for its cluster, and more for the others of that stratum
-        factors = np.where(stratum[:, None] == stratum, (n_in_stratum / (n_in_stratum - 1.0))[:, None], 1.0)
+        # (clusters, R), R = clusters: a replicate has 0 for its cluster, and more for the others of
+        # that stratum
+        factors = np.where(
+            stratum[:, None] == stratum, (n_in_stratum / (n_in_stratum - 1.0))[:, None], 1.0
+        )
         np.fill_diagonal(factors, 0.0)
         rscales = (n_in_stratum - 1.0) / n_in_stratum * fpc[stratum]
         scale = 1.0
         if kind == "JK1":
-            scale, rscales = float(rscales[0]), np.ones(len(clusters))  # equal for all, as there is one stratum
+            # equal for all, as there is one stratum
+            scale, rscales = float(rscales[0]), np.ones(len(clusters))
     elif kind == "bootstrap":
         assert rng is not None  # noqa: S101  # its caller gives one
         factors = _bootstrap_factors(stratum, n_drawn, n_replicates, rng)
         factors = 1.0 + np.sqrt(fpc)[stratum][:, None] * (factors - 1.0)
         scale, rscales = default_scales(kind, n_replicates)
     else:  # "Fay", and "BRR", which is Fay's method with rho = 0
-        signs = _hadamard(len(n_drawn))[:, 1 : len(n_drawn) + 1]  # (R, strata); column 0 is constant
+        # (R, strata); column 0 is constant
+        signs = _hadamard(len(n_drawn))[:, 1 : len(n_drawn) + 1]
         is_first = np.zeros(len(clusters), dtype=bool)
-        is_first[np.unique(stratum, return_index=True)[1]] = True  # the first cluster of each stratum
+        # the first cluster of each stratum
+        is_first[np.unique(stratum, return_index=True)[1]] = True
         # (R, clusters): 1 for the half that is weighted up in a replicate, -1 for the other
         cluster_signs = np.where(is_first, -1.0, 1.0) * signs[:, stratum]
         rho = rho if kind == "Fay" else 0.0
@@ -127,16 +151,23 @@ def make_replicates(
     return Replicates(plan.weights[:, None] * factors[plan.clusters[0]], scale, rscales)
 
 
-def _count_population(plan: SamplingPlan, first_rows: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+def _count_population(
+    plan: SamplingPlan, first_rows: np.ndarray, stratum: np.ndarray
+) -> np.ndarray:
     """Return the number of first-stage clusters of each stratum in the population."""
     assert plan.population is not None  # noqa: S101  # checked by its caller
     out = np.ones(int(stratum.max()) + 1)
-    out[stratum] = plan.population[0][first_rows]  # `population[0]` (n,): clusters of the stratum of each row
+    # `population[0]` (n,): clusters of the stratum of each row
+    out[stratum] = plan.population[0][first_rows]
     return out
 
 
-def _bootstrap_factors(stratum: np.ndarray, n_drawn: np.ndarray, R: int, rng: np.random.Generator) -> np.ndarray:
-    """Return factors (clusters, R): n - 1 draws with replacement from the n clusters of each stratum, times n/(n-1)."""
+def _bootstrap_factors(
+    stratum: np.ndarray, n_drawn: np.ndarray, R: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return factors (clusters, R): n - 1 draws with replacement from the n clusters of each
+    stratum, times n/(n-1).
+    """
     factors = np.zeros((len(stratum), R))  # n / (n - 1) makes their mean 1
     for h, n in enumerate(n_drawn):
         draws = rng.multinomial(n - 1, np.full(n, 1.0 / n), size=R)
@@ -145,7 +176,9 @@ def _bootstrap_factors(stratum: np.ndarray, n_drawn: np.ndarray, R: int, rng: np
 
 
 def _hadamard(n_strata: int) -> np.ndarray:
-    """Return a matrix (R, R) of 1 and -1 with orthogonal columns, R the next power of 2 above the number of strata."""
+    """Return a matrix (R, R) of 1 and -1 with orthogonal columns, R the next power of 2 above the
+    number of strata.
+    """
     from scipy.linalg import hadamard
 
     return hadamard(1 << n_strata.bit_length())

@@ -1,9 +1,9 @@
 """`SurveySample`: the sampling design of all rows of a table, and which of these rows a fit has.
 
-A `SamplingPlan` has arrays (N,): the `weights`, the `strata`, and for each stage of sampling the `clusters` and, unless
-rows were drawn with replacement, the sizes of the `population`. `Replicates` have `weights` (N, R), and the factors of
-the squared deviations of their estimates: `scale`, `rscales` (R,), and `mse`, whether deviations are from the estimate
-of all rows.
+A `SamplingPlan` has arrays (N,): the `weights`, the `strata`, and for each stage of sampling the
+`clusters` and, unless rows were drawn with replacement, the sizes of the `population`. `Replicates`
+have `weights` (N, R), and the factors of the squared deviations of their estimates: `scale`,
+`rscales` (R,), and `mse`, whether deviations are from the estimate of all rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["SurveySample", "check_single_rows", "have_same_design"]
 class SurveySample:
     """The sampling design of N rows, and the positions of the n rows of a domain among them.
 
-    Rows outside of the domain have scores of zero, but their clusters and strata count in the variance.
+    Rows outside of the domain have scores of zero, but their clusters and strata count in the
+    variance.
 
     Attributes
     ----------
@@ -41,12 +42,16 @@ class SurveySample:
     rows: np.ndarray
 
     def only(self, selected: np.ndarray) -> SurveySample:
-        """Return a smaller domain: the rows of this one that are `selected`, by a mask (n,) or positions."""
+        """Return a smaller domain: the rows of this one that are `selected`, by a mask (n,) or
+        positions.
+        """
         return replace(self, rows=self.rows[selected])
 
     @cached_property
     def df(self) -> int:
-        """Degrees of freedom of the design: of a domain, clusters less strata, or the rank of its replicates less 1."""
+        """Degrees of freedom of the design: of a domain, clusters less strata, or the rank of its
+        replicates less 1.
+        """
         # replicates have the rank, the plan has clusters less strata
         return (self.replicates or self.plan).degrees_of_freedom(self.rows)
 
@@ -79,13 +84,21 @@ def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bo
     if one is None or other is None:
         return one is other
     # `lonely`: the rule for strata with a unit that was drawn alone
-    return one.plan.lonely == other.plan.lonely and all(map(np.array_equal, _list_arrays(one), _list_arrays(other)))
+    return one.plan.lonely == other.plan.lonely and all(
+        map(np.array_equal, _list_arrays(one), _list_arrays(other))
+    )
 
 
 def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
-    """Return the rows, weights, strata, populations, replicates and clusters of a design; absent ones are empty."""
+    """Return the rows, weights, strata, populations, replicates and clusters of a design; absent
+    ones are empty.
+    """
     plan, replicates = survey.plan, survey.replicates
-    scales = np.zeros(0) if replicates is None else np.append(replicates.rscales * replicates.scale, replicates.mse)
+    scales = (
+        np.zeros(0)
+        if replicates is None
+        else np.append(replicates.rscales * replicates.scale, replicates.mse)
+    )
     return [
         survey.rows,
         plan.weights,
@@ -98,8 +111,11 @@ def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
 
 
 def check_single_rows(survey: SurveySample | None, what: str) -> None:
-    """Raise a DataError if there is a sampling design; `what`, the start of the message, names what ignores it."""
+    """Raise a DataError if there is a sampling design; `what`, the start of the message, names what
+    ignores it.
+    """
     if survey is not None:
         raise DataError(
-            f"{what} counts rows that were drawn one by one, and this fit has a sampling design: see inference()."
+            f"{what} counts rows that were drawn one by one, and this fit has a sampling design: "
+            "see inference()."
         )

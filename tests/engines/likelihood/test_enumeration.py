@@ -1,4 +1,6 @@
-"""Exact maximum likelihood on arrays against the enumeration: maxima, moments, information, and all ways to them."""
+"""Exact maximum likelihood on arrays against the enumeration: maxima, moments, information, and all
+ways to them.
+"""
 
 import itertools
 import tracemalloc
@@ -23,7 +25,9 @@ TOLERANCE = 1e-10
 
 
 class Model:
-    """A random model and table: levels, terms, weights of all states, a penalty, and the oracle's indicators."""
+    """A random model and table: levels, terms, weights of all states, a penalty, and the oracle's
+    indicators.
+    """
 
     def __init__(self, seed, with_penalty=True):
         rng = np.random.default_rng([seed, 3])
@@ -34,21 +38,32 @@ class Model:
             sets = [t for k in range(2, order + 1) for t in itertools.combinations(range(m), k)]
             self.terms = [t for t in sets if rng.random() < 0.6]
             if seed % 2:  # hierarchical: all subsets of each term too
-                subsets = [s for t in self.terms for k in range(2, len(t)) for s in itertools.combinations(t, k)]
+                subsets = [
+                    s
+                    for t in self.terms
+                    for k in range(2, len(t))
+                    for s in itertools.combinations(t, k)
+                ]
                 self.terms = sorted({*self.terms, *subsets})
             self.layout = Layout(self.L, self.terms)
             if np.prod(self.L) <= MAX_STATES and self.layout.size <= MAX_SIZE:
                 break
         self.X = truth.indicators(self.L, self.terms)
         self.states = oracle.states(self.L).astype(np.uint8)
-        n, p = len(self.states), truth.probabilities(self.X, rng.normal(0, 0.7, self.layout.size))[0]
+        n, p = (
+            len(self.states),
+            truth.probabilities(self.X, rng.normal(0, 0.7, self.layout.size))[0],
+        )
         self.ridge, self.prior = np.zeros(self.layout.size), 0.0
         self.counts = 500 * p * rng.uniform(0.5, 1.5, n)  # any weights, no empty state
         if with_penalty and seed % 3 == 1:  # empty states, which the penalty makes up for
             self.counts = rng.multinomial(40, p).astype(float)
             self.ridge = rng.choice([0.01, 0.1, 1.0], self.layout.size)
         if with_penalty and seed % 3 == 2:
-            self.counts, self.prior = rng.multinomial(40, p).astype(float), float(rng.choice([0.5, 2.0, 20.0]))
+            self.counts, self.prior = (
+                rng.multinomial(40, p).astype(float),
+                float(rng.choice([0.5, 2.0, 20.0])),
+            )
         self.penalty = Penalty(self.ridge, self.prior)
         self.all_counts = self.counts + self.prior / n
         self.theta = truth.maximum(self.X, self.all_counts, self.ridge)
@@ -71,7 +86,10 @@ class Model:
     def value(self, theta):
         """Return the objective by enumeration."""
         p, _ = truth.probabilities(self.X, theta)
-        return truth.log_likelihood(p, self.all_counts) / self.all_counts.sum() - 0.5 * self.ridge @ theta**2
+        return (
+            truth.log_likelihood(p, self.all_counts) / self.all_counts.sum()
+            - 0.5 * self.ridge @ theta**2
+        )
 
 
 @pytest.fixture
@@ -88,7 +106,9 @@ def test_random_models_reach_the_enumerated_maximum(block):
         model = Model(seed)
         solution = model.solution()
         assert np.linalg.norm(model.gradient(solution.theta)) <= 1e-9, seed
-        np.testing.assert_allclose(solution.theta, model.theta, rtol=1e-7, atol=1e-7, err_msg=str(seed))
+        np.testing.assert_allclose(
+            solution.theta, model.theta, rtol=1e-7, atol=1e-7, err_msg=str(seed)
+        )
         assert solution.value == pytest.approx(model.value(model.theta), rel=1e-12, abs=1e-12), seed
         assert solution.determined.all() and solution.basis.all()
 
@@ -112,7 +132,8 @@ def test_tables_and_trees_sum_as_the_enumeration(block, monkeypatch):
         expected = truth.information(model.X, p)
         np.testing.assert_allclose(table.covariances(found, moments), expected, atol=1e-13)
         assert found_log_z == pytest.approx(log_z, rel=1e-12, abs=1e-12)
-        for part_cells in (MAX_PART_CELLS, 6):  # each clique has one table; most cliques have several
+        # each clique has one table; most cliques have several
+        for part_cells in (MAX_PART_CELLS, 6):
             monkeypatch.setattr(clique_design, "MAX_PART_CELLS", part_cells)
             tree = JunctionTree(model.layout, tree_order(model.layout))
             margins = tree.margins(theta)
@@ -138,7 +159,8 @@ def test_a_fit_on_a_junction_tree_takes_at_most_the_memory_that_is_told(prior_co
     solution = Solver(layout, 1e-8, 2).fit(rows, engine.penalty(layout, 0.0))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert solution.determined.all() == bool(prior_count)  # without it, margins are empty and covariances are needed
+    # without it, margins are empty and covariances are needed
+    assert solution.determined.all() == bool(prior_count)
     assert peak <= engine.memory(rows.n, layout)
     assert prior_count or peak > 0.3 * engine.memory(rows.n, layout)
 
@@ -199,7 +221,9 @@ def test_covariances_are_the_inverse_information(kind, request):
         H = np.linalg.inv(information + np.diag(model.ridge))
         expected = share**2 * H @ information @ H / sample.total
         np.testing.assert_allclose(found.covariance(sample), expected, rtol=1e-6, atol=1e-9)
-        for part, scope in zip(found.terms(sample), truth.scopes(model.L, model.terms), strict=True):
+        for part, scope in zip(
+            found.terms(sample), truth.scopes(model.L, model.terms), strict=True
+        ):
             assert part.shape == (np.prod([model.L[i] - 1 for i in scope]),) * 2
 
 
@@ -215,13 +239,18 @@ def test_influences_are_derivatives_of_the_fit_by_the_weights():
             up, down = model.all_counts.copy(), model.all_counts.copy()
             for counts, sign in ((up, 1.0), (down, -1.0)):
                 counts[seen] += sign * step
-                counts[:] = _same_total(counts, model, sign * step)  # so that the penalty keeps its part
-            slope = (truth.maximum(model.X, up, model.ridge) - truth.maximum(model.X, down, model.ridge)) / (2 * step)
+                # so that the penalty keeps its part
+                counts[:] = _same_total(counts, model, sign * step)
+            slope = (
+                truth.maximum(model.X, up, model.ridge) - truth.maximum(model.X, down, model.ridge)
+            ) / (2 * step)
             np.testing.assert_allclose(moves[row] / sample.total, slope, rtol=1e-4, atol=1e-6)
 
 
 def _same_total(counts, model, step):
-    """Return counts of which those of rows are scaled to their former sum; those of the prior stay."""
+    """Return counts of which those of rows are scaled to their former sum; those of the prior
+    stay.
+    """
     prior, total = model.prior / len(counts), model.counts.sum()
     return (counts - prior) * total / (total + step) + prior
 
@@ -244,7 +273,11 @@ def test_engine_penalises_each_order_by_its_own_number():
     by_order = {1: 0.2, 2: 0.1, 3: 0.7}
     L = layout.n_levels.tolist()
     terms = [(0, 1), (0, 2), (1, 2), (2, 3), (0, 1, 2)]
-    expected = [by_order[len(s)] for s in truth.scopes(L, terms) for _ in range(np.prod([L[i] - 1 for i in s]))]
+    expected = [
+        by_order[len(s)]
+        for s in truth.scopes(L, terms)
+        for _ in range(np.prod([L[i] - 1 for i in s]))
+    ]
     np.testing.assert_array_equal(ridge, expected)
 
 
@@ -252,14 +285,20 @@ def test_independent_predictors_are_naive_bayes():
     rng = np.random.default_rng(5)
     for prior in (0.0, 0.5, 3.0):
         L = [2, 3, 5]
-        codes = np.vstack([np.column_stack([rng.integers(0, n, 60) for n in L]), oracle.states(L)[::7]])
+        codes = np.vstack(
+            [np.column_stack([rng.integers(0, n, 60) for n in L]), oracle.states(L)[::7]]
+        )
         codes = np.vstack([codes, [[min(a, n - 1) for n in L] for a in range(5)]]).astype(np.uint8)
         w = rng.integers(1, 4, len(codes)).astype(float)
         layout = Layout(L, [])
-        solution = Solver(layout, TOLERANCE, 200).fit(Sample(codes, w), Penalty(np.zeros(layout.size), prior))
+        solution = Solver(layout, TOLERANCE, 200).fit(
+            Sample(codes, w), Penalty(np.zeros(layout.size), prior)
+        )
         h, _, log_z = oracle.naive_bayes(codes, w, L, prior)
         np.testing.assert_allclose(solution.theta, np.concatenate(h), rtol=1e-9)
-        assert truth.probabilities(truth.indicators(L, []), solution.theta)[1] == pytest.approx(log_z, rel=1e-10)
+        assert truth.probabilities(truth.indicators(L, []), solution.theta)[1] == pytest.approx(
+            log_z, rel=1e-10
+        )
 
 
 @pytest.mark.parametrize("kind", ["states", "tree"])
@@ -279,7 +318,9 @@ def test_weights_are_rows_and_order_does_not_matter_to_the_bit(kind, request):
 
 
 def test_rare_states_have_their_digits_whatever_the_reference():
-    """One state has 1e9 rows, the others a prior count alone: which level is the reference makes no difference."""
+    """One state has 1e9 rows, the others a prior count alone: which level is the reference makes no
+    difference.
+    """
     layout, p = Layout([5, 2, 4]), []
     penalty = Penalty(np.zeros(layout.size), 1.0)
     for state in ([0, 0, 0], [3, 1, 2]):
@@ -301,7 +342,9 @@ def test_a_prior_count_beside_any_number_of_rows_has_the_share_that_it_is(count,
 
 @pytest.mark.parametrize("count", [1.0, 1e3, 1e6, 1e9])
 def test_gradients_alone_find_far_maxima_of_heavy_rows(count, monkeypatch):
-    """25 rows that leave most of 64 states to the prior count: a junction tree ends where Newton's method does."""
+    """25 rows that leave most of 64 states to the prior count: a junction tree ends where Newton's
+    method does.
+    """
     layout = Layout([2] * 6, list(itertools.combinations(range(6), 2)))
     penalty = Penalty(np.zeros(layout.size), 1.0)
     for seed in range(6):
@@ -316,4 +359,6 @@ def test_gradients_alone_find_far_maxima_of_heavy_rows(count, monkeypatch):
         assert by_gradients.norm <= TOLERANCE, seed
         assert by_gradients.value == pytest.approx(by_newton.value, abs=1e-8), seed
         if count < 1e9:  # with more, states rarer than the tolerance have only their first digits
-            np.testing.assert_allclose(by_gradients.theta, by_newton.theta, rtol=1e-5, err_msg=str(seed))
+            np.testing.assert_allclose(
+                by_gradients.theta, by_newton.theta, rtol=1e-5, err_msg=str(seed)
+            )

@@ -1,4 +1,6 @@
-"""Where the likelihood has its maximum in a limit: faces, their ranks, and what cannot be estimated."""
+"""Where the likelihood has its maximum in a limit: faces, their ranks, and what cannot be
+estimated.
+"""
 
 import itertools
 
@@ -55,7 +57,9 @@ def test_habermans_table_has_no_zero_margin_and_no_maximum():
     np.testing.assert_allclose(p * counts.sum(), counts, atol=1e-12)
 
 
-@pytest.mark.parametrize("block", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 5))])
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 5))]
+)
 def test_faces_are_those_of_a_programme_for_each_empty_state(block):
     n_faces = 0
     for seed in range(block * N_TABLES // 5, (block + 1) * N_TABLES // 5):
@@ -75,7 +79,9 @@ def test_faces_are_those_of_a_programme_for_each_empty_state(block):
 
 
 def _check_fit(L, terms, counts, X, keeps, seed):
-    """Check ranks, fitted probabilities, moments and determined parameters of a fit against the face's."""
+    """Check ranks, fitted probabilities, moments and determined parameters of a fit against the
+    face's.
+    """
     solution = fit(L, terms, counts)
     assert solution.basis.sum() == truth.rank_on(X, keeps), seed
     p, _ = truth.probabilities(X, solution.theta)
@@ -83,7 +89,9 @@ def _check_fit(L, terms, counts, X, keeps, seed):
     np.testing.assert_allclose(p @ X, counts @ X / counts.sum(), atol=1e-9, err_msg=seed)
     on_face, _ = truth.probabilities(X, truth.maximum(X, counts, 0.0, keeps), keeps)
     np.testing.assert_allclose(p, on_face, rtol=1e-7, atol=1e-10, err_msg=seed)
-    assert solution.value * counts.sum() == pytest.approx(truth.log_likelihood(on_face, counts), rel=1e-11), seed
+    assert solution.value * counts.sum() == pytest.approx(
+        truth.log_likelihood(on_face, counts), rel=1e-11
+    ), seed
     if solution.determined.any():
         _check_errors(L, terms, counts, X, on_face, solution, seed)
     centred = X[keeps] - X[keeps].mean(axis=0)
@@ -95,15 +103,21 @@ def _check_errors(L, terms, counts, X, on_face, solution, seed):
     """Check standard errors against the pseudo-inverse of the information on the face."""
     layout, seen = Layout(L, terms), np.flatnonzero(counts)
     rows = Sample(oracle.states(L).astype(np.uint8)[seen], counts[seen].astype(float))
-    found = LikelihoodInfluence(rows, layout, solution, Penalty(np.zeros(layout.size), 0.0)).covariance(rows)
-    expected = np.linalg.pinv(truth.information(X, on_face), rcond=1e-9, hermitian=True) / counts.sum()
+    found = LikelihoodInfluence(
+        rows, layout, solution, Penalty(np.zeros(layout.size), 0.0)
+    ).covariance(rows)
+    expected = (
+        np.linalg.pinv(truth.information(X, on_face), rcond=1e-9, hermitian=True) / counts.sum()
+    )
     at = np.ix_(solution.determined, solution.determined)
     np.testing.assert_allclose(found[at], expected[at], rtol=1e-5, atol=1e-7, err_msg=seed)
     assert np.isnan(found[~solution.determined]).all()
 
 
 def _determined(centred):
-    """Return which parameters no change of the others makes up for: those whose column the others do not span."""
+    """Return which parameters no change of the others makes up for: those whose column the others
+    do not span.
+    """
     rank = np.linalg.matrix_rank(centred)
     others = [np.linalg.matrix_rank(np.delete(centred, k, axis=1)) for k in range(centred.shape[1])]
     return np.array([rank > other for other in others])
@@ -138,7 +152,9 @@ def test_zero_margins_on_a_tree_leave_the_face_of_a_table(monkeypatch):
             patch.setattr(solve, "MAX_STATES", 0)
             found = fit(L, terms, counts)
         np.testing.assert_allclose(
-            truth.probabilities(X, found.theta)[0], truth.probabilities(X, expected.theta)[0], atol=1e-9
+            truth.probabilities(X, found.theta)[0],
+            truth.probabilities(X, expected.theta)[0],
+            atol=1e-9,
         )
         assert found.value == pytest.approx(expected.value, rel=1e-10)
         np.testing.assert_array_equal(found.determined, expected.determined)
@@ -147,7 +163,9 @@ def test_zero_margins_on_a_tree_leave_the_face_of_a_table(monkeypatch):
 
 
 def test_steps_on_a_face_take_no_eigenvectors(monkeypatch):
-    """The step moves parameters that the states on the face tell apart: their information has a Cholesky factor."""
+    """The step moves parameters that the states on the face tell apart: their information has a
+    Cholesky factor.
+    """
     counts = np.array([[[30, 40], [50, 20], [33, 61]], [[24, 30], [40, 52], [0, 0]]], dtype=float)
     sizes, eigh = [], np.linalg.eigh
 

@@ -1,4 +1,6 @@
-"""Missing values under exact maximum likelihood: the observed-data likelihood, and what plain EM finds."""
+"""Missing values under exact maximum likelihood: the observed-data likelihood, and what plain EM
+finds.
+"""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,9 @@ TERMS = {3: [(0, 1), (1, 2)], 4: [(0, 1), (0, 2), (1, 2), (2, 3), (0, 1, 2)]}
 
 
 def rows_with_gaps(seed, n=300):
-    """Return levels, terms and rows (-1: missing) of a random model, most of them with some value missing."""
+    """Return levels, terms and rows (-1: missing) of a random model, most of them with some value
+    missing.
+    """
     rng = np.random.default_rng([seed, 23])
     L = [int(v) for v in rng.integers(2, 4, rng.choice([3, 4]))]
     terms = TERMS[len(L)]
@@ -35,7 +39,9 @@ def sample_of(x, weights=None):
     """Return encoded rows; the code of missing values is 0."""
     weights = np.ones(len(x)) if weights is None else weights
     missing = x < 0
-    return Sample(np.where(missing, 0, x).astype(np.uint8), weights, None, missing if missing.any() else None)
+    return Sample(
+        np.where(missing, 0, x).astype(np.uint8), weights, None, missing if missing.any() else None
+    )
 
 
 def fit(L, terms, sample, ridge=0.0, prior=0.0):
@@ -69,7 +75,9 @@ def test_the_likelihood_never_falls_and_ends_where_em_ends(seed):
     completed = (shares / shares.sum(axis=1, keepdims=True)).sum(axis=0)
     assert np.linalg.norm(X.T @ (completed / len(x) - p)) <= 1e-9
     if by_em[-1] - by_em[-2] < 1e-9:
-        np.testing.assert_allclose(solution.theta[solution.determined], theta[solution.determined], atol=1e-3)
+        np.testing.assert_allclose(
+            solution.theta[solution.determined], theta[solution.determined], atol=1e-3
+        )
     table = StateTable(layout)
     patterns = missing_patterns(table, components(layout)[0], sample_of(x))
     objective = Traced(table, patterns, np.zeros(table.n), np.zeros(layout.size))
@@ -86,7 +94,10 @@ def test_hessians_are_those_of_finite_differences():
         table = StateTable(layout)
         ridge = np.full(layout.size, 0.1)
         objective = IncompleteLikelihood(
-            table, missing_patterns(table, components(layout)[0], sample_of(x)), np.full(table.n, 0.5), ridge
+            table,
+            missing_patterns(table, components(layout)[0], sample_of(x)),
+            np.full(table.n, 0.5),
+            ridge,
         )
         theta = np.random.default_rng(seed).normal(0, 0.5, layout.size)
 
@@ -102,13 +113,17 @@ def test_hessians_are_those_of_finite_differences():
         np.testing.assert_allclose(objective.curvatures()[0], -hessian, atol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")  # of maxima in a limit, without a penalty
+# of maxima in a limit, without a penalty
+@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")
 def test_rows_without_gaps_are_complete_data_to_the_bit():
     L, terms, x = rows_with_gaps(1)
     x = x[(x >= 0).all(axis=1)]
     frame = pd.DataFrame(x, columns=list("abcd")[: x.shape[1]])
     for options in ({}, {"lambda_": 0.01}, {"prior_count": 1.0}):
-        fits = [bbl.bbl("~ .^2", frame, method="ml", missing=missing, **options) for missing in ("raise", "marginal")]
+        fits = [
+            bbl.bbl("~ .^2", frame, method="ml", missing=missing, **options)
+            for missing in ("raise", "marginal")
+        ]
         np.testing.assert_array_equal(fits[0].parameters.theta, fits[1].parameters.theta)
         assert fits[0].logLik() == fits[1].logLik()
 
@@ -125,12 +140,16 @@ def test_interactions_that_no_row_tells_of_are_not_estimable():
 
 
 def test_maxima_in_a_limit_are_found_as_those_of_complete_rows():
-    """Rows of which one value alone is known say nothing of interactions: a face of the others is a face of all."""
+    """Rows of which one value alone is known say nothing of interactions: a face of the others is a
+    face of all.
+    """
     counts = np.array([0, 3, 5, 2, 4, 6, 1, 0], dtype=float)  # Haberman's table
     x = np.repeat(oracle.states([2, 2, 2]), counts.astype(int), axis=0)
     pairs = [(0, 1), (0, 2), (1, 2)]
     only_first = np.column_stack([np.repeat([0, 1], [10, 11]), np.full((21, 2), -1)])
-    solution, complete = (fit([2, 2, 2], pairs, sample_of(rows)) for rows in (np.vstack([x, only_first]), x))
+    solution, complete = (
+        fit([2, 2, 2], pairs, sample_of(rows)) for rows in (np.vstack([x, only_first]), x)
+    )
     assert solution.norm <= 1e-10
     assert not solution.determined.any()
     assert solution.basis.sum() == complete.basis.sum() == 5
@@ -173,8 +192,12 @@ def test_covariances_are_the_inverse_of_the_observed_information(ridge, prior):
         within = (X.T * shares.sum(axis=0)) @ X - means.T @ means
         complete = truth.information(X, p)
         observed = len(x) * complete - within
-        H = np.linalg.inv(observed + prior * complete + (len(x) + prior) * ridge * np.eye(layout.size))
-        np.testing.assert_allclose(found.covariance(sample), H @ observed @ H, rtol=1e-7, atol=1e-10)
+        H = np.linalg.inv(
+            observed + prior * complete + (len(x) + prior) * ridge * np.eye(layout.size)
+        )
+        np.testing.assert_allclose(
+            found.covariance(sample), H @ observed @ H, rtol=1e-7, atol=1e-10
+        )
         even = prior * (X.mean(axis=0) - p @ X) - (len(x) + prior) * ridge * solution.theta
         moves = len(x) * (means - p @ X + even / len(x)) @ H
         np.testing.assert_allclose(found(sample), moves, rtol=1e-6, atol=1e-7)
@@ -182,7 +205,9 @@ def test_covariances_are_the_inverse_of_the_observed_information(ridge, prior):
 
 @pytest.mark.long
 def test_values_missing_at_random_bias_complete_rows_alone():
-    """Whether b is missing depends on a and c, which are known: complete rows and pairwise counts are biased."""
+    """Whether b is missing depends on a and c, which are known: complete rows and pairwise counts
+    are biased.
+    """
     L, terms = [2, 2, 2], [(0, 1), (0, 2), (1, 2)]
     X = truth.indicators(L, terms)
     theta = np.array([0.2, -0.3, 0.1, 0.9, -0.6, 0.7])
@@ -196,9 +221,13 @@ def test_values_missing_at_random_bias_complete_rows_alone():
         frame = pd.DataFrame(x, columns=["a", "b", "c"])
         pairwise.append(np.nanmean(x[:, 0] * x[:, 1]))  # share of a = b = 1 in rows that have both
         for missing, of in estimates.items():
-            of.append(bbl.bbl("~ (a + b + c)^2", frame, method="ml", missing=missing).parameters.theta[0])
+            of.append(
+                bbl.bbl("~ (a + b + c)^2", frame, method="ml", missing=missing).parameters.theta[0]
+            )
     bias = {missing: np.mean(of, axis=0) - theta for missing, of in estimates.items()}
-    error = {missing: np.std(of, axis=0, ddof=1) / np.sqrt(400) for missing, of in estimates.items()}
+    error = {
+        missing: np.std(of, axis=0, ddof=1) / np.sqrt(400) for missing, of in estimates.items()
+    }
     assert np.abs(bias["marginal"] / error["marginal"]).max() < 2.0
     assert np.abs(bias["drop"] / error["drop"]).max() > 20.0
     pairwise_bias = np.mean(pairwise) - p @ X[:, 3]

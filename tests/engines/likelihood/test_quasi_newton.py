@@ -15,7 +15,9 @@ def test_a_quadratic_function_has_its_minimum():
 
 @pytest.mark.parametrize("slope_beyond", [1e12, np.inf, np.nan])
 def test_a_step_never_ends_beyond_a_cliff(slope_beyond):
-    """The slope is about -1 up to 0.3 and steep beyond: no step has a small slope, none may end on the steep side."""
+    """The slope is about -1 up to 0.3 and steep beyond: no step has a small slope, none may end on
+    the steep side.
+    """
 
     def gradient(x):
         return np.array([-1.0 + 0.1 * x[0] if x[0] < 0.3 else slope_beyond])

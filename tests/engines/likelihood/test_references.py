@@ -1,4 +1,6 @@
-"""Exact maximum likelihood against the stored outputs of R's log-linear models, and against statsmodels."""
+"""Exact maximum likelihood against the stored outputs of R's log-linear models, and against
+statsmodels.
+"""
 
 import numpy as np
 import pandas as pd
@@ -32,15 +34,23 @@ def test_all_cases_are_there(shared):
         ("nested_heart", ("model 2", "model 3", "model 5")),  # the fourth does not hold the third
         ("nested_hec", ("model 2", "model 3", "model 4", "model 5")),
         ("nested_housing", ("model 2", "model 3", "model 4", "model 5")),
-        *((f"cmh_{name}", ("all pairs",)) for name in ("arthritis", "dayton", "hec", "housing", "titanic", "ucb")),
+        *(
+            (f"cmh_{name}", ("all pairs",))
+            for name in ("arthritis", "dayton", "hec", "housing", "titanic", "ucb")
+        ),
     ],
 )
 def test_anova_shows_the_ratio_of_r_where_rows_are_enough(name, models, shared):
-    shown = {check.quantity for check in rloglinear.compare(name) if check.quantity.endswith("ratio of anova")}
+    shown = {
+        check.quantity
+        for check in rloglinear.compare(name)
+        if check.quantity.endswith("ratio of anova")
+    }
     assert shown == {f"{model}: ratio of anova" for model in models}
 
 
-@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.PerfectSeparationWarning")  # of saturated models
+# of saturated models
+@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.PerfectSeparationWarning")
 @pytest.mark.long
 def test_random_tables_have_the_fit_of_a_poisson_regression():
     import statsmodels.api as sm
@@ -58,9 +68,20 @@ def test_random_tables_have_the_fit_of_a_poisson_regression():
         table = pd.DataFrame(oracle.states(L), columns=names).astype("category").assign(n=counts)
         formula = "~ " + " + ".join([*names, *(f"x{i}:x{j}" for i, j in terms)])
         fit = bbl.bbl(formula, table, weights="n", method="ml")
-        with np.errstate(divide="ignore", invalid="ignore"):  # degrees of freedom of saturated models
-            poisson = sm.GLM(counts, sm.add_constant(X), family=sm.families.Poisson()).fit(tol=1e-14, maxiter=200)
-        np.testing.assert_allclose(fit.parameters.theta[0], poisson.params[1:], rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(np.sqrt(np.diag(rloglinear.covariance(fit))), poisson.bse[1:], rtol=1e-7)
-        np.testing.assert_allclose(counts.sum() * np.exp(fit.score_samples(table)), poisson.fittedvalues, rtol=1e-8)
-        assert rloglinear.deviance(fit, counts) == pytest.approx(poisson.deviance, rel=1e-8, abs=1e-8)
+        # degrees of freedom of saturated models
+        with np.errstate(divide="ignore", invalid="ignore"):
+            poisson = sm.GLM(counts, sm.add_constant(X), family=sm.families.Poisson()).fit(
+                tol=1e-14, maxiter=200
+            )
+        np.testing.assert_allclose(
+            fit.parameters.theta[0], poisson.params[1:], rtol=1e-8, atol=1e-8
+        )
+        np.testing.assert_allclose(
+            np.sqrt(np.diag(rloglinear.covariance(fit))), poisson.bse[1:], rtol=1e-7
+        )
+        np.testing.assert_allclose(
+            counts.sum() * np.exp(fit.score_samples(table)), poisson.fittedvalues, rtol=1e-8
+        )
+        assert rloglinear.deviance(fit, counts) == pytest.approx(
+            poisson.deviance, rel=1e-8, abs=1e-8
+        )

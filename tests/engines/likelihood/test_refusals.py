@@ -1,4 +1,6 @@
-"""What exact likelihood refuses: trees too wide, tables too large, gaps in too many states, tests of real weights."""
+"""What exact likelihood refuses: trees too wide, tables too large, gaps in too many states, tests
+of real weights.
+"""
 
 import tracemalloc
 from itertools import pairwise
@@ -23,7 +25,8 @@ def binary(m, n=60):
 def test_a_tree_too_wide_says_its_width_and_the_remedy_before_anything_is_allocated(call):
     data = binary(60).assign(y=np.arange(60) % 2)
     small = binary(3).assign(y=np.arange(60) % 2)
-    bbl.bbl("y ~ .^2", small, method="ml", lambda_=0.1, verbose=0)  # modules that are imported take memory too
+    # modules that are imported take memory too
+    bbl.bbl("y ~ .^2", small, method="ml", lambda_=0.1, verbose=0)
     tracemalloc.start()
     with pytest.raises(OptionError) as caught:
         call("y ~ .^2", data, method="ml", verbose=0)
@@ -31,7 +34,12 @@ def test_a_tree_too_wide_says_its_width_and_the_remedy_before_anything_is_alloca
     tracemalloc.stop()
     text = str(caught.value)
     assert caught.value.argument == "method" and peak < 2**25
-    for part in ("60 predictors", "1,770 interactions", "a table of at least 60 predictors", "Take method='pseudo'"):
+    for part in (
+        "60 predictors",
+        "1,770 interactions",
+        "a table of at least 60 predictors",
+        "Take method='pseudo'",
+    ):
         assert part in text, part
     bbl.bbl("y ~ .^2", data, method="pseudo", lambda_=0.1, verbose=0)  # the advice works
 
@@ -39,14 +47,21 @@ def test_a_tree_too_wide_says_its_width_and_the_remedy_before_anything_is_alloca
 def test_a_lattice_is_as_wide_as_its_short_side():
     rows, columns = 40, 40
     site = np.arange(rows * columns).reshape(rows, columns)
-    edges = [*zip(site[:, :-1].flat, site[:, 1:].flat, strict=True), *zip(site[:-1].flat, site[1:].flat, strict=True)]
+    edges = [
+        *zip(site[:, :-1].flat, site[:, 1:].flat, strict=True),
+        *zip(site[:-1].flat, site[1:].flat, strict=True),
+    ]
     from bbl.engines import MaximumLikelihood
     from bbl.model.layout import Layout
     from bbl.rows.sample import Sample
 
     codes = np.random.default_rng(0).integers(0, 2, (20, rows * columns)).astype(np.uint8)
-    with pytest.raises(OptionError, match=r"1,600 predictors and 3,120 interactions needs a table of at least \d+"):
-        MaximumLikelihood().layout(Sample(codes, np.ones(20)), Layout(np.full(rows * columns, 2), edges))
+    with pytest.raises(
+        OptionError, match=r"1,600 predictors and 3,120 interactions needs a table of at least \d+"
+    ):
+        MaximumLikelihood().layout(
+            Sample(codes, np.ones(20)), Layout(np.full(rows * columns, 2), edges)
+        )
 
 
 def test_a_table_of_2_to_the_40_cells_is_fitted_on_its_tree_and_never_listed():
@@ -55,7 +70,9 @@ def test_a_table_of_2_to_the_40_cells_is_fitted_on_its_tree_and_never_listed():
     fit = bbl.bbl(formula, data, method="ml", verbose=0)
     assert fit.converged and len(fit.odds_ratios()) == 39
     for name in ("goodness_of_fit", "cells"):
-        with pytest.raises(OptionError, match=r"40 predictors has 1.1e\+12 cells, and up to 1,048,576 are listed"):
+        with pytest.raises(
+            OptionError, match=r"40 predictors has 1.1e\+12 cells, and up to 1,048,576 are listed"
+        ):
             getattr(fit, name)()
     with pytest.raises(OptionError, match="up to 4 variables and 400 cells"):
         fit.plot_mosaic()
@@ -63,27 +80,39 @@ def test_a_table_of_2_to_the_40_cells_is_fitted_on_its_tree_and_never_listed():
     row = bbl.anova(small, fit).iloc[1]
     table = pd.crosstab(data["x0"], data["x1"]).to_numpy()
     share = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    assert row["ratio"] == pytest.approx(2.0 * float((table * np.log(table / share)).sum()), rel=1e-7)
+    assert row["ratio"] == pytest.approx(
+        2.0 * float((table * np.log(table / share)).sum()), rel=1e-7
+    )
 
 
 def test_gaps_of_more_states_than_can_be_listed_are_refused_with_the_remedy():
     data = binary(17).astype(object)
     data.iloc[0, 0] = None
-    with pytest.raises(DataError, match=r"up to 65,536 .* 17 predictors that interact have 1.31e\+05") as one:
+    with pytest.raises(
+        DataError, match=r"up to 65,536 .* 17 predictors that interact have 1.31e\+05"
+    ) as one:
         bbl.bbl("~ .^2", data, method="ml", missing="marginal", verbose=0)
     assert one.value.argument == "missing" and "missing='drop'" in str(one.value)
     chains = [data.columns[:8], data.columns[8:]]
     two_chains = "~ " + " + ".join(f"{a}*{b}" for chain in chains for a, b in pairwise(chain))
-    bbl.bbl(two_chains, data, method="ml", missing="marginal", verbose=0)  # parts that do not interact count apart
+    # parts that do not interact count apart
+    bbl.bbl(two_chains, data, method="ml", missing="marginal", verbose=0)
 
 
 def test_weights_that_are_no_counts_have_estimates_and_no_tests():
     table = binary(3, 200).value_counts().rename("n").reset_index()
     table["n"] *= 0.37
     with pytest.warns(bbl.DataWarning, match="not all whole numbers"):
-        small, large = (bbl.bbl(f, table, "n", method="ml", verbose=0) for f in ("~ x0 + x1 + x2", "~ x0*x1 + x2"))
+        small, large = (
+            bbl.bbl(f, table, "n", method="ml", verbose=0)
+            for f in ("~ x0 + x1 + x2", "~ x0*x1 + x2")
+        )
     assert large.cells()["observed"].sum() == pytest.approx(74.0)
-    for refused in (large.goodness_of_fit, large.inference, lambda: large.goodness_of_fit(bootstrap=9)):
+    for refused in (
+        large.goodness_of_fit,
+        large.inference,
+        lambda: large.goodness_of_fit(bootstrap=9),
+    ):
         with pytest.raises(DataError, match="not whole numbers"):
             refused()
     row = bbl.anova(small, large).iloc[1]
@@ -108,9 +137,14 @@ def test_steps_know_no_sampling_design():
     data = binary(3, 200).assign(weight=np.linspace(0.5, 2.0, 200), cluster=np.arange(200) // 10)
     design = bbl.survey(weights="weight", cluster="cluster")
     fit = bbl.bbl("~ x0 + x1 + x2", data, design=design, method="ml", verbose=0)
-    with pytest.raises(DataError, match="A stepwise choice of terms counts rows that were drawn one by one"):
+    with pytest.raises(
+        DataError, match="A stepwise choice of terms counts rows that were drawn one by one"
+    ):
         bbl.step(fit, verbose=0)
-    by_wald = bbl.bbl("~ x0*x1 + x2", data, design=design, method="ml", verbose=0).inference().tests()  # the advice
+    # the advice
+    by_wald = (
+        bbl.bbl("~ x0*x1 + x2", data, design=design, method="ml", verbose=0).inference().tests()
+    )
     assert by_wald["p"].notna().any()
 
 

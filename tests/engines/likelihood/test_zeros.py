@@ -1,4 +1,6 @@
-"""Structural zeros in exact likelihood, on arrays: maxima, degrees of freedom, information, gaps, by enumeration."""
+"""Structural zeros in exact likelihood, on arrays: maxima, degrees of freedom, information, gaps,
+by enumeration.
+"""
 
 import numpy as np
 import pytest
@@ -21,14 +23,18 @@ from bbl.rows.sample import Sample
 
 
 class Model:
-    """A random hierarchical model of pairs with structural zeros of some predictors, and a table of counts."""
+    """A random hierarchical model of pairs with structural zeros of some predictors, and a table of
+    counts.
+    """
 
     def __init__(self, seed, groups=1, filled=True):
         rng = np.random.default_rng([seed, 11])
         m = int(rng.integers(2, 5))
         self.L = [int(L) for L in rng.integers(2, 5, m)]
         self.terms = [(i, j) for i in range(m) for j in range(i + 1, m) if rng.random() < 0.5]
-        scope = tuple(sorted(int(i) for i in rng.choice(m, int(rng.integers(1, m + 1)), replace=False)))
+        scope = tuple(
+            sorted(int(i) for i in rng.choice(m, int(rng.integers(1, m + 1)), replace=False))
+        )
         possible = rng.random((groups, *(self.L[i] for i in scope))) < 0.75
         possible.reshape(groups, -1)[:, 0] = True
         possible.reshape(groups, -1)[0, -1] = False
@@ -93,7 +99,9 @@ def test_information_and_penalties_are_those_of_the_enumeration(seed):
 def test_sums_and_margins_of_rows_leave_out_what_cannot_occur(seed):
     model = Model(seed, groups=1 + seed % 3)
     energy = np.where(model.possible.T, model.X @ model.theta.T, -np.inf)
-    np.testing.assert_allclose(exact_log_z(model.layout, model.theta), oracle.logsumexp(energy, axis=0), rtol=1e-12)
+    np.testing.assert_allclose(
+        exact_log_z(model.layout, model.theta), oracle.logsumexp(energy, axis=0), rtol=1e-12
+    )
     codes, rng = model.grid.astype(np.uint8), np.random.default_rng(seed)
     unknown = rng.random(codes.shape) < 0.5
     expected = np.empty_like(energy)
@@ -135,7 +143,9 @@ def test_gaps_are_summed_over_the_cells_that_can_occur():
         x[rng.random(x.shape) < 0.2] = -1
         missing = x < 0
         rows = Sample(np.where(missing, 0, x).astype(np.uint8), np.ones(len(x)), None, missing)
-        solution = Solver(model.layout, 1e-10, 200).fit(rows, Penalty(np.zeros(model.layout.size), 0.0))
+        solution = Solver(model.layout, 1e-10, 200).fit(
+            rows, Penalty(np.zeros(model.layout.size), 0.0)
+        )
         known = ~missing.all(axis=1)
         may_be = truth.compatible(model.L, x[known]) & support
         theta = solution.theta
@@ -153,15 +163,23 @@ def test_zeros_join_predictors():
     support = Support((0, 2), np.array([[[True, True], [True, False]]]))
     parts = components(Layout([2, 3, 2, 2], [(1, 3)], support))
     assert [part.predictors.tolist() for part in parts] == [[0, 2], [1, 3]]
-    assert parts[0].layout.support == Support((0, 1), support.possible) and parts[1].layout.support is None
+    assert (
+        parts[0].layout.support == Support((0, 1), support.possible)
+        and parts[1].layout.support is None
+    )
     moved = Layout([2, 2, 3, 2], [], support.permuted([2, 0, 1, 3])).support
-    assert moved.scope == (0, 1) and moved.possible.tolist() == support.possible.transpose(0, 2, 1).tolist()
+    assert (
+        moved.scope == (0, 1)
+        and moved.possible.tolist() == support.possible.transpose(0, 2, 1).tolist()
+    )
 
 
 def test_too_many_states_are_refused_before_the_fit():
     support = Support((0, 1), np.array([[[True, True], [True, False]]]))
     wide = Layout(np.full(17, 2), [(i, i + 1) for i in range(1, 16)], support)
-    with pytest.raises(OptionError, match="join 17 predictors with 1.31e[+]05 states.*a formula with fewer"):
+    with pytest.raises(
+        OptionError, match="join 17 predictors with 1.31e[+]05 states.*a formula with fewer"
+    ):
         MaximumLikelihood().layout(Sample(np.zeros((1, 17), dtype=np.uint8), np.ones(1)), wide)
     narrow = Layout(np.full(40, 2), [(i, i + 1) for i in range(2, 39)], support)
     MaximumLikelihood().layout(Sample(np.zeros((1, 40), dtype=np.uint8), np.ones(1)), narrow)

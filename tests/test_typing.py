@@ -46,10 +46,10 @@ def test_the_users_script_runs(tmp_path, capsys):
     assert "Survived" in capsys.readouterr().out and (tmp_path / "fit.html").exists()
 
 
-def test_the_users_script_has_every_verb_and_no_more_than_60_lines():
+def test_the_users_script_has_every_verb():
     text = SCRIPTS[0].read_text(encoding="utf-8")
     verbs = {name for name in bbl.__all__ if isfunction(getattr(bbl, name))}
-    assert verbs <= set(re.findall(r"\bbbl\.(\w+)", text)) and len(text.splitlines()) <= 60
+    assert verbs <= set(re.findall(r"\bbbl\.(\w+)", text))
 
 
 @pytest.mark.long

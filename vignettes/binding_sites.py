@@ -160,7 +160,8 @@ if is_paper:
 else:
     print("Without MA0014.3 there is nothing to compare with the paper.")
 
-# %% [markdown] Naive Bayes, $\epsilon = 0$, is what a position frequency matrix can do. The
+# %% [markdown]
+# Naive Bayes, $\epsilon = 0$, is what a position frequency matrix can do. The
 # couplings between positions add about one point of AUC for MA0014.3.
 #
 # ## Which positions depend on each other?
@@ -241,7 +242,8 @@ motifs += [("simulated", simulated_motif(rng)) for _ in range(30)]
 print(len(motifs), "motifs")
 
 
-# %% [markdown] One thing about the protocol deserves care. A mutated site resembles the site it
+# %% [markdown]
+# One thing about the protocol deserves care. A mutated site resembles the site it
 # came from, which carries the *other* label and mostly sits in another fold. A model of few sites
 # remembers single ones, so it takes a site for its mutant and does worse than a coin. With `cv=`
 # both can be kept in the same fold. Here is either way.
@@ -314,7 +316,8 @@ axes[0].legend(frameon=False)
 fig.colorbar(points, ax=axes, label="Length of the site")
 plt.show()
 
-# %% [markdown] No point lies below the line, because the best $\epsilon$ may be 0; and the best of
+# %% [markdown]
+# No point lies below the line, because the best $\epsilon$ may be 0; and the best of
 # eleven scores is a little too good, most so for few sites. How far above the line a point lies
 # shows how much the positions depend on each other, given enough sites to see it (larger symbols
 # have more). As in the paper, the gain is largest in the middle of the range and above: where naive

@@ -117,7 +117,8 @@ independent = fit("~ Gender + Admit")
 print(independent.cells()[["Gender", "Admit", "observed", "fitted"]].round(1))
 print(independent.goodness_of_fit())
 
-# %% [markdown] A sum this large is not chance. How strong is the dependence? In the model with the
+# %% [markdown]
+# A sum this large is not chance. How strong is the dependence? In the model with the
 # interaction, `~ Gender*Admit`, the coupling of two levels is the logarithm of their *odds ratio*:
 # the odds of a woman to be admitted over those of a man.
 
@@ -143,7 +144,8 @@ cells = conditional.cells()
 part = 2 * cells["observed"] * np.log(cells["observed"] / cells["fitted"])
 print(part.groupby(cells["Dept"], observed=False).sum().round(2))
 
-# %% [markdown] Some misfit is left, and nearly all of it comes from one department: department A
+# %% [markdown]
+# Some misfit is left, and nearly all of it comes from one department: department A
 # admits more women than the model expects. In the mosaic the area of a tile is its count, and the
 # colour its residual.
 
@@ -152,7 +154,8 @@ ax = conditional.plot_mosaic()
 ax.figure.set_size_inches(8.5, 5)
 plt.show()
 
-# %% [markdown] Three models in a row, each with the one before inside it, and what each adds.
+# %% [markdown]
+# Three models in a row, each with the one before inside it, and what each adds.
 # `anova` compares neighbours by the likelihood ratio: one odds ratio for all departments adds
 # nothing to conditional independence; one for each department does.
 
@@ -188,7 +191,8 @@ ax.invert_yaxis()
 ax.set(xlabel="odds of admission, women over men, with 95 % limits", ylabel="department")
 plt.show()
 
-# %% [markdown] How can that be? Women applied to other departments than men did: 7 % of them, and
+# %% [markdown]
+# How can that be? Women applied to other departments than men did: 7 % of them, and
 # 51 % of the men, to A and B, which admit almost two thirds of their applicants. Department goes
 # with gender and with admission, and its trace is what the table of two shows.
 
@@ -202,14 +206,16 @@ for gender in LEVELS["Gender"]:
     shares[f"of {gender}"] = applied / applied.sum()
 print(shares.round(3))
 
-# %% [markdown] The model says it best. In `conditional` no department prefers anybody. Its fitted
+# %% [markdown]
+# The model says it best. In `conditional` no department prefers anybody. Its fitted
 # counts, summed over departments, still have an odds ratio of about a half:
 
 # %%
 margin = cells.pivot_table("fitted", "Gender", "Admit", "sum", observed=False).to_numpy()
 print(margin.round(1), margin[1, 1] * margin[0, 0] / (margin[1, 0] * margin[0, 1]))
 
-# %% [markdown] An odds ratio stays what it is when a third variable is summed out if that variable
+# %% [markdown]
+# An odds ratio stays what it is when a third variable is summed out if that variable
 # is independent of one of the two given the other (the *collapsibility* theorem). Here neither
 # holds: the third variable is a *confounder*. Whether one should look at the table of two or at the
 # tables of six is not a matter of statistics. Departments chose among their own applicants, so the
@@ -248,7 +254,8 @@ compared = pd.DataFrame({"logit": logit.params[1:], "se": logit.bse[1:]}, index=
 print(compared.round(6))
 print(logit.deviance, homogeneous.goodness_of_fit().loc["G2", "value"])
 
-# %% [markdown] Naive Bayes is a log-linear model, too: the one that leaves `Dept:Gender` out. As a
+# %% [markdown]
+# Naive Bayes is a log-linear model, too: the one that leaves `Dept:Gender` out. As a
 # classifier of admission it takes department and gender for independent within each group, and so
 # it gives gender what belongs to the department: its odds ratio is that of the table of two.
 

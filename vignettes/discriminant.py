@@ -73,7 +73,8 @@ patients = pd.DataFrame(
 clinic = bbl.bbl("illness ~ fever", patients, weights="patients", method="naive", prior_count=0)
 print(clinic.predict({"fever": ["yes", "no"]}, type="prob").round(3))
 
-# %% [markdown] In an epidemic half of the patients have the flu. What fever says about an illness
+# %% [markdown]
+# In an epidemic half of the patients have the flu. What fever says about an illness
 # has not changed, the prior has: $0.5 \cdot 0.9 / (0.5 \cdot 0.9 + 0.5 \cdot 0.2) = 0.818$. Nothing
 # has to be fitted anew:
 
@@ -183,7 +184,8 @@ for ax, (name, options) in zip(axes, WAYS.items(), strict=True):
     ax.set(xlim=(-3, 3), ylim=(-3, 3), aspect="equal")
 plt.show()
 
-# %% [markdown] The log-losses are those of 200 fresh points. Generative fits need fewer rows where
+# %% [markdown]
+# The log-losses are those of 200 fresh points. Generative fits need fewer rows where
 # their picture of the groups is about right; conditional ones do not care what the picture is, and
 # win once there are rows enough. Cross-validation tells, and `method="auto"` averages all of it by
 # what it says.
@@ -355,7 +357,8 @@ for ax, world in zip(axes, WORLDS, strict=True):
 axes[0].invert_yaxis()
 plt.show()
 
-# %% [markdown] *Independent*: all do well. Naive Bayes is at its best and those with pairs pay for
+# %% [markdown]
+# *Independent*: all do well. Naive Bayes is at its best and those with pairs pay for
 # parameters that are not needed.
 #
 # *Same couplings*: there is little to be gained, 0.660 at best. LDA and logistic regression do
@@ -444,7 +447,8 @@ for name, options in {
     found = bbl.crossVal("Survived ~ .^2", titanic, **folds, **options).evaluate()
     print(f"\n{name}\n{found.scores.round(3).to_string()}")
 
-# %% [markdown] Who is missed matters too. A search that is called off for somebody who lives is a
+# %% [markdown]
+# Who is missed matters too. A search that is called off for somebody who lives is a
 # disaster, and one for somebody who is dead a nuisance: let the first error cost four times the
 # second. The group of least expected cost is then no longer the most likely one.
 

@@ -77,7 +77,8 @@ print(
     pd.DataFrame({"type": table.dtypes, "values": table.nunique(), "missing": table.isna().sum()})
 )
 
-# %% [markdown] A date is no level, but a part of it can be: the month, the weekday, how long ago. A
+# %% [markdown]
+# A date is no level, but a part of it can be: the month, the weekday, how long ago. A
 # whole date, like the ticket, has nearly as many values as there are rows; a model would learn rows
 # by heart, and `bbl` refuses such a column.
 
@@ -127,7 +128,8 @@ fit = bbl.bbl("Survived ~ .^2", ready, missing="marginal", lambda_="cv", lambdah
 ax = fit.plot(kind="cv")
 plt.show()
 
-# %% [markdown] Is that better than a simpler model? Candidates are compared with a cross-validation
+# %% [markdown]
+# Is that better than a simpler model? Candidates are compared with a cross-validation
 # of the training rows, not with the test rows, which are for the model that was chosen.
 
 # %%

@@ -30,7 +30,8 @@ import pandas as pd
 
 import bbl
 
-# %% [markdown] The paper translates with a package of Bioconductor. All that is needed is the table
+# %% [markdown]
+# The paper translates with a package of Bioconductor. All that is needed is the table
 # of the standard code, which is shipped with `bbl`:
 
 # %%
@@ -95,7 +96,8 @@ print(
     ).to_string()
 )
 
-# %% [markdown] The best penalty, $\lambda^* = 0.3162278$, and its score of 1 are the paper's. The
+# %% [markdown]
+# The best penalty, $\lambda^* = 0.3162278$, and its score of 1 are the paper's. The
 # other scores are those of R 1.0.0 as well, but for the first: with next to no penalty, the fields
 # that run to minus infinity decide, and how far they get is up to the optimiser.
 #

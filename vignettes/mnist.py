@@ -76,7 +76,8 @@ print(
     ).round(3)
 )
 
-# %% [markdown] As the paper remarks, the test score is higher than that of the cross-validation,
+# %% [markdown]
+# As the paper remarks, the test score is higher than that of the cross-validation,
 # because all training images are used.
 #
 # ## All of MNIST (Table 1)
@@ -135,7 +136,8 @@ table = pd.DataFrame(
 )
 print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 
-# %% [markdown] With all of MNIST, the error of naive Bayes agrees to the printed digit. The paper
+# %% [markdown]
+# With all of MNIST, the error of naive Bayes agrees to the printed digit. The paper
 # gives 8.5 % for $\epsilon = 0.05$, the best value of its subsample. On all images we find that
 # error at a smaller one, 0.02, and 10.4 % at 0.05. The paper does not say at which grey level it
 # cut.
@@ -159,7 +161,8 @@ def show_digits(fit):
 
 show_digits(mnist)
 
-# %% [markdown] Each picture is a digit that nobody wrote. As the paper points out, the 1 leans both
+# %% [markdown]
+# Each picture is a digit that nobody wrote. As the paper points out, the 1 leans both
 # ways at once: it is a mixture of ones that lean forward and ones that lean backward, and with so
 # few images the pairs of pixels cannot keep the two apart. With all images and the best $\epsilon$
 # the strokes become clearer, and the 1 decides for one side:
@@ -167,7 +170,8 @@ show_digits(mnist)
 # %%
 show_digits(fits[best])
 
-# %% [markdown] Without interactions the fields can be read as a picture, too. Here they are for
+# %% [markdown]
+# Without interactions the fields can be read as a picture, too. Here they are for
 # four digits less those of all images pooled: red where ink speaks for the digit, blue where it
 # speaks against it.
 

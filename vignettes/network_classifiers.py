@@ -50,7 +50,8 @@ ax = tree.plot()
 ax.set_title("Tree-augmented naive Bayes")
 plt.show()
 
-# %% [markdown] Likelihood always gives a tree. To see where a penalty leaves arcs out, take splice
+# %% [markdown]
+# Likelihood always gives a tree. To see where a penalty leaves arcs out, take splice
 # sites of nine letters, and as many controls whose letters are those of the sites, shuffled
 # position by position. What tells the two apart is how letters go together, which naive Bayes
 # cannot see.
@@ -154,7 +155,8 @@ for name, fitted in (("plain", plain), ("WANBIA", wanbia), ("AWNB", awnb)):
 assert wanbia.cLogLik() >= plain.cLogLik()
 print(pd.DataFrame({"WANBIA": wanbia.wanbia_weights, "AWNB": awnb.awnb_weights}).round(3))
 
-# %% [markdown] Normalising is not the same as using the powers themselves. With probabilities (0.9,
+# %% [markdown]
+# Normalising is not the same as using the powers themselves. With probabilities (0.9,
 # 0.1) and (0.5, 0.5) and the weight 0.5, the likelihood ratio is 1.5 with it and 1.342 without; the
 # package normalises, as R's does.
 

@@ -99,7 +99,8 @@ ax.set_xlabel("coupling among survivors, with its 95 % interval")
 ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
-# %% [markdown] No child of the crew was on board, and hardly any woman of the crew: what the rows
+# %% [markdown]
+# No child of the crew was on board, and hardly any woman of the crew: what the rows
 # say little of, the prior bounds. Among those who died, four women of the first class make the
 # couplings of class and sex uncertain, and their posterior skewed.
 

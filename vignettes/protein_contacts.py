@@ -113,7 +113,8 @@ print(
 ranking = fit.interactions(apc=True)
 print(ranking[["predictor", "predictor2", "strength"]].head(20).to_string(float_format="%.3f"))
 
-# %% [markdown] Neither the weights nor the correction is a detail. The number of true contacts
+# %% [markdown]
+# Neither the weights nor the correction is a detail. The number of true contacts
 # among the first 14 pairs:
 
 # %%

@@ -59,7 +59,8 @@ titanic = bbl.datasets.load_titanic()
 titanic_raw = bbl.freq2raw(titanic, "Freq")
 print(titanic_raw.head(3))
 
-# %% [markdown] The data can be a pandas or polars frame, an Arrow table or a dictionary of lists.
+# %% [markdown]
+# The data can be a pandas or polars frame, an Arrow table or a dictionary of lists.
 # The column of frequencies may stay in the table: named as `weights`, it is no predictor of `.`; in
 # R it becomes one with 21 levels.
 #
@@ -74,7 +75,8 @@ print(titanic_raw.head(3))
 bfit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=titanic, weights="Freq")
 print(bfit)
 
-# %% [markdown] The layout is R's, and so are the factor codes: levels in sorted order, the first as
+# %% [markdown]
+# The layout is R's, and so are the factor codes: levels in sorted order, the first as
 # the reference. R 1.0.0 prints 1.506740 for the first number, the paper 1.486735, and here it is
 # 1.486863: the optimum. R's optimiser stops at a gradient of 1e-4 by default; with a smaller
 # `tolerance` its numbers move towards those printed here.
@@ -90,7 +92,8 @@ print(bfit.coef().h["No"]["Class"])
 print(bfit.coef().J["No"]["Class", "Sex"])
 print(bfit.tidy().head(3))
 
-# %% [markdown] What R's lists have by name, `coef()` has as attributes and by name too:
+# %% [markdown]
+# What R's lists have by name, `coef()` has as attributes and by name too:
 # `bfit.coef()["h"]["No"]["Class"]`. An argument that is called otherwise here is an error that
 # tells its name: `progress_bar=` is `verbose=`.
 #
@@ -111,7 +114,8 @@ newdata = pd.DataFrame(
 print(bfit.predict(newdata, type="prob"))
 print(bfit.predict(newdata, type="class"))
 
-# %% [markdown] Further columns, such as *Name*, are ignored; R stops. Groups keep their names in
+# %% [markdown]
+# Further columns, such as *Name*, are ignored; R stops. Groups keep their names in
 # the columns, also where R would change them (`Non-binding` to `Non.binding`). A level that the
 # model has never seen is an error that says which:
 
@@ -146,7 +150,8 @@ first = titanic.query("Class == '1st' and Sex == 'Male' and Age == 'Adult'").set
 ]
 print(f"share of them who survived: {first['Yes'] / first.sum():.4f}")
 
-# %% [markdown] R's approximation, eq. (31) without the factor 1/2, counts each coupling twice.
+# %% [markdown]
+# R's approximation, eq. (31) without the factor 1/2, counts each coupling twice.
 # Hence the default here is the exact sum over all states where that is cheap, and otherwise what
 # suits the method; `fit.log_z` shows the values. Pass `log_z="pseudo"` to compare with R.
 #
@@ -213,7 +218,8 @@ print(
 shuffled.plot()
 plt.show()
 
-# %% [markdown] `predict(cv)` of R uses the model of the last fold; `cv.predict()` uses a refit to
+# %% [markdown]
+# `predict(cv)` of R uses the model of the last fold; `cv.predict()` uses a refit to
 # all rows, and `refit=False` gives R's. Any splitter of scikit-learn can be passed as `cv=`.
 #
 # ## Sampling
@@ -225,7 +231,8 @@ plt.show()
 # %%
 print(bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0))
 
-# %% [markdown] R prints energies of 3.394166 and 0 and, for the dead, a configuration that changes
+# %% [markdown]
+# R prints energies of 3.394166 and 0 and, for the dead, a configuration that changes
 # with the seed: its energy is the field of one predictor, not the sum of eq. (6). Here the energy
 # is the sum.
 #
@@ -243,7 +250,8 @@ xi = bbl.sample_xi(10_000, predictors, par.h, par.J, code_out=True, seed=2)
 fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)
 print("true h of the first predictor:", par.h[0].round(3), "estimated:", fit.h[0].round(3))
 
-# %% [markdown] Random numbers come from numpy, so `seed=1` does not give the rows of `set.seed(1)`.
+# %% [markdown]
+# Random numbers come from numpy, so `seed=1` does not give the rows of `set.seed(1)`.
 # `par.J[i, j]` counts predictors from 0. The page on binding sites shows R's `sample` in Python,
 # for those who need the same rows.
 #

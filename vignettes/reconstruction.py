@@ -72,7 +72,8 @@ for name, (formula, options) in settings.items():
     counts = fits[name].order_counts["all"]
     print(f"{name}: {counts.get(2, 0)} pairs, {time.perf_counter() - began:.1f} s")
 
-# %% [markdown] The strongest interactions are of neighbouring pixels. `votes` says how many of the
+# %% [markdown]
+# The strongest interactions are of neighbouring pixels. `votes` says how many of the
 # two asked for the pair.
 
 # %%
@@ -100,7 +101,8 @@ print(
     .to_string(index=False)
 )
 
-# %% [markdown] The sparse machine fills in as well as all pairs do, with a seventh of the
+# %% [markdown]
+# The sparse machine fills in as well as all pairs do, with a seventh of the
 # couplings; on 200 images and with settings chosen on images held back,
 # `benchmarks/results/highorder.md` has the figures. `pnll`, the negative log pseudo-likelihood of a
 # whole image, tells the same without a mask.

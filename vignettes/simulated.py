@@ -45,7 +45,8 @@ par = bbl.randompar(predictors, seed=1)
 xi = bbl.sample_xi(10_000, predictors, par.h, par.J, code_out=True, seed=2)
 print(xi.head())
 
-# %% [markdown] With a single group there is no response to predict, and `mlestimate` fits the
+# %% [markdown]
+# With a single group there is no response to predict, and `mlestimate` fits the
 # distribution itself.
 
 # %%
@@ -54,7 +55,8 @@ print("converged:", fit.converged, "after", fit.n_iter.tolist(), "iterations per
 plot_comparison(par, fit, title="Pseudo-likelihood, 10,000 rows (Figure 4)")
 plt.show()
 
-# %% [markdown] How good is that? The error of an estimate falls with $1/\sqrt n$, so ten times as
+# %% [markdown]
+# How good is that? The error of an estimate falls with $1/\sqrt n$, so ten times as
 # many rows should bring it down by a factor of about 3.2, give or take the chance of the draw.
 
 
@@ -129,7 +131,8 @@ truth = {
 }
 print(dat.groupby("y").size())
 
-# %% [markdown] Mean field has a dial, $\epsilon$, between naive Bayes (0) and the full inverse of
+# %% [markdown]
+# Mean field has a dial, $\epsilon$, between naive Bayes (0) and the full inverse of
 # the covariance matrix (1).
 
 # %%
@@ -161,7 +164,8 @@ print(
     "largest difference from the paper:", f"{np.abs(paper.to_numpy() - here.to_numpy()).max():.1e}"
 )
 
-# %% [markdown] Every digit that the paper prints is the same. The gap between $\epsilon = 0$ and
+# %% [markdown]
+# Every digit that the paper prints is the same. The gap between $\epsilon = 0$ and
 # the maximum, ten points of AUC, is what the interactions are worth.
 #
 # Figure 5 puts the score beside the parameters of three fits.
@@ -180,7 +184,8 @@ for ax, panel, eps in zip(axes.flat[1:], "bcd", (0.2, 0.7, 1.0), strict=True):
     plot_comparison(wanted, inferred, ax=ax, title=rf"({panel}) $\epsilon$ = {eps}")
 plt.show()
 
-# %% [markdown] At $\epsilon = 0.2$ the couplings are all too small, at 1 they scatter far too
+# %% [markdown]
+# At $\epsilon = 0.2$ the couplings are all too small, at 1 they scatter far too
 # widely; at 0.7, the choice of the cross-validation, bias and variance balance.
 #
 # ## Pseudo-likelihood on the same rows

@@ -40,7 +40,8 @@ names = [f"s{i:02}" for i in range(m)]
 pairs = np.column_stack(np.triu_indices(m, 1))
 truth = np.where(rng.random(len(pairs)) < 0.04, rng.normal(0, np.sqrt(0.5), len(pairs)), 0.0)
 
-# %% [markdown] The package counts levels from a reference, and so has four times the Ising coupling
+# %% [markdown]
+# The package counts levels from a reference, and so has four times the Ising coupling
 # between two spins. `to_reference` turns the one into the other, fields and all, and `to_simplex`
 # turns it back.
 
@@ -55,7 +56,8 @@ J = {(i, j): layout.table(theta, i, j) for i, j in pairs.tolist()}
 spins = bbl.sample_xi(500, {name: ["-", "+"] for name in names}, h, J, seed=4)
 print(f"{(truth != 0).sum()} couplings among {len(truth)} pairs")
 
-# %% [markdown] A formula without a response fits one machine to all rows. 10,000 iterations are
+# %% [markdown]
+# A formula without a response fits one machine to all rows. 10,000 iterations are
 # enough for this size; where they are not, a warning says so.
 
 # %%
@@ -89,7 +91,8 @@ for ax, (title, own) in zip(axes, found.items(), strict=True):
 axes[0].legend(loc="upper left", frameon=False)
 plt.show()
 
-# %% [markdown] A penalty draws all couplings towards zero, and leaves a cloud of small ones where
+# %% [markdown]
+# A penalty draws all couplings towards zero, and leaves a cloud of small ones where
 # there are none. The prior has a scale of its own for each pair: it draws those to zero that have
 # little to show for themselves, and leaves the others nearly alone.
 #
@@ -111,7 +114,8 @@ ranking["true"] = [
 parts = pd.cut(ranking["inclusion"], [0, 0.1, 0.5, 0.9, 1], include_lowest=True)
 print(ranking.groupby(parts, observed=False)["true"].agg(["size", "sum"]))
 
-# %% [markdown] The probabilities sort the pairs well. They are no frequencies, though: the
+# %% [markdown]
+# The probabilities sort the pairs well. They are no frequencies, though: the
 # approximation takes parameters for independent, and so its sds are too small where they are not.
 # Weak couplings that the prior took for nothing lie outside of their intervals.
 
@@ -159,7 +163,8 @@ positions = {f"p{i:02}": list("ACDEFGHK") for i in range(beads)}
 sequences = bbl.sample_xi(300, positions, h, J, seed=5)
 print(sequences.head(3).to_string())
 
-# %% [markdown] Longer chains of states and one draw suit many levels better: 10 sweeps, 40 chains.
+# %% [markdown]
+# Longer chains of states and one draw suit many levels better: 10 sweeps, 40 chains.
 # Real sequences are related to each other; `bbl.effective_weights` weighs each by the number of
 # those that are like it, and `method="pvi"` takes such weights. These are independent, and alike by
 # chance at most:
@@ -212,7 +217,8 @@ for ax, fit, apc, title in zip(axes, (by_penalty, by_prior), (True, False), titl
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
 plt.show()
 
-# %% [markdown] Above the diagonal are the true contacts, below it the strongest pairs. Both rank
+# %% [markdown]
+# Above the diagonal are the true contacts, below it the strongest pairs. Both rank
 # them well. How near the couplings themselves are, new sequences tell: the mean negative log
 # pseudo-likelihood of 500 of them. The penalty was taken as it is; cross-validation would find a
 # better one, in more time.

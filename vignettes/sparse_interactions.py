@@ -57,7 +57,8 @@ y ^= rng.random(n) < 0.001
 data = pd.DataFrame(x, columns=[f"x{i}" for i in range(m)]).assign(y=np.where(y, "+", "-"))
 train, test = data.iloc[:4000], data.iloc[4000:]
 
-# %% [markdown] The seeds have weights of 1 at least: a product is looked at only if a part of it
+# %% [markdown]
+# The seeds have weights of 1 at least: a product is looked at only if a part of it
 # was chosen before, and a seed of a small weight would hide what stands behind it (see the end of
 # this page).
 #
@@ -87,7 +88,8 @@ rows["logistic regression"] = {
 }
 print(pd.DataFrame(rows).T.round(3))
 
-# %% [markdown] Without products nothing is to be had. With pairs half of what they explain is still
+# %% [markdown]
+# Without products nothing is to be had. With pairs half of what they explain is still
 # noise; many terms without meaning are chosen in its place, and a refit makes that worse. With
 # triples nearly all of these drop out again, and the refit helps. Which of the two it is,
 # `refit="auto"`, the default, finds out on held-out rows.
@@ -105,7 +107,8 @@ print(
     fit.path[["order", "penalty", "loss", "terms", "violation", "held_raw", "held_refit"]].round(8)
 )
 
-# %% [markdown] `violation` is the largest violation of the conditions of optimality over all
+# %% [markdown]
+# `violation` is the largest violation of the conditions of optimality over all
 # candidates, as a share of the penalty: the minimum is exact, though the matrix of candidates was
 # never made.
 #
@@ -137,7 +140,8 @@ print(pd.Series(errors, name="test error").round(3))
 fit.plot()
 plt.show()
 
-# %% [markdown] One of these 83 images is 1.2 %, so they tell little more than that single pixels
+# %% [markdown]
+# One of these 83 images is 1.2 %, so they tell little more than that single pixels
 # separate 0 from 6 almost as well as their products. The paper has 0.9 % against 1.1 % for all
 # images. Of all 13,779, a fifth of them for testing, order 1 has 1.16 % (L1 logistic regression of
 # scikit-learn the same), and orders 2 and 3 have 0.47 %, at penalties chosen on training images

@@ -161,7 +161,8 @@ formula = "moving ~ (home + lonely + age + content)^2"
 fit = bbl.bbl(formula, table, design=design, method="ml", missing="marginal")
 print(fit.survey.text)
 
-# %% [markdown] A design that cannot hold is refused, and the message says what to do. Numbers of
+# %% [markdown]
+# A design that cannot hold is refused, and the message says what to do. Numbers of
 # sampling points start anew in each region here, which is the default; who says otherwise hears of
 # it:
 
@@ -238,7 +239,8 @@ print(
     f"sampling points in {len(regions)} regions)."
 )
 
-# %% [markdown] The truth, which only a made survey has: what the same people would answer on
+# %% [markdown]
+# The truth, which only a made survey has: what the same people would answer on
 # average if all rented, or all owned.
 
 # %%

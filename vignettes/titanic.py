@@ -56,7 +56,8 @@ def beside(rows, digits=7, **columns):
 titanic = bbl.datasets.load_titanic()
 print(titanic.head(8))
 
-# %% [markdown] The table has one row per combination of levels and the number of people in `Freq`.
+# %% [markdown]
+# The table has one row per combination of levels and the number of people in `Freq`.
 # Such frequencies are passed as `weights`; `freq2raw` turns them into one row per person where
 # another tool needs that.
 
@@ -99,7 +100,8 @@ print(
     f"{gfit0.null_deviance:.1f}"
 )
 
-# %% [markdown] With all pairs of interactions one coefficient cannot be estimated, because there
+# %% [markdown]
+# With all pairs of interactions one coefficient cannot be estimated, because there
 # were no children among the crew, and several others run off to infinity. R leaves out one column;
 # so do we. The finite coefficients agree.
 
@@ -224,7 +226,8 @@ ax.set(
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
-# %% [markdown] As in the paper, a penalty does nothing for three predictors until it is so large
+# %% [markdown]
+# As in the paper, a penalty does nothing for three predictors until it is so large
 # that it removes them.
 #
 # ## Boltzmann Bayes learning (section 3.2)
@@ -245,7 +248,8 @@ released = [0.4453027, 0.6893738, 0.7062034, 1.0781901, -0.3647851]
 released += [-0.4114330, -0.9075005, -0.9584320, -1.2390130, 0.5148763]
 beside(names, paper=paper, R=released, here=ours["difference"].to_numpy())
 
-# %% [markdown] What is printed, `dh`, is the field of a group less that of all people pooled. The
+# %% [markdown]
+# What is printed, `dh`, is the field of a group less that of all people pooled. The
 # exact value of the first number is known: it is $\ln\frac{154 + 13}{118 + 4} -
 # \ln\frac{285}{325}$, and R's optimiser stopped a little short of it. `summary` tests each
 # predictor by itself:
@@ -256,7 +260,8 @@ print(bfit0.summary())
 # %%
 print("exact value of the first number:", round(np.log(167 / 122) - np.log(285 / 325), 7))
 
-# %% [markdown] The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all
+# %% [markdown]
+# The three chi-squares (180.9014, 434.4688 and 19.5606), their p-values and all
 # coefficients agree with the paper in every printed digit, because naive Bayes needs no optimiser.
 #
 # ### A model with interactions
@@ -314,7 +319,8 @@ released += [
 ]
 beside(names, 4, paper=paper, R=released, here=ours["difference"].to_numpy())
 
-# %% [markdown] Figure 2 shows the same numbers. Among those who died, men are over-represented
+# %% [markdown]
+# Figure 2 shows the same numbers. Among those who died, men are over-represented
 # (top, *Male*), yet men of the third class less so than men and the third class by themselves would
 # suggest (left map); among the survivors, boys are more frequent than expected (right map, *Child*
 # with *Male*).
@@ -358,7 +364,8 @@ print(
     f"share of the boys of the third class that died, training half: {boys['No'] / boys.sum():.2f}"
 )
 
-# %% [markdown] Averaged over all people, the exact sum is much better calibrated: its mean
+# %% [markdown]
+# Averaged over all people, the exact sum is much better calibrated: its mean
 # probability of survival is close to the observed share.
 
 # %%
@@ -393,7 +400,8 @@ beside([f"{x:.3g}" for x in grid], 4, paper=paper, R=released, here=cv.cvframe["
 cv.plot()
 plt.show()
 
-# %% [markdown] With the rows dealt to the folds at random the trouble is gone: the score is higher
+# %% [markdown]
+# With the rows dealt to the folds at random the trouble is gone: the score is higher
 # and hardly depends on $\lambda$, which is what to expect of 24 parameters and 1,101 people.
 
 # %%
@@ -402,7 +410,8 @@ shuffled = bbl.crossVal(
 )
 print(shuffled.cvframe.iloc[::3].to_string(index=False, float_format="%.4g"))
 
-# %% [markdown] The paper refits at the best $\lambda$ of its table and predicts the test half. At
+# %% [markdown]
+# The paper refits at the best $\lambda$ of its table and predicts the test half. At
 # that $\lambda$, so do we; R 1.0.0 picked another one.
 
 # %%
@@ -424,7 +433,8 @@ beside(rows, paper=[0.7981818, 0.7709, nan, nan], R=[nan, nan, 0.7981818, 0.7711
 found = bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0)
 print(found)
 
-# %% [markdown] The paper prints *3rd, Male, Adult* with energy 3.381014 for the dead, and *1st,
+# %% [markdown]
+# The paper prints *3rd, Male, Adult* with energy 3.381014 for the dead, and *1st,
 # Female, Adult* with 0 for the survivors. Both energies are wrong: the R package does not add up
 # the terms of eq. (6), and 3.381 is the single field of *Male*. The sum for that configuration is
 # larger, and the crew is more likely still, as counting confirms:

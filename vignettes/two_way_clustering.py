@@ -144,7 +144,8 @@ print(chains.posterior)
 chains.plot_similarity()
 plt.show()
 
-# %% [markdown] Little of the kinds of users is left in who rated what, and the posterior says so:
+# %% [markdown]
+# Little of the kinds of users is left in who rated what, and the posterior says so:
 # it spreads over many partitions.
 #
 # ## Expression data

@@ -224,9 +224,9 @@ class SurveyDesign:
             k, row = oversampled  # number of the stage, and a row
             population = plan.population[k][row]  # type: ignore[index]
             raise DataError(
-                f"column {self.fpc[k]!r} has the population {population:g} in row {row}, but more "
-                "units were drawn there. fpc holds how many units (clusters, or rows) the stratum or "
-                "cluster has in the population, not shares and not weights.",
+                f"column {self.fpc[k]!r} has the population {population:g} in row {row}, but "
+                "more units were drawn there. fpc holds how many units (clusters, or rows) the "
+                "stratum or cluster has in the population, not shares and not weights.",
                 column=self.fpc[k],
                 argument="fpc",
             )

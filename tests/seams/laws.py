@@ -46,7 +46,9 @@ def law(when: Callable[[Case], bool] = lambda case: True, cost: float = 5.0) -> 
 
     def enter(check: Callable[[Case], None]) -> Callable[[Case], None]:
         name = check.__name__
-        LAWS[name] = Law(name, (check.__doc__ or "").strip().splitlines()[0], check, when, cost)
+        LAWS[name] = Law(
+            name, " ".join((check.__doc__ or "").split("\n\n")[0].split()), check, when, cost
+        )
         return check
 
     return enter

@@ -180,8 +180,7 @@ class DifferenceInference(Estimates):
         >>> fit.inference().tests()  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        bbl.errors.OptionError: Single groups of a conditional fit with ridge > 0 have no standard
-        errors, ...
+        bbl.errors.OptionError: Single groups of a conditional fit with ridge > 0 have no ...
         """
         self._engine.check_equations()  # raises an OptionError that says what to do
         raise OptionError(NO_TEST)

@@ -1,5 +1,5 @@
-"""The error and warning classes of the package; each message names the problem, the place and the
-remedy.
+"""The error and warning classes of the package; each carries its message, a hint, and the argument,
+column and value at fault.
 
 Examples
 --------
@@ -28,17 +28,50 @@ __all__ = [
 ]
 
 
-class BBLError(Exception):
+class _WithFields(Exception):
+    """A message and its parts, which errors and warnings share."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        argument: str | None = None,
+        column: object = None,
+        value: object = None,
+    ):
+        # copies and pickles are rebuilt from args, the message alone, and get the fields from
+        # __dict__
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.argument = argument
+        self.column = column
+        self.value = value
+
+    def __str__(self) -> str:
+        """Return the message and, where there is one, the hint."""
+        return f"{self.message} Hint: {self.hint}" if self.hint else self.message
+
+
+class BBLError(_WithFields):
     """Root of all errors that the package raises on purpose.
+
+    ``str(error)`` is the message, followed by ``Hint:`` and the hint where there is one. All
+    parameters are attributes too.
 
     Parameters
     ----------
     message : str
-        What is wrong and what to do about it.
-    column : object, optional
-        Name of the data column at fault.
+        What is wrong.
+    hint : str, optional
+        What to do about it, an imperative.
     argument : str, optional
         Name of the argument at fault.
+    column : object, optional
+        Name of the data column at fault.
+    value : object, optional
+        The value at fault.
 
     Examples
     --------
@@ -50,11 +83,6 @@ class BBLError(Exception):
     ...     print(type(error).__name__, error.column)
     FormulaError Klass
     """
-
-    def __init__(self, message: str, *, column: object = None, argument: str | None = None):
-        super().__init__(message)
-        self.column = column
-        self.argument = argument
 
 
 class FormulaError(BBLError, ValueError):
@@ -85,8 +113,10 @@ class ClassError(BBLError, AttributeError):
     """A model without a response is asked for what only classes have."""
 
 
-class ConvergenceWarning(UserWarning):
+class ConvergenceWarning(_WithFields, UserWarning):
     """An optimiser stopped before the optimum, or there is no finite optimum.
+
+    It has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and `value`.
 
     Examples
     --------
@@ -101,8 +131,10 @@ class ConvergenceWarning(UserWarning):
     """
 
 
-class DataWarning(UserWarning):
+class DataWarning(_WithFields, UserWarning):
     """The data were used, but something about them deserves a look.
+
+    It has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and `value`.
 
     Examples
     --------

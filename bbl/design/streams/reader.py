@@ -17,7 +17,7 @@ from bbl.design.formula import FormulaTerms
 from bbl.design.streams.source import Batch, Source
 from bbl.design.values import Column, frame_column
 from bbl.design.weights import check_weights
-from bbl.errors import DataError
+from bbl.errors import BBLTypeError, DataError
 from bbl.parallel import read_ahead
 from bbl.rows.sample import code_dtype
 
@@ -138,7 +138,7 @@ def place_in_errors(place: str) -> Iterator[None]:
     """Add the place of the batch to the message of an error that the ``with`` block raises."""
     try:
         yield
-    except (DataError, TypeError) as error:
-        if place and place not in str(error):
-            error.args = (f"{error} (In {place}.)",)
+    except (DataError, BBLTypeError) as error:
+        if place and place not in error.message:
+            error.message = f"{error.message} (In {place}.)"
         raise

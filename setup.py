@@ -96,7 +96,11 @@ class SourceArchive(sdist):
             return super().make_archive(base_name, format, root_dir, base_dir, owner, group)
 
         def without_traces(entry):
-            entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = int(epoch), 0, 0, "", ""
+            entry.mtime = int(epoch)
+            entry.uid = 0
+            entry.gid = 0
+            entry.uname = ""
+            entry.gname = ""
             entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
             return entry
 

@@ -70,7 +70,8 @@ def directory(entries: list[Entry]) -> bytes:
     offset = 0  # of the member's header
     # the writer is Unix (3), in the high byte; the member is a regular file with permissions 644,
     # in the high two bytes
-    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16
+    made_by = 3 << 8 | _ZIP64
+    mode = 0o100644 << 16
     for name, crc, size in entries:
         fixed = (
             b"PK\1\2",
@@ -90,7 +91,8 @@ def directory(entries: list[Entry]) -> bytes:
         records.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _SEE64) + name.encode())
         records.append(_ENTRY_SIZES.pack(1, 24, size, size, offset))
         offset += len(local_header(name, crc, size)) + size
-    entry_bytes, n_entries = b"".join(records), len(entries)
+    entry_bytes = b"".join(records)
+    n_entries = len(entries)
     # 44: length of the zip64 end after this field
     zip64_end = (
         b"PK\6\6",
@@ -168,7 +170,9 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
         raise ValueError("it is too short")
     file.seek(size - _END.size)
     end = _END.unpack(file.read(_END.size))
-    directory_size, offset = end[8], end[9]  # the last two Q of `_END`, of the zip64 end
+    # the last two Q of `_END`, of the zip64 end
+    directory_size = end[8]
+    offset = end[9]
     if offset + directory_size + _END.size != size or directory_size > _MAX_DIRECTORY:
         raise ValueError("its end is missing")
     file.seek(offset)

@@ -92,7 +92,9 @@ class Scored:
         `totals` (K,) are the groups' weights in all rows. Each row is validated in one fold and
         trains all others.
         """
-        K, n_folds = len(totals), self.fold.max(initial=0) + 1  # initial: no row was validated
+        # initial: no row was validated
+        K = len(totals)
+        n_folds = self.fold.max(initial=0) + 1
         # weights of the validation rows, one bin for each fold and group
         validation_totals = np.bincount(
             self.fold * K + self.y, weights=self.weights, minlength=n_folds * K
@@ -106,7 +108,9 @@ class Scored:
         With K = 1 (no response) scores are ``ln P(x)``, whose negative mean is returned.
         `selected`, a mask (N,), restricts the mean to some of the validated rows.
         """
-        scores, y, weights = scores[selected], self.y[selected], self.weights[selected]
+        scores = scores[selected]
+        y = self.y[selected]
+        weights = self.weights[selected]
         if scores.shape[1] == 1:
             return mean_loss(-scores[:, 0], weights)
         return SCORES["logloss"](log_probabilities(scores), y, weights)
@@ -218,7 +222,8 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     # even and odd rows
     fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
     for f in np.unique(fold):
-        in_fold, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
+        in_fold = np.flatnonzero(fold == f)
+        others = np.flatnonzero(fold != f)
         # take is five times as fast as a mask
         calibration = fit_calibration(
             scores.take(others, axis=0),

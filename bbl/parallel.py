@@ -127,7 +127,8 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
         return
     queue: deque[Future[T]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        remaining_items, read_error = iter(items), None
+        remaining_items = iter(items)
+        read_error = None
         while True:
             try:
                 item = next(remaining_items)
@@ -338,7 +339,9 @@ class _SerialBlas:
     def reset(self) -> None:
         """Forget all threads that are inside, and their lock."""
         # [0] is a placeholder, which the first thread that enters replaces
-        self.lock, self.n_inside, self.limits_before = threading.Lock(), 0, [0]
+        self.lock = threading.Lock()
+        self.n_inside = 0
+        self.limits_before = [0]
 
     def __enter__(self) -> None:
         """Limit all BLAS libraries to one thread; the first thread that enters stores their

@@ -355,7 +355,9 @@ def _unpack(
         raise ValueError(
             f"it holds {str(kind)[:80]!r}, not {wanted}: use the function that loads those"
         )
-    meta, table = document.get("meta"), document.get("arrays")  # table: one row for each array
+    # table: one row for each array
+    meta = document.get("meta")
+    table = document.get("arrays")
     if type(meta) is not dict or type(table) is not list:
         raise ValueError("meta.json lacks a part")
     arrays = dict(_read_array(row, members) for row in table)
@@ -372,7 +374,10 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
     """
     if type(row) is not dict or row.keys() != {"name", "dtype", "shape", "size"}:
         raise ValueError("a row of the table of arrays is incomplete")
-    name, descr, shape, size = row["name"], row["dtype"], row["shape"], row["size"]
+    name = row["name"]
+    descr = row["dtype"]
+    shape = row["shape"]
+    size = row["size"]
     if (
         type(name) is not str
         or not _ARRAY_NAME.fullmatch(name)
@@ -382,7 +387,8 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
         raise ValueError("the table of arrays has a bad name or dtype")
     if type(shape) is not list or any(type(n) is not int or not 0 <= n < 2**62 for n in shape):
         raise ValueError(f"the shape of {name!r} is bad")
-    dtype, data = np.dtype(descr), members.get(f"{name}.npy", b"")
+    dtype = np.dtype(descr)
+    data = members.get(f"{name}.npy", b"")
     header = npy_header(descr, tuple(shape))
     if (
         size != math.prod(shape) * dtype.itemsize

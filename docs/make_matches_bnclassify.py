@@ -33,7 +33,8 @@ Row = tuple[str, int, str, str]  # what, how many, largest difference, tolerance
 
 def gap(found, want) -> float:
     """Return the largest absolute difference; equal infinities do not differ."""
-    found, want = np.asarray(found, dtype=float), np.asarray(want, dtype=float)
+    found = np.asarray(found, dtype=float)
+    want = np.asarray(want, dtype=float)
     with np.errstate(invalid="ignore"):
         return float(np.max(np.where(found == want, 0.0, np.abs(found - want)), initial=0.0))
 
@@ -92,7 +93,9 @@ def scores(data, case, name) -> Iterator[Row]:
 
 
 def predict(data, case, name) -> Iterator[Row]:
-    worst, count, left_out = 0.0, 0, 0
+    worst = 0.0
+    count = 0
+    left_out = 0
     rows = np.array(case["rows"]) - 1
     for model in case["models"]:
         network = recorded(data, name, model)
@@ -102,13 +105,15 @@ def predict(data, case, name) -> Iterator[Row]:
                 good = np.ones(len(want), dtype=bool)
                 good[np.array(model.get(f"{part}_defect_rows") or [], dtype=int) - 1] = False
                 worst = max(worst, gap(posterior(network, sample, at)[good], want[good]))
-                count, left_out = count + int(good.sum()), left_out + int((~good).sum())
+                count = count + int(good.sum())
+                left_out = left_out + int((~good).sum())
     more = f" ({left_out} rows of aode's defect left out)" if left_out else ""
     yield f"posteriors by row{more}", count, f"{worst:.1e}", "1e-10"
 
 
 def augmented(data, case, name) -> Iterator[Row]:
-    rows, worst = np.array(case["rows"]) - 1, 0.0
+    rows = np.array(case["rows"]) - 1
+    worst = 0.0
     for model in case["models"]:
         network = estimate(
             data.dag(model["families"]), data.sample, data.n_levels, data.K, model["smooth"]
@@ -121,7 +126,8 @@ def augmented(data, case, name) -> Iterator[Row]:
 
 
 def manb(data, case, name) -> Iterator[Row]:
-    arcs, worst = 0.0, 0.0
+    arcs = 0.0
+    worst = 0.0
     for model in case["models"]:
         network, found = naive_average(
             naive(range(len(data.names))),
@@ -164,7 +170,8 @@ def awnb(data, case, name) -> Iterator[Row]:
 
 
 def greedy(data, case, name) -> Iterator[Row]:
-    at, misses = {n: i for i, n in enumerate(data.names)}, 0
+    at = {n: i for i, n in enumerate(data.names)}
+    misses = 0
     for run in case["runs"]:
         held = np.zeros((len(run["folds"]), data.sample.n))
         for fold, rows in enumerate(run["folds"]):

@@ -41,7 +41,8 @@ def _short(value: object) -> str:
 
 def measured() -> tuple[pd.DataFrame, dict[str, str]]:
     """Return a row for each comparison of every case, and the call behind each case."""
-    rows, calls = [], {}
+    rows = []
+    calls = {}
     for name in rcases.names():
         case = rcases.Case(name)
         calls[name] = f"{case.kind}: {described(case)}"
@@ -90,10 +91,8 @@ def by_number() -> list[list]:
     for kind, words in rloglinear.RULES.items():
         for (rule, quantity), checks in found.items():
             if rule == kind:
-                problems, largest = (
-                    len({name for name, _ in checks}),
-                    max(check.difference for _, check in checks),
-                )
+                problems = len({name for name, _ in checks})
+                largest = max(check.difference for _, check in checks)
                 limit = max(check.tolerance for _, check in checks)
                 rows.append([words, quantity, problems, f"{largest:.1e}", f"{limit:.0e}"])
     return rows

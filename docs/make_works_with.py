@@ -94,7 +94,8 @@ def cell(reason: str | None, reasons: list[str]) -> str:
 
 def page() -> str:
     """Return the page."""
-    parts, reasons = [HEAD], list[str]()
+    parts = [HEAD]
+    reasons = list[str]()
     for section in dict.fromkeys(capability.section for capability in CAPABILITIES.values()):
         rows = [
             f"## {section}",

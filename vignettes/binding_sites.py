@@ -46,13 +46,15 @@ splice = bbl.datasets.load_splice_sites().sample(
 )
 splice = splice[[*"123", *"6789"]].reset_index(drop=True)
 try:
-    sites, is_paper = bbl.datasets.fetch_ma0014(), True
+    sites = bbl.datasets.fetch_ma0014()
+    is_paper = True
 except bbl.errors.DataError:
     print(
         "MA0014.3 is not at hand here. Splice sites take its place; their numbers are not the "
         "paper's."
     )
-    sites, is_paper = splice, False
+    sites = splice
+    is_paper = False
 print(sites.head())
 print(sites.shape)
 
@@ -92,7 +94,8 @@ class RRandom:
         """Return positions of 0 to n - 1, with or without replacement."""
         if replace:
             return [self.integers(n) for _ in range(size)]
-        left, drawn = list(range(n)), []
+        left = list(range(n))
+        drawn = []
         for _ in range(size):
             j = self.integers(len(left))
             drawn.append(left[j])
@@ -213,7 +216,8 @@ class NumpyRandom:
 
 def simulated_motif(rng):
     """Return sites from random fields, and random couplings of neighbouring positions."""
-    m, n = int(rng.integers(6, 21)), int(10 ** rng.uniform(np.log10(30), 3))
+    m = int(rng.integers(6, 21))
+    n = int(10 ** rng.uniform(np.log10(30), 3))
     predictors = {str(j + 1): list("ACGT") for j in range(m)}
     par = bbl.randompar(predictors, "norm", dh=1.5, dJ=rng.uniform(0, 2.5), seed=rng)
     neighbours = {pair: table for pair, table in par.J.items() if pair[1] == pair[0] + 1}

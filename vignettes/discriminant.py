@@ -45,7 +45,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import bbl
 
-GROUPS, NAMES, L = ["A", "B"], [f"x{i + 1}" for i in range(6)], 3
+GROUPS = ["A", "B"]
+NAMES = [f"x{i + 1}" for i in range(6)]
+L = 3
 PREDICTORS = {name: list("rst") for name in NAMES}
 
 # %% [markdown]
@@ -145,14 +147,13 @@ plt.show()
 # the intervals of each number are.
 
 # %%
-angle, radius = (
-    rng.uniform(0, 2 * np.pi, 400),
-    np.repeat([0.6, 1.9], 200) + rng.normal(0, 0.45, 400),
-)
+angle = rng.uniform(0, 2 * np.pi, 400)
+radius = np.repeat([0.6, 1.9], 200) + rng.normal(0, 0.45, 400)
 ring = pd.DataFrame(
     {"u": radius * np.cos(angle), "v": radius * np.sin(angle), "y": np.repeat(["A", "B"], 200)}
 )
-train, fresh = ring.iloc[::2], ring.iloc[1::2]
+train = ring.iloc[::2]
+fresh = ring.iloc[1::2]
 cut = bbl.bin(train, bins=7, response="y")
 WAYS = {
     "generative": {"lambda_": "cv", "prior_count": 1, "calibrate": "temperature"},

@@ -47,7 +47,8 @@ people = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq").sample(
     frac=1, random_state=0, ignore_index=True
 )
 n = len(people)
-child, crew = people["Age"] == "Child", people["Class"] == "Crew"
+child = people["Age"] == "Child"
+crew = people["Class"] == "Crew"
 people["Age"] = np.where(child, rng.integers(0, 13, n), rng.integers(15, 70, n))
 level = people["Class"].map({"1st": 60.0, "2nd": 20.0, "3rd": 9.0, "Crew": 0.0}).to_numpy(float)
 people["fare"] = (level * rng.lognormal(0.0, 0.4, n)).round(2).astype(str)
@@ -99,7 +100,8 @@ table = table.drop(columns=["booked", "ticket"])
 
 # %%
 test = np.random.default_rng(0).random(n) < 0.3
-train, held_out = table[~test], table[test]
+train = table[~test]
+held_out = table[test]
 
 # %% [markdown]
 # ## Numbers to intervals, rare levels to one

@@ -40,7 +40,8 @@ from bbl.report.machine.plot import plot_configurations
 # ignores extra columns, so the test images can stay as they are.
 
 # %%
-digits, digits_test = bbl.datasets.load_mnist(), bbl.datasets.load_mnist("test")
+digits = bbl.datasets.load_mnist()
+digits_test = bbl.datasets.load_mnist("test")
 dat = bbl.removeConst(digits, response="y")
 print(dat.shape, "of", digits.shape)
 print(dat.iloc[:5, :10])
@@ -88,13 +89,15 @@ print(
 
 # %%
 try:
-    everything, everything_test = bbl.datasets.fetch_mnist(), bbl.datasets.fetch_mnist("test")
+    everything = bbl.datasets.fetch_mnist()
+    everything_test = bbl.datasets.fetch_mnist("test")
 except bbl.errors.DataError:
     print(
         "All of MNIST is not at hand here. The subsample takes its place; its error rates are not "
         "those of table 1."
     )
-    everything, everything_test = digits, digits_test
+    everything = digits
+    everything_test = digits_test
 full = bbl.removeConst(everything, response="y")
 print(
     f"{len(full)} training images of {full.shape[1] - 1} pixels, {len(everything_test)} test images"

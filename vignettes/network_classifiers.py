@@ -161,7 +161,8 @@ print(pd.DataFrame({"WANBIA": wanbia.wanbia_weights, "AWNB": awnb.awnb_weights})
 # package normalises, as R's does.
 
 # %%
-a, b = np.array([0.9, 0.1]) ** 0.5, np.array([0.5, 0.5]) ** 0.5
+a = np.array([0.9, 0.1]) ** 0.5
+b = np.array([0.5, 0.5]) ** 0.5
 print(round((a / a.sum() / (b / b.sum()))[0], 3), round((a / b)[0], 3))
 
 # %% [markdown]

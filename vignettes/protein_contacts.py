@@ -45,7 +45,8 @@ import bbl
 
 # %%
 rng = np.random.default_rng(5)
-LETTERS, m = list("-ACDEFGHIKLMNPQRSTVWY"), 36
+LETTERS = list("-ACDEFGHIKLMNPQRSTVWY")
+m = 36
 sites = {str(i + 1): LETTERS for i in range(m)}
 pairs = [(i, m - 1 - i) for i in range(0, 15, 2)] + [(i, i + 9) for i in range(3, 24, 4)]
 contacts = [(str(i + 1), str(j + 1)) for i, j in pairs]

@@ -44,9 +44,11 @@ def pixels(images):
     return pd.DataFrame((blocks >= 2).astype(int).reshape(len(images), -1)).add_prefix("p")
 
 
-train, test = pixels(bbl.datasets.load_mnist()), pixels(bbl.datasets.load_mnist("test")).head(50)
+train = pixels(bbl.datasets.load_mnist())
+test = pixels(bbl.datasets.load_mnist("test")).head(50)
 kept = train.columns[(train.mean() > 0.01) & (train.mean() < 0.99)]
-train, test = train[kept], test[kept]
+train = train[kept]
+test = test[kept]
 print(train.shape, test.shape)
 
 # %% [markdown]
@@ -89,7 +91,8 @@ print(terms[["predictors", "weight", "strength", "votes"]].head(8).round(2).to_s
 # %%
 mask = np.random.default_rng(0).random(test.shape) < 0.25
 true = test.to_numpy()
-rows, filled = [], {}
+rows = []
+filled = {}
 for name, fit in fits.items():
     p = fit.reconstruct(test, mask, verbose=0).xs(1, axis=1, level="level")[list(kept)].to_numpy()
     filled[name] = p

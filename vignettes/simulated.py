@@ -211,7 +211,8 @@ for group, (h, J) in truth.items():
 codes = dat[names].map("acgt".index).to_numpy()
 row = codes @ 4 ** np.arange(4, -1, -1)
 ratio = pd.Series(log_p["ctrl"] - log_p["case"])[row].to_numpy()
-positive, negative = ratio[dat["y"] == "ctrl"], ratio[dat["y"] == "case"]
+positive = ratio[dat["y"] == "ctrl"]
+negative = ratio[dat["y"] == "case"]
 best = np.mean(positive[:, None] > negative) + 0.5 * np.mean(positive[:, None] == negative)
 print(
     f"AUC: mean field {cv.maxscore:.3f}, pseudo-likelihood {by_penalty.maxscore:.3f}, true "

@@ -135,7 +135,9 @@ print(
 # each of 276 pairs, and 300 sequences.
 
 # %%
-beads, kinds, touching = 24, 8, 48
+beads = 24
+kinds = 8
+touching = 48
 steps = rng.normal(size=(beads, 3))
 place = np.cumsum(steps / np.linalg.norm(steps, axis=1, keepdims=True), axis=0)
 for _ in range(300):  # towards the middle, at a distance of each other

@@ -36,7 +36,9 @@ import bbl
 
 # %%
 rng = np.random.default_rng(4)
-n, m, each = 6000, 300, 10
+n = 6000
+m = 300
+each = 10
 x = rng.choice([-1, 1], (n, m))
 singles = [(int(i),) for i in rng.choice(m, each, replace=False)]
 
@@ -55,7 +57,8 @@ weight[seeds] = np.sign(weight[seeds]) * np.maximum(1.0, np.abs(weight[seeds]))
 y = sum(w * x[:, list(t)].prod(axis=1) for t, w in zip(true, weight, strict=True)) > 0
 y ^= rng.random(n) < 0.001
 data = pd.DataFrame(x, columns=[f"x{i}" for i in range(m)]).assign(y=np.where(y, "+", "-"))
-train, test = data.iloc[:4000], data.iloc[4000:]
+train = data.iloc[:4000]
+test = data.iloc[4000:]
 
 # %% [markdown]
 # The seeds have weights of 1 at least: a product is looked at only if a part of it
@@ -118,7 +121,8 @@ print(
 # dark.
 
 # %%
-digits, digits_test = bbl.datasets.load_mnist(), bbl.datasets.load_mnist("test")
+digits = bbl.datasets.load_mnist()
+digits_test = bbl.datasets.load_mnist("test")
 digits = bbl.removeConst(digits[digits["y"].isin([0, 6])], response="y")
 digits_test = digits_test[digits_test["y"].isin([0, 6])]
 print(digits.shape, digits_test.shape)

@@ -73,7 +73,8 @@ age = rng.integers(18, 90, n)
 rent = yes(-0.3 + of_point(1.0) - 0.02 * (age - 50))
 content = rng.normal(size=n) + of_point(0.6)
 lonely = yes(-1.2 - 0.4 * content)
-place, of_rent = of_point(0.7), 1.2 + of_point(0.9)
+place = of_point(0.7)
+of_rent = 1.2 + of_point(0.9)
 
 
 def log_odds(rent):

@@ -213,7 +213,8 @@ scores = np.array(
         for penalty in lambdas
     ]
 )
-mean, error = scores.mean(axis=1), scores.std(axis=1, ddof=1) / np.sqrt(5)
+mean = scores.mean(axis=1)
+error = scores.std(axis=1, ddof=1) / np.sqrt(5)
 fig, ax = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
 ax.errorbar(lambdas, mean, error, fmt="o", color="#0072B2", ecolor="0.7", markersize=4, capsize=2)
 ax.axvline(lambdas[mean.argmax()], color="0.4", linestyle=":", linewidth=1.2)
@@ -415,7 +416,8 @@ print(shuffled.cvframe.iloc[::3].to_string(index=False, float_format="%.4g"))
 # that $\lambda$, so do we; R 1.0.0 picked another one.
 
 # %%
-rows, ours = [], []
+rows = []
+ours = []
 for penalty in (0.001584893, 0.0002511886):
     model = bbl.bbl("Survived ~ .^2", train, "Freq", lambda_=penalty, log_z="pseudo")
     rows += [f"accuracy at lambda = {penalty:.3g}", f"AUC at lambda = {penalty:.3g}"]

@@ -38,7 +38,8 @@ import bbl
 # %%
 rng = np.random.default_rng(1)
 taste = np.array([[4.6, 2.0, 3.2], [1.6, 4.4, 3.0], [3.8, 3.9, 1.4], [2.4, 1.5, 4.3]])
-user_kind, film_kind = rng.integers(4, size=120), rng.integers(3, size=80)
+user_kind = rng.integers(4, size=120)
+film_kind = rng.integers(3, size=80)
 score = np.clip(np.rint(taste[user_kind][:, film_kind] + rng.normal(0, 0.7, (120, 80))), 1, 5)
 user, film = np.nonzero(rng.random(score.shape) < 0.07 * score)
 ratings = pd.DataFrame({"user": user, "film": film, "rating": score[user, film].astype(int)})
@@ -91,7 +92,8 @@ plt.show()
 # ratings, of the user or of the film:
 
 # %%
-by_user, by_film = train.groupby("user")["rating"].mean(), train.groupby("film")["rating"].mean()
+by_user = train.groupby("user")["rating"].mean()
+by_film = train.groupby("film")["rating"].mean()
 guesses = {
     "mean of all": np.full(len(test), train["rating"].mean()),
     "mean of the user": test["user"].map(by_user),
@@ -158,7 +160,8 @@ plt.show()
 # shipped; here is the same comparison on made-up data of the kind:
 
 # %%
-genes, samples = rng.integers(20, size=600), rng.integers(6, size=40)
+genes = rng.integers(20, size=600)
+samples = rng.integers(6, size=40)
 expression = rng.normal(0, 0.8, (20, 6))[genes][:, samples] + rng.normal(0, 0.6, (600, 40))
 model = bbl.bicluster(None, expression, (20, 6), verbose=0)
 print(f"bicluster: mean squared error {model.mse:.3f}")
@@ -167,7 +170,8 @@ print(f"bicluster: mean squared error {model.mse:.3f}")
 from sklearn.cluster import SpectralBiclustering
 
 other = SpectralBiclustering((20, 6), random_state=0).fit(expression - expression.min() + 1)
-rows, columns = np.eye(20)[other.row_labels_], np.eye(6)[other.column_labels_]
+rows = np.eye(20)[other.row_labels_]
+columns = np.eye(6)[other.column_labels_]
 means = rows.T @ expression @ columns / np.maximum(np.outer(rows.sum(0), columns.sum(0)), 1)
 error = np.mean((expression - means[other.row_labels_][:, other.column_labels_]) ** 2)
 print(f"SpectralBiclustering: mean squared error {error:.3f}")

@@ -117,7 +117,9 @@ def bicluster(
     >>> fit.block_means.to_numpy().tolist()
     [[1.0, 4.0], [2.0, 5.0]]
     """
-    rng, workers, n_init = generator(seed), n_workers(n_jobs), integer("n_init", n_init, 1)
+    rng = generator(seed)
+    workers = n_workers(n_jobs)
+    n_init = integer("n_init", n_init, 1)
     # the names of this function's arguments are for the error of an option that is unknown
     biclusterer = make_method(method, options, arguments(bicluster))
     table, entries = TwoWay.from_data(formula, data, weights, biclusterer.response)

@@ -143,10 +143,8 @@ def effective_size(
     if codes.shape[1] < 2:
         raise DataError("effective_size compares pairs of columns; data have one.", argument="data")
     row_weights = check_weights(weights, len(codes), whole=False)
-    rng, n_steps, batch = (
-        generator(seed),
-        integer("n_steps", n_steps, 1),
-        integer("batch", batch, 1),
-    )
+    rng = generator(seed)
+    n_steps = integer("n_steps", n_steps, 1)
+    batch = integer("batch", batch, 1)
     with progress_bar(1, "effective_size", verbose) as progress:
         return matched_size(codes, n_levels, row_weights, rng, n_steps, batch, progress)

@@ -102,7 +102,8 @@ def enrichment(
             argument=argument,
         )
     is_known = np.array([pair in known_set for pair in ranked_pairs])
-    n_known, n_pairs = len(known_set), len(position_of) * (len(position_of) - 1) // 2
+    n_known = len(known_set)
+    n_pairs = len(position_of) * (len(position_of) - 1) // 2
     lengths = [length for length in TOP if length < len(ranked_pairs)] + [len(ranked_pairs)]
     if top is not None:
         lengths = [integer("top", length, 1, len(ranked_pairs)) for length in top]

@@ -175,8 +175,10 @@ def shooter(
     order = integer("order", order, 1)
     rule, penalties = _check_penalties(lambda_, order)  # penalties: None if `rule` chooses them
     choice("scale", scale, ("sum", "mean"))
-    refit, nfold = _check_refit(refit), integer("nfold", nfold, 2)
-    workers, rng = n_workers(n_jobs), generator(seed)
+    refit = _check_refit(refit)
+    nfold = integer("nfold", nfold, 2)
+    workers = n_workers(n_jobs)
+    rng = generator(seed)
     shown_options = {
         "order": (order, 3),
         "lambda_": (lambda_, "ebic"),
@@ -197,7 +199,9 @@ def shooter(
     encoded = encode_data(
         TrainingData(formula, data, weights, xlevels, flag("novarOk", novarOk), missing), rules
     )
-    design, sample, index = encoded.design, encoded.rows, encoded.index
+    design = encoded.design
+    sample = encoded.rows
+    index = encoded.index
     _check_feasible(design, sample, screen)
     order = min(order, len(design.labels.names))
     if penalties is not None:
@@ -303,7 +307,8 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
     """Raise an error if the formula has interactions, or the fit would need too much time or
     memory.
     """
-    names, m = design.labels.names, len(design.labels.names)
+    names = design.labels.names
+    m = len(design.labels.names)
     # an interaction of lowest order; None without one
     interacting_pair = design.terms.interactions.find_term(2)
     if interacting_pair is not None:
@@ -376,7 +381,9 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
     term.
     """
     rows: list[tuple] = []
-    is_last_stage, terms_of_rows = [], []  # an entry for each row of the frame
+    # an entry for each row of the frame
+    is_last_stage = []
+    terms_of_rows = []
     for path_position, path_point in enumerate(selection.path):
         for order, stage in enumerate(path_point.stages, 1):
             is_last = order == len(path_point.stages)
@@ -387,11 +394,9 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             final_losses = (
                 (path_point.ebic, *path_point.held_out_loss) if is_last else (np.nan,) * 3
             )
-            penalty, n_terms, is_chosen = (
-                path_point.penalty.lambdas[order - 1],
-                len(stage.weights),
-                path_position == selection.chosen,
-            )
+            penalty = path_point.penalty.lambdas[order - 1]
+            n_terms = len(stage.weights)
+            is_chosen = path_position == selection.chosen
             losses = (stage.loss / total, stage.objective)  # a mean, and a sum
             rows.append(
                 (

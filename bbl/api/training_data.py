@@ -136,7 +136,8 @@ def encode_data(
         rows, 0 for no progress bar, and threads.
     """
     check_formula(training.formula)
-    weights, survey = training.weights, None
+    weights = training.weights
+    survey = None
     source = lazy_source(training.data)
     if source is None:
         with out_of_memory("Formula and codes of the rows", FEWER_ROWS):
@@ -205,7 +206,8 @@ def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:
     """
     if isinstance(cv, int | np.integer):
         raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
-    frame, row_positions = cast(Frame, encoded.frame), encoded.row_positions
+    frame = cast(Frame, encoded.frame)
+    row_positions = encoded.row_positions
     weights = np.zeros(frame.n)  # of all rows; 0 for those that are not fitted
     weights[row_positions] = encoded.rows.weights
     if not hasattr(data, "shape"):

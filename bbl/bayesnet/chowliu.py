@@ -57,7 +57,8 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     i, j = np.triu_indices(m, 1)
     candidates = np.flatnonzero(weights[i, j] >= -TIE)
     order = candidates[falling_order(weights[i, j][candidates])]
-    representative, edges = list(range(m)), []
+    representative = list(range(m))
+    edges = []
 
     def find_tree(k: int) -> int:
         """Return the node that stands for the tree of node k (union-find; paths are halved on the
@@ -68,7 +69,8 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
         return k
 
     for edge in order:
-        a, b = find_tree(int(i[edge])), find_tree(int(j[edge]))
+        a = find_tree(int(i[edge]))
+        b = find_tree(int(j[edge]))
         if a != b:
             representative[b] = a
             edges.append((int(i[edge]), int(j[edge])))

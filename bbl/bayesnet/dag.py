@@ -58,7 +58,8 @@ class Dag:
         """Features in topological layers: all feature parents of a feature are in earlier
         layers.
         """
-        waiting, layers = list(self.features), []
+        waiting = list(self.features)
+        layers = []
         done: set[int] = set()
         while waiting:
             layer = tuple(i for i in waiting if done.issuperset(self.parents[i]))

@@ -63,14 +63,18 @@ class Families:
         K: int,
         context: tuple[int, int] | None = None,
     ):
-        self.families, self.K, self.context = tuple(families), K, context
+        self.families = tuple(families)
+        self.K = K
+        self.context = context
         self.n_levels = [int(L) for L in n_levels]
         # variables of all families, and how many cells lie between two successive levels of each,
         # see `_cell_index`
         scope: list[int] = []
         stride: list[int] = []
         # where each family starts in `scope` and in the cells
-        scope_start, start, cells = [0], [0], 0
+        scope_start = [0]
+        start = [0]
+        cells = 0
         for i, parents in self.families:
             size = 1
             # the feature runs fastest over the cells, then its last parent

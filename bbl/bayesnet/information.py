@@ -77,7 +77,8 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
         feature_cells = int(L) * int(levels_from[i]) * K
         if run and run_cells + feature_cells > max_cells:
             yield run
-            run, run_cells = [], 0
+            run = []
+            run_cells = 0
         run.append(i)
         run_cells += feature_cells
     if run:
@@ -97,7 +98,8 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     """
     n_levels = np.asarray(n_levels, dtype=np.intp)
     m = len(n_levels)
-    information, weight = np.zeros((m, m)), np.zeros((m, m))
+    information = np.zeros((m, m))
+    weight = np.zeros((m, m))
     # `unweighted`: all weights are 1
     counts_by_bits = n_levels.sum() <= m * (
         PACKED_LEVELS if sample.unweighted else PACKED_WEIGHTED_LEVELS
@@ -178,7 +180,8 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
     Pairs are counted within the run, then between the run and blocks of ``len(run)`` later
     features. If only one feature is later, it is counted together with the run.
     """
-    m, run_levels = len(n_levels), int(n_levels[run].sum())
+    m = len(n_levels)
+    run_levels = int(n_levels[run].sum())
     # each block counts the run's pairs again, which a single later feature is not worth
     block_starts = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))
     block_edges = [run[0], *block_starts, m]

@@ -126,7 +126,8 @@ def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.n
     zero. N_ij is the weight of the rows in the cell's parent configuration, r_i the number of
     levels of its feature. The classes are one such configuration with K levels.
     """
-    families, p = network.families, network.prior
+    families = network.families
+    p = network.prior
     # (cells, K): N_ij + r_i a of each cell's parent configuration
     concentration = (
         families.sum_over_levels(families.count(sample)) + families.cell_widths[:, None] * smooth

@@ -162,15 +162,20 @@ def _add_forest_sums(
     """
     # arrays (m,) are by column of the codes; columns that are no features (the fold, left-out ones)
     # are never visited
-    m, K = codes.shape[1], families.K
-    levels, parent = np.ones(m, dtype=np.intp), np.full(m, -1, dtype=np.intp)
+    m = codes.shape[1]
+    K = families.K
+    levels = np.ones(m, dtype=np.intp)
+    parent = np.full(m, -1, dtype=np.intp)
     # the cell of a feature's table is start + stride * its code + parent_stride * the code of its
     # parent
     stride, parent_stride, start = (np.zeros(m, dtype=np.intp) for _ in range(3))
     for f, (i, parents) in enumerate(families.families):
-        levels[i], stride[i], start[i] = families.n_levels[i], 1, families.start[f]
+        levels[i] = families.n_levels[i]
+        stride[i] = 1
+        start[i] = families.start[f]
         if parents:
-            parent[i], parent_stride[i] = parents[0], families.n_levels[i]
+            parent[i] = parents[0]
+            parent_stride[i] = families.n_levels[i]
     # of each feature's message in `scratch`, for one class
     message_start = np.cumsum(levels) - levels
     # of the kernel: received messages, and the one that is being sent
@@ -306,7 +311,8 @@ def _condition_family(
     by side, for n rows `codes`; `unknown` holds the unknown features of the component.
     """
     i, parents = families.families[f]
-    table, scope = families.table(log_theta, f), [*parents, i]
+    table = families.table(log_theta, f)
+    scope = [*parents, i]
     if families.context is not None:
         scope = [families.context[0], *scope]
     known_axes = [a for a, v in enumerate(scope) if v not in unknown]

@@ -72,9 +72,13 @@ class Validation:
         fold_weights = fold_weights[fold_weights.any(axis=1)]  # without folds that validate no row
         # (N,) each: a row of the sample counts in every fold that validates it
         fold, row = np.nonzero(fold_weights)
-        m, k = sample.codes.shape[1], len(fold_weights)
-        self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
-        self.n_levels, self.context = [*map(int, n_levels), k], (m, k)
+        m = sample.codes.shape[1]
+        k = len(fold_weights)
+        self.K = K
+        self.smooth = smooth
+        self.fold = np.ascontiguousarray(fold)
+        self.n_levels = [*map(int, n_levels), k]
+        self.context = (m, k)
         # the last code is the fold, of k levels
         codes = np.empty((len(row), m + 1), dtype=code_dtype(self.n_levels))
         codes[:, :m], codes[:, m] = sample.codes[row], fold

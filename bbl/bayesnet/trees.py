@@ -73,7 +73,8 @@ def _grow(sample: Sample, families: Families) -> _Node:
     without parents.
     """
     root = _Node(np.arange(sample.n), 0)
-    todo, largest_gain = [root], 0.0
+    todo = [root]
+    largest_gain = 0.0
     while todo:
         node = todo.pop()
         node_sample = sample.rows(node.rows)

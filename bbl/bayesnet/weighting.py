@@ -72,7 +72,8 @@ class ConditionalLikelihood:
 
     def __call__(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient (m,) at the weights (m,)."""
-        sample, families = self.sample, self.base.families
+        sample = self.sample
+        families = self.base.families
         theta = _raise_to_weights(families, self.base.theta, weights)
         log_prior = np.tile(np.log(self.base.prior), (sample.n, 1))  # (n, K)
         # `score` adds the log probabilities of the known features in place

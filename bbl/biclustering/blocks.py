@@ -29,7 +29,8 @@ def block_sums(
     cell says that the row rated the column, and a pair without a cell is an observed zero; the
     weight of a block is then its number of pairs.
     """
-    a, b = int(rows.max()) + 1, int(columns.max()) + 1
+    a = int(rows.max()) + 1
+    b = int(columns.max()) + 1
     block = rows[cells.row].astype(np.int64) * b + columns[cells.column]
     if n_levels:
         block = block * n_levels + cells.value.astype(np.int64)

@@ -121,7 +121,8 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
     (a random item or user goes to another group or to a new one), as many as there are items, or
     users. Crossover never adds groups, so the search starts from as many groups as possible.
     """
-    items, users = ratings.items, ratings.users
+    items = ratings.items
+    users = ratings.users
     population = np.empty((n_individuals, items + users), dtype=np.int32)
     population[:, :items], population[:, items:] = np.arange(items), np.arange(users)
     for labels in population[1:]:  # views: the kernel changes the population
@@ -137,7 +138,9 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     Its ``population`` is the number of individuals, and ``crossover``, ``mutation`` and ``elitism``
     go to the kernel as they are. With ``refine`` the best individual is improved at the end.
     """
-    items, users, n_individuals = ratings.items, ratings.users, options["population"]
+    items = ratings.items
+    users = ratings.users
+    n_individuals = options["population"]
     # counts of ratings and a deviance for each of items x users blocks, 8 bytes each; the
     # population and its children
     check_memory(
@@ -148,9 +151,11 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     stream = np.random.default_rng(seed).integers(1, 2**64, 4, dtype=np.uint64)
     population = _first_population(ratings, n_individuals, stream)
     fitness = ratings.fitness(population)
-    history, stop = [np.array([fitness.min()])], stop_flag()
+    history = [np.array([fitness.min()])]
+    stop = stop_flag()
     # the kernel updates both
-    best, best_fitness = population[fitness.argmin()].copy(), fitness.min(keepdims=True)
+    best = population[fitness.argmin()].copy()
+    best_fitness = fitness.min(keepdims=True)
     n_generations = 0
     breeding = (options["crossover"], options["mutation"], options["elitism"])
     while n_generations < options["generations"] and not stop[0]:

@@ -93,7 +93,8 @@ class Noise(NamedTuple):
     @classmethod
     def from_cells(cls, cells: Cells) -> Noise:
         """Return the noise of the cells of a table."""
-        means, total = cells.averaged(), float(cells.weight.sum())
+        means = cells.averaged()
+        total = float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))
         # subtracted, as squares then lose fewer digits
         center = float(np.average(means.value, weights=means.weight))
@@ -114,7 +115,8 @@ def block_criterion(
     with levels; `n_levels` is 1 for numbers.
     """
     sizes = np.bincount(rows), np.bincount(columns)
-    a, b = len(sizes[0]), len(sizes[1])
+    a = len(sizes[0])
+    b = len(sizes[1])
     if n_levels > 1:
         counts = np.zeros((a, b, n_levels))
         np.add.at(

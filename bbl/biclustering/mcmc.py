@@ -93,18 +93,17 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
     from ``draws`` to ``step``; `popularity` (items,) fixed weights w, which by default are drawn
     from their posterior.
     """
-    rng, n = np.random.default_rng(seed), options["draws"]
+    rng = np.random.default_rng(seed)
+    n = options["draws"]
     alpha = options["alpha"] if popularity is None else 0.0  # 0: the weights are fixed
     chain = _chain(cells, alpha, options["sigma"], options["step"], popularity, rng)
     # items, then raters
     chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))
     rows, columns = (np.zeros((n, size), dtype=np.int32) for size in cells.shape)
     # the kernel fills the draws, and adds up lambda of each rater's group and w of each item
-    log_posterior, loyalty_sum, weight_sum = (
-        np.zeros(n),
-        np.zeros(cells.shape[0]),
-        np.zeros(cells.shape[1]),
-    )
+    log_posterior = np.zeros(n)
+    loyalty_sum = np.zeros(cells.shape[0])
+    weight_sum = np.zeros(cells.shape[1])
     chain.run(options["warmup"])
     chain.record(options["thin"], rows, columns, log_posterior, loyalty_sum, weight_sum)
     return Draws(rows, columns, log_posterior, loyalty_sum / n, weight_sum / n)

@@ -134,7 +134,8 @@ class Genetic:
         # of the intervals that are rounded
         edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
         # tails; differences of the smaller ones lose fewer digits
-        lower, upper = ndtr(edges), ndtr(-edges)
+        lower = ndtr(edges)
+        upper = ndtr(-edges)
         shares = np.where(
             edges[..., :-1] > 0.0,
             upper[..., :-1] - upper[..., 1:],
@@ -273,7 +274,9 @@ class Mcmc:
         # each array of all chains
         draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
         # of raters, then of items; the sum of both expected losses
-        labels, share, loss = [], [], 0.0
+        labels = []
+        share = []
+        loss = 0.0
         for arrays in (draws.rows, draws.columns):
             pooled = arrays.reshape(-1, arrays.shape[-1])  # the draws of all chains
             share.append(similarity(pooled))

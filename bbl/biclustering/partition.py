@@ -40,7 +40,8 @@ def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
     `one` and `other` are labels (I,).
     """
-    one, other = canonical(one), canonical(other)
+    one = canonical(one)
+    other = canonical(other)
     counts = np.zeros((one.max() + 1, other.max() + 1))
     np.add.at(counts, (one, other), 1.0)
     return counts
@@ -66,12 +67,11 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     if total == 0.0:  # a single item: the partitions are equal
         return 1.0, 1.0
     # pairs of items that are in one group in both partitions, in the first, in the second
-    in_both, in_one, in_other = (
-        n_pairs(counts),
-        n_pairs(counts.sum(axis=1)),
-        n_pairs(counts.sum(axis=0)),
-    )
-    expected, largest = in_one * in_other / total, (in_one + in_other) / 2.0
+    in_both = n_pairs(counts)
+    in_one = n_pairs(counts.sum(axis=1))
+    in_other = n_pairs(counts.sum(axis=0))
+    expected = in_one * in_other / total
+    largest = (in_one + in_other) / 2.0
     adjusted = 1.0 if largest == expected else (in_both - expected) / (largest - expected)
     return (total + 2.0 * in_both - in_one - in_other) / total, adjusted
 
@@ -147,7 +147,8 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
     labels = partitions[
         np.argmin([expected_loss(partition, share, loss) for partition in partitions])
     ].astype(np.int64)
-    cost, has_moved = LOSSES[loss], True
+    cost = LOSSES[loss]
+    has_moved = True
     while has_moved:
         has_moved = False
         for i in range(len(labels)):
@@ -161,14 +162,17 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
                 else 0.0
             )
             # another group has to cost less by more than rounding
-            least_cost, target = cost_in_group - 1e-9 * max(1.0, abs(cost_in_group)), labels[i]
+            least_cost = cost_in_group - 1e-9 * max(1.0, abs(cost_in_group))
+            target = labels[i]
             for g in [*np.unique(labels[~same_group]), labels.max() + 1]:
                 members = labels == g
                 cost_without_i = cost(share[np.ix_(members, members)]) if members.any() else 0.0
                 members[i] = True
                 added_cost = cost(share[np.ix_(members, members)]) - cost_without_i
                 if added_cost < least_cost:
-                    least_cost, target = added_cost, g
+                    least_cost = added_cost
+                    target = g
             if target != labels[i]:
-                labels[i], has_moved = target, True
+                labels[i] = target
+                has_moved = True
     return canonical(labels)

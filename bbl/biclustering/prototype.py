@@ -190,7 +190,8 @@ class Table:
         # of each group
         weight = counts.sum(axis=1, keepdims=True)
         positive_counts = np.maximum(counts, 1e-300)
-        mean_x, mean_a = sums.sum(axis=1, keepdims=True) / weight, counts @ A.T / weight
+        mean_x = sums.sum(axis=1, keepdims=True) / weight
+        mean_a = counts @ A.T / weight
         var_x = (sums * sums / positive_counts).sum(axis=1, keepdims=True) / weight - mean_x**2
         var_a = counts @ (A * A).T / weight - mean_a**2
         scale = np.sqrt(np.maximum(var_x, 0.0) * np.maximum(var_a, 0.0))
@@ -227,10 +228,8 @@ def _pattern_costs(
     """
     # (n, k_other): observed pairs of each line by group of the other axis
     n_observed = (table.pairs.T if axis else table.pairs).sums(other, k_other)[0]
-    size, size_other = (
-        np.bincount(labels, minlength=k)[:, None],
-        np.bincount(other, minlength=k_other).astype(float),
-    )
+    size = np.bincount(labels, minlength=k)[:, None]
+    size_other = np.bincount(other, minlength=k_other).astype(float)
     # between 0 and 1 in empty blocks too
     rate = (add_rows(labels, n_observed, k) + 0.5) / (size * size_other + 1.0)
     return (
@@ -255,8 +254,10 @@ def _assign_lines(
     `Table.misfit`.
     """
     prototypes = table.prototypes(sums.block_counts, sums.block_sums)
-    k, n = len(prototypes), len(old)
-    labels, label_costs = np.empty(n, dtype=np.int32), np.empty(n)
+    k = len(prototypes)
+    n = len(old)
+    labels = np.empty(n, dtype=np.int32)
+    label_costs = np.empty(n)
     # 1: the misfit is 0 with other metrics than "squared"
     tolerance = TIE * (float(misfit.mean()) or 1.0)
     is_complete = table.pairs.n == table.size(0) * table.size(1)  # then patterns tell nothing
@@ -281,7 +282,8 @@ def _assign_lines(
                     < pattern_cost[np.arange(len(tied)), chosen[tied]] - TIE
                 )
                 chosen[tied] = np.where(is_better, pattern_cost.argmin(axis=1), chosen[tied])
-        labels[chunk], label_costs[chunk] = chosen, cost[positions, chosen] + misfit[chunk]
+        labels[chunk] = chosen
+        label_costs[chunk] = cost[positions, chosen] + misfit[chunk]
     return labels, label_costs, tolerance
 
 
@@ -334,11 +336,18 @@ def alternate(
     history: list[float] = []
     # objective, labels and numbers of groups of the best iteration
     best = (np.inf, labels.copy(), k.copy())
-    stop, n_moves, n_iter = stop_flag(), 1, 0  # n_moves: of the last iteration, 1 to begin with
+    # n_moves: of the last iteration, 1 to begin with
+    stop = stop_flag()
+    n_moves = 1
+    n_iter = 0
     while n_moves and n_iter < max_iter and not stop[0]:
-        n_moves, n_iter, values = 0, n_iter + 1, []  # values: objectives after both half-steps
+        # values: objectives after both half-steps
+        n_moves = 0
+        n_iter = n_iter + 1
+        values = []
         for axis in (0, 1):
-            axis_labels, other_labels = labels[axis], labels[1 - axis]
+            axis_labels = labels[axis]
+            other_labels = labels[1 - axis]
             sums = table.sums(axis, axis_labels, other_labels, k[axis], k[1 - axis])
             if not history:  # the objective of the start
                 history.append(table.objective(axis, sums, axis_labels, other_labels))
@@ -347,7 +356,8 @@ def alternate(
                 size = np.bincount(axis_labels, minlength=k[axis]).astype(np.int32)
                 # a move has to lower the objective by more than `least_gain`; lines are visited by
                 # position
-                least_gain, order = TIE * (misfit[axis].mean() or 1.0), np.arange(len(axis_labels))
+                least_gain = TIE * (misfit[axis].mean() or 1.0)
+                order = np.arange(len(axis_labels))
                 # the kernel updates the labels `moved`, `size`, and the sums of groups, sums[2:],
                 # in place, and never empties a group; sums[:2] are those of lines
                 n_moves += kernel.one_by_one(*sums[:2], moved, size, *sums[2:], order, least_gain)
@@ -394,7 +404,8 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
         # correlations do not change; products of two variances, fourth powers, neither vanish nor
         # overflow. A power of two divides exactly
         if metric == "pearson":
-            spread, rounding = np.ptp(means.value), np.spacing(np.abs(means.value).max())
+            spread = np.ptp(means.value)
+            rounding = np.spacing(np.abs(means.value).max())
             # a table of one value is refused before, but not one of equal averages
             if spread <= 4.0 * rounding:
                 raise DataError(
@@ -409,7 +420,8 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
         )
         return Table(scaled, metric, 1, (fill - center) / unit), scaled
     # the columns of the new cells are levels of columns
-    level, column = cells.value.astype(np.int64), cells.column.astype(np.int64) * n_levels
+    level = cells.value.astype(np.int64)
+    column = cells.column.astype(np.int64) * n_levels
     shape = (cells.shape[0], cells.shape[1] * n_levels)
     ones = Cells.from_entries(cells.row, column + level, np.ones(cells.n), cells.weight, shape)
     all_levels = np.tile(np.arange(n_levels), cells.n)

@@ -145,7 +145,9 @@ class Prototype:
             for seed in draw_seeds(rng, n_init)
         ]
         fits = run_tasks(fit_once, tasks, workers, progress)
-        best_fits, noise = ([], Noise.from_cells(cells))  # best_fits: (fit, groups, criterion)
+        # best_fits: (fit, groups, criterion)
+        best_fits = []
+        noise = Noise.from_cells(cells)
         for k, size in enumerate(grid):  # size: numbers (a, b) of groups
             best = _choose_fit(fits[k * n_init : (k + 1) * n_init])
             criterion = best.value  # kept with "pearson", which has a single size

@@ -84,7 +84,8 @@ def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.nda
     for k, i in enumerate(rows):
         row_cells = slice(cells.start[i], cells.start[i + 1])
         column = cells.column[row_cells]
-        centres[column, k], is_observed[column, k] = cells.value[row_cells], 1.0
+        centres[column, k] = cells.value[row_cells]
+        is_observed[column, k] = 1.0
     return centres, is_observed
 
 
@@ -95,7 +96,9 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     `cells` holds one cell for each observed pair of row and column; `groups` is at most I. Returns
     labels, int32 of shape (I,), in which each of 0..groups-1 occurs.
     """
-    distances, n, stop = _Distances(cells), cells.shape[0], stop_flag()
+    distances = _Distances(cells)
+    n = cells.shape[0]
+    stop = stop_flag()
     seeds = [int(rng.integers(n))]
     # distance of each row from its nearest seed
     nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]
@@ -122,10 +125,8 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
         labels = refill_empty_groups(labels, groups, cost.min(axis=1), least=-1.0)
         if step < STEPS:  # the last pass only assigns rows
             weight_sums, value_sums = cells.T.sums(labels, groups)  # (J, groups), of each column
-            centres, is_observed = (
-                value_sums / np.maximum(weight_sums, 1e-300),
-                (weight_sums > 0.0).astype(float),
-            )
+            centres = value_sums / np.maximum(weight_sums, 1e-300)
+            is_observed = (weight_sums > 0.0).astype(float)
     return labels
 
 
@@ -141,11 +142,14 @@ def refill_empty_groups(
     empty = np.flatnonzero(size == 0)
     if not len(empty):
         return labels
-    labels, misfit = labels.copy(), misfit.copy()
+    labels = labels.copy()
+    misfit = misfit.copy()
     for group in empty:
         worst = int(np.where(size[labels] > 1, misfit, -np.inf).argmax())
         if not (misfit[worst] > least and size[labels[worst]] > 1):  # no row is left to take
             break
         size[labels[worst]] -= 1
-        labels[worst], size[group], misfit[worst] = group, 1, -np.inf
+        labels[worst] = group
+        size[group] = 1
+        misfit[worst] = -np.inf
     return labels

@@ -244,7 +244,8 @@ def average_members(
     A model is *silent*, and the others share its weight, in rows that lack a predictor that it
     needs; `needed` holds these predictors of each model, None if it needs none.
     """
-    scores, silent_masks = [], []
+    scores = []
+    silent_masks = []
     for model, predictors in zip(models, needed, strict=True):
         silent: np.ndarray | None = None  # which rows (n,)
         if missing is not None and predictors is not None:
@@ -287,7 +288,8 @@ def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candida
     number in `SELECTION_ROWS`. Candidates that have a twin with all predictors take part only if
     the choice leaves predictors out.
     """
-    sample, layout = cast(Sample, task.sample), task.layout
+    sample = cast(Sample, task.sample)
+    layout = task.layout
     # number of rows that the choice can use, against all rows or the upper end of (least, largest)
     # numbers
     if selection_rows(sample.n, layout, task.K) < min(sample.n, SELECTION_ROWS[1]):
@@ -302,10 +304,12 @@ def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candida
 
 def _tune_members(task: Task, folds: Folds, run: Run) -> list[Member]:
     """Return the members, tuned on all folds and fitted to all rows."""
-    members, candidates = [], _select_candidates(task, CANDIDATES)
+    members = []
+    candidates = _select_candidates(task, CANDIDATES)
     member_run = run.reporting(scaled_progress(run.progress, 1.0 / len(candidates)))
     for candidate in candidates:
-        member_task, first_variant = candidate.narrow_task(task), candidate.variants[0]
+        member_task = candidate.narrow_task(task)
+        first_variant = candidate.variants[0]
         search_space = (candidate.variants, candidate.settings)
         tuning = tune(
             member_task,
@@ -343,7 +347,8 @@ def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Membe
             )
         )
     )
-    members, candidates = [], _select_candidates(task, CANDIDATES_OF_MANY_ROWS)
+    members = []
+    candidates = _select_candidates(task, CANDIDATES_OF_MANY_ROWS)
     is_refined_flags = [candidate.refined and task.sample.complete for candidate in candidates]
     member_run = run.reporting(
         scaled_progress(run.progress, 1.0 / (len(candidates) + sum(is_refined_flags)))
@@ -381,10 +386,8 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
     """Keep the weights (1, n) of at most `n_rows` rows, drawn at random, and set all others to
     zero.
     """
-    sampled_weights, rows = (
-        np.zeros_like(weights),
-        rng.permutation(np.flatnonzero(weights[0]))[:n_rows],
-    )
+    sampled_weights = np.zeros_like(weights)
+    rows = rng.permutation(np.flatnonzero(weights[0]))[:n_rows]
     sampled_weights[0, rows] = weights[0, rows]
     return sampled_weights
 
@@ -401,10 +404,8 @@ def fit_average(task: Task, run: Run) -> Averaged:
     """
     # one row for each state and group, in a fixed order
     sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
-    task, folds = (
-        replace(task.with_sample(sample), selections={}),
-        shuffled_folds(sample, NFOLD, run.rng),
-    )
+    task = replace(task.with_sample(sample), selections={})
+    folds = shuffled_folds(sample, NFOLD, run.rng)
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
     members = (_tune_members_of_many_rows if has_many_rows else _tune_members)(task, folds, run)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION

@@ -96,7 +96,8 @@ def announce_terms(
     if engine.order == 1:
         return
     n_fields = n_levels - 1.0  # of each predictor
-    D, m = float(n_fields.sum()), len(n_levels)
+    D = float(n_fields.sum())
+    m = len(n_levels)
     n_couplings = (D**2 - float((n_fields**2).sum())) / 2.0
     result_bytes = 8.0 * (D + n_couplings) * (2 * K + extra) * models  # as in `guard_memory`
     working_memory = engine.stored_memory if stored else engine.memory

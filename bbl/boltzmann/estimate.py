@@ -116,12 +116,14 @@ def fit_group(
     else:
         fits = fit_path(rows, layout, values, run.workers)
     for fit in fits:
-        log_z_value, standard_error = np.nan, 0.0
+        log_z_value = np.nan
+        standard_error = 0.0
         if log_z == "ais":
             sampled = annealed_log_z(
                 layout, fit.theta, annealing_start(rows, layout), rng=run.rng, n_jobs=run.workers
             )
-            log_z_value, standard_error = sampled.log_z, sampled.standard_error
+            log_z_value = sampled.log_z
+            standard_error = sampled.standard_error
         elif log_z != "exact":
             engine_log_z = fit.log_z(log_z)  # None if the engine has not computed it
             log_z_value = (
@@ -161,7 +163,10 @@ def estimate_path(
     """
     if task.relevance is not None:
         return _estimates_of_chosen(task, engine, values, run, warm_start_sets)
-    sample, K, labels, workers = task.sample, task.K, task.labels, run.workers
+    sample = task.sample
+    K = task.K
+    labels = task.labels
+    workers = run.workers
     layout = engine.layout(cast(Sample, sample), task.layout)
     if engine.joint:
         return estimate_jointly(replace(task, layout=layout), engine, values, run)
@@ -275,7 +280,8 @@ def _assemble(
     taken instead. `wide` is the layout with hidden units, if there are any. The other arguments are
     those of the fits.
     """
-    K, totals = len(group_rows), np.array([rows.total for rows in group_rows])
+    K = len(group_rows)
+    totals = np.array([rows.total for rows in group_rows])
     fits, _, standard_errors = zip(*group_fits, strict=True)
     theta = np.array([fit.theta for fit in fits[:K]])
     lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
@@ -290,7 +296,8 @@ def _assemble(
     draws = build_predictive(
         wide, fits[:K], log_z_kind, annealing_starts, rngs[:K], workers, wide.m - layout.m
     )
-    errors, shares = np.array(standard_errors[:K]), totals / totals.sum()
+    errors = np.array(standard_errors[:K])
+    shares = totals / totals.sum()
     return Estimate(
         parameters, ln_z, log_z_kind, shares, lkh, tuple(fits), errors, predictive=draws
     )
@@ -308,7 +315,8 @@ def _estimates_of_chosen(
 
     The other predictors have fields that are equal in all groups.
     """
-    sample, significance_level = cast(Sample, task.sample), cast(float, task.relevance)
+    sample = cast(Sample, task.sample)
+    significance_level = cast(float, task.relevance)
     # also in predictors that are not chosen, which predictions need too
     engine.check_missing(sample)
 
@@ -333,7 +341,8 @@ def _without_predictors(task: Task, engine: Engine) -> Estimate:
     parameters = Parameters(
         task.layout, np.zeros((task.K, 0)), np.zeros(0) if task.pooled else None
     )
-    shares, zeros = task.sample.group_totals(task.K) / task.sample.total, np.zeros(task.K)
+    shares = task.sample.group_totals(task.K) / task.sample.total
+    zeros = np.zeros(task.K)
     return Estimate(
         parameters,
         log_z=zeros,
@@ -430,9 +439,11 @@ def estimate_jointly(
             Run(run.workers, rng),
         )
 
-    sample, K = cast(Sample, task.sample), task.K
+    sample = cast(Sample, task.sample)
+    K = task.K
     shares = np.bincount(sample.response, sample.weights, K) / sample.total
-    log_shares, errors = np.log(np.where(shares > 0.0, shares, 1.0)), np.zeros(K)
+    log_shares = np.log(np.where(shares > 0.0, shares, 1.0))
+    errors = np.zeros(K)
     out = []
     for joint_fit in joint_path(
         sample, task.layout, K, engine, values, fit_start, run.rng, start, run.start

@@ -150,7 +150,8 @@ class Estimate:
                     argument="newdata",
                 )
             # the other predictors add the same to the scores of all groups at any level
-            codes, summed_out = np.where(summed_out, 0, codes).astype(codes.dtype), None
+            codes = np.where(summed_out, 0, codes).astype(codes.dtype)
+            summed_out = None
         scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
@@ -169,7 +170,8 @@ class Estimate:
 
     def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
-        layout, theta = self.parameters.layout, self.parameters.theta
+        layout = self.parameters.layout
+        theta = self.parameters.theta
         return np.column_stack(
             [
                 pseudo_log_likelihood(layout.of_group(g), group_theta, codes, missing)
@@ -186,7 +188,9 @@ class Estimate:
         Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), all of them known, and
         `weights` (n,).
         """
-        layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
+        layout = self.parameters.layout
+        theta = self.parameters.theta
+        total = 0.0
         for g, group_theta in enumerate(theta):
             rows = np.flatnonzero((y == g) & (weights > 0.0))
             if len(rows):

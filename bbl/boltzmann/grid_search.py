@@ -38,7 +38,9 @@ def descend(
     (7, 2)
     """
     loss_of = {position: loss(position)}  # of all positions that were tried
-    axis, n_unmoved = len(sizes) - 1, 0  # number of axes in a row along which no step was better
+    # number of axes in a row along which no step was better
+    axis = len(sizes) - 1
+    n_unmoved = 0
     while n_unmoved < len(sizes):
         previous = position
         for step in (-1, 1):
@@ -71,9 +73,12 @@ def walk_variants(
     `on_a_line` the first variant lies between the second and the third, which is left out if the
     second is better than the first by over `CLEAR`. ``report()`` is called after each variant.
     """
-    least_by_setting, least_by_variant = np.full(last + 1, np.inf), np.full(n_variants, np.inf)
+    least_by_setting = np.full(last + 1, np.inf)
+    least_by_variant = np.full(n_variants, np.inf)
     for v in range(n_variants):
-        n_risen, n_behind, least_loss = 0, 0, np.inf
+        n_risen = 0
+        n_behind = 0
+        least_loss = np.inf
         is_left_out = (
             on_a_line
             and not exhaustive
@@ -86,7 +91,8 @@ def walk_variants(
             loss = fit(v, k)
             n_risen = n_risen + 1 if loss > least_loss else 0
             n_behind = n_behind + 1 if loss > BEHIND_RATIO * least_by_setting[k] + FAR else 0
-            least_loss, least_by_setting[k] = min(least_loss, loss), min(least_by_setting[k], loss)
+            least_loss = min(least_loss, loss)
+            least_by_setting[k] = min(least_by_setting[k], loss)
             has_risen = n_risen >= (1 if k <= best else 2) or has_risen_far(loss, least_loss)
             if not exhaustive and (has_risen or n_behind == 2):
                 break

@@ -77,7 +77,9 @@ def joint_path(
     engine.check_missing(sample)
     if K < 2:
         engine.path(sample, layout)  # raises an OptionError: joint engines fit no single group
-    oof_scores, start_theta, start_constant = None, np.zeros((K, layout.size)), np.zeros(K)
+    oof_scores = None
+    start_theta = np.zeros((K, layout.size))
+    start_constant = np.zeros(K)
     # merged and sorted rows, so that neither their order nor their repetition matters
     if start is None:
         sample = sample.by_state(layout.n_levels, K)
@@ -96,7 +98,8 @@ def joint_path(
     for joint_fit in traits.fit_groups(
         engine, sample, layout, K, values, oof_scores, rng, coefficients
     ):
-        added_theta, temperature = joint_fit.theta, joint_fit.temperature
+        added_theta = joint_fit.theta
+        temperature = joint_fit.temperature
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):
             detail = f"largest gradient {joint_fit.gradient:.2g} in scaled parameters"

@@ -32,7 +32,8 @@ def limited_equality(
     """
     # False where a fold has no training row of the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
-    log_p, row_weights = log_p[:, is_scored], row_weights[is_scored]
+    log_p = log_p[:, is_scored]
+    row_weights = row_weights[is_scored]
     best = log_p[(log_p @ row_weights).argmax()]
     is_worse = [
         _standard_errors(best - member_log_p, row_weights) > MIN_ERRORS for member_log_p in log_p
@@ -64,7 +65,8 @@ def _standard_errors(gain: np.ndarray, row_weights: np.ndarray) -> float:
     """Return the mean of gains (N,) of rows divided by its standard error; a row of weight w counts
     as w equal rows.
     """
-    total, summed = float(row_weights.sum()), float(row_weights @ gain)
+    total = float(row_weights.sum())
+    summed = float(row_weights @ gain)
     # of the sum
     error = float(np.sqrt(row_weights @ (gain - summed / total) ** 2)) if total else 0.0
     if not error:
@@ -98,7 +100,8 @@ def weigh(
         k; v is the weight of a row.
     """
     # `convex_weights` leaves out rows to which every member gives the log-probability -inf
-    row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)
+    row_weights = scored.weights
+    weights = convex_weights(log_p, scored.weights, equality)
     # False where a fold has no training row of the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
     if not is_scored.any():

@@ -103,7 +103,8 @@ def check_training(
     training log-loss is clearly above that of naive Bayes. Returns None for a single group, or if
     training rows take too long to score. `advice` is a sentence on how to lower the loss.
     """
-    layout, K = result.parameters.layout, len(labels.groups)
+    layout = result.parameters.layout
+    K = len(labels.groups)
     # parameters that are looked up to score a row: one for each table, group and draw
     cost = (
         K
@@ -149,13 +150,16 @@ def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Score
     row with a squared difference of 1 counts in the standard error. With a single group (K = 1)
     scores are log-probabilities of rows.
     """
-    is_one_group, weights = scores.shape[1] == 1, rows.weights
+    is_one_group = scores.shape[1] == 1
+    weights = rows.weights
     y = rows.response if isinstance(rows, Sample) else rows.y  # groups of the rows
     loss, naive_loss = (
         -s[:, 0] if is_one_group else row_loss(log_probabilities(s), y) for s in (scores, naive)
     )
-    excess, total = loss - naive_loss, weights.sum()
-    mean, naive_mean = weights @ excess / total, weights @ naive_loss / total
+    excess = loss - naive_loss
+    total = weights.sum()
+    mean = weights @ excess / total
+    naive_mean = weights @ naive_loss / total
     if mean <= max(
         MIN_ERRORS * np.sqrt(weights @ (excess - mean) ** 2 + 1.0) / total, MIN_EXCESS * naive_mean
     ):
@@ -192,7 +196,8 @@ def training_rows(
             1 if no_missing else MAX_SUMMED_CELLS
         )
         # rows of an unknown group (response -1) do not matter
-        has_all_rows, is_used = has_all_rows and bool(is_scored[is_used].all()), is_used & is_scored
+        has_all_rows = has_all_rows and bool(is_scored[is_used].all())
+        is_used = is_used & is_scored
     rows = rows.rows(is_used)
     return (
         (rows.by_state(n_levels, K), True)
@@ -231,7 +236,8 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
     """
     if result.predictive is not None:
         return result.class_scores(rows.codes, rows.missing)
-    layout, theta = result.parameters.layout, result.parameters.theta
+    layout = result.parameters.layout
+    theta = result.parameters.theta
 
     def marginal_energies(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
         """Return the energies (n, K) of rows, unknown cells (n, m) summed out."""
@@ -251,7 +257,8 @@ def _used_predictors(result: Estimate) -> np.ndarray:
     On its training rows, naive Bayes of many more predictors would be a better fit, whatever it
     predicts.
     """
-    layout, theta = result.parameters.layout, result.parameters.theta
+    layout = result.parameters.layout
+    theta = result.parameters.theta
     if len(theta) == 1:
         return np.arange(layout.m)
     is_different = (theta[:, : layout.D] != theta[0, : layout.D]).any(axis=0)
@@ -272,7 +279,8 @@ def naive_scores(
     (K, L_i) of the levels of each predictor in each group, `log_shares` (K,) are those of the
     groups. Missing values count nothing. The sum is over `predictors`, by default all.
     """
-    scores, prior_count = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
+    scores = np.tile(log_shares, (rows.n, 1))
+    prior_count = BASELINE.prior_count
     for i in range(len(counts)) if predictors is None else predictors:
         n = counts[i]
         # level shares (K, L_i) of predictor i

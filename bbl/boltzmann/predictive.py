@@ -106,7 +106,8 @@ class Predictive:
         """Return ``ln((1/T) sum_t exp(energy_t - ln Z_t))`` of rows (n,), over the T draws of group
         g.
         """
-        log_sum_p, first_draw = np.full(len(codes), -np.inf), 0
+        log_sum_p = np.full(len(codes), -np.inf)
+        first_draw = 0
         for energies in self._energies(g, codes, unknown):
             log_z = self.log_z[g, first_draw : first_draw + energies.shape[1]]
             log_sum_p = np.logaddexp(log_sum_p, np.logaddexp.reduce(energies - log_z, axis=1))

@@ -139,7 +139,8 @@ def _fill_by_energies(
     columns = []
     for i in unknown:
         summed_out[:, i] = False
-        filled_codes, level_energies = codes.copy(), []
+        filled_codes = codes.copy()
+        level_energies = []
         for level in range(layout.n_levels[i]):
             filled_codes[:, i] = level
             level_energies.append(energy(filled_codes, summed_out))

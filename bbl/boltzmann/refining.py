@@ -86,8 +86,12 @@ def refine(
     Pseudo-likelihood that is refined needs a weaker penalty than alone: the refinement corrects
     scores that are too sure, but does not bring back effects that a penalty has shrunk.
     """
-    sample, layout, K, rng = cast(Sample, task.sample), task.layout, task.K, run.rng
-    start_engine, held_out_scores = generative.engine, generative.scored
+    sample = cast(Sample, task.sample)
+    layout = task.layout
+    K = task.K
+    rng = run.rng
+    start_engine = generative.engine
+    held_out_scores = generative.scored
     assert isinstance(start_engine, PseudoLikelihood) and held_out_scores is not None  # noqa: S101  # as tuned
     oof_scores = _score_by_start(task, start_engine, folds, held_out_scores, warm_starts, run)
     # positions in `oof_scores` of the rows that the first fold holds out, and of its training rows
@@ -187,7 +191,8 @@ def _score_by_start(
     `warm_starts` are as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
-    other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(engine.setting)]
+    other_folds = Folds(folds.train[1:], folds.held[1:])
+    setting = [float(engine.setting)]
     # for each other fold, copies of the solutions by group
     warm_start_sets = [
         [WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))

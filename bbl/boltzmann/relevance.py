@@ -118,7 +118,8 @@ def choose_once(task: Task, level: float) -> Relevance:
 
 def restrict_to_chosen(task: Task, relevance: Relevance) -> Task:
     """Return the task of the chosen predictors alone."""
-    sample, chosen = cast(Sample, task.sample), relevance.chosen
+    sample = cast(Sample, task.sample)
+    chosen = relevance.chosen
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, chosen])
     if missing is not None and not missing.any():
         missing = None  # as in any sample without missing values
@@ -138,8 +139,10 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
     The others have shared fields, from the shares of their levels in all groups together. Engines
     that do not model the predictors (`log_z_kind` "none") have shared fields of zero.
     """
-    chosen, layout = relevance.chosen, small.parameters.layout
-    n_levels, n_ordered = task.layout.n_levels, task.layout.n_ordered
+    chosen = relevance.chosen
+    layout = small.parameters.layout
+    n_levels = task.layout.n_levels
+    n_ordered = task.layout.n_ordered
     # of all predictors, with the terms of the chosen ones: layout.terms has an array (terms, k) for
     # each order k
     full_layout = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
@@ -148,7 +151,9 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
         [full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)]
     )
     others = np.setdiff1d(np.arange(full_layout.m), chosen)
-    shared_theta, shared_log_z, shared_lkh = np.zeros(full_layout.size), 0.0, 0.0
+    shared_theta = np.zeros(full_layout.size)
+    shared_log_z = 0.0
+    shared_lkh = 0.0
     models_predictors = small.log_z_kind != "none"
     if models_predictors:
         counts = level_counts(task.sample.pooled, n_levels)  # of known values

@@ -102,7 +102,8 @@ class StepScorer:
 
     def __init__(self, rows: Sample, K: int, layout: Layout, engine: Engine):
         self.groups = [rows.group(g).collapsed(layout.n_levels) for g in range(K)]
-        self.layout, self.engine = layout, engine
+        self.layout = layout
+        self.engine = engine
         self.n_refused = 0
         self._scores: dict[Model, Score | None] = {}  # results of `score`
 
@@ -122,7 +123,8 @@ class StepScorer:
     def _fit(self, model: Model) -> Score:
         """Return the score of a model; raises an OptionError if the engine refuses it."""
         layout = Layout(self.layout.n_levels, sorted(model), self.layout.support)
-        total, n_parameters = 0.0, 0
+        total = 0.0
+        n_parameters = 0
         for g, rows in enumerate(self.groups):
             # all parameters of a group without rows count, as in `Estimate.n_parameters`
             if not rows.n:
@@ -196,7 +198,8 @@ def stepwise(
     """
     score = scorer.score(start)
     assert score is not None  # noqa: S101  # the first model was fitted before
-    model, step = start, None
+    model = start
+    step = None
     path: list[Visit] = []
     while True:
         candidates: list[Candidate] = []
@@ -216,4 +219,5 @@ def stepwise(
         step = min(candidates, key=lambda candidate: candidate.score.criterion(k), default=None)
         if step is None or step.score.criterion(k) >= score.criterion(k) - LEAST_GAIN:
             return path
-        model, score = model ^ {step.term}, step.score
+        model = model ^ {step.term}
+        score = step.score

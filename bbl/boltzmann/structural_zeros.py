@@ -33,7 +33,8 @@ class ImpossibleRowsError(DataError):
 
     def __init__(self, message: str, rows: np.ndarray, n_groups: int):
         super().__init__(message, argument="newdata")
-        self.rows, self.n_groups = rows, n_groups
+        self.rows = rows
+        self.n_groups = n_groups
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:

@@ -91,7 +91,8 @@ def tune(
     if folds is None:
         rows = cast(Sample, task.sample)
         rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
-        task, folds = task.with_sample(rows), shuffled_folds(rows, NFOLD, run.rng)
+        task = task.with_sample(rows)
+        folds = shuffled_folds(rows, NFOLD, run.rng)
     variants, settings = among or (
         engine.variants(),
         () if engine.tuned is None else engine.tuned.grid,
@@ -137,7 +138,8 @@ def tune_relevance(
     """
     rows = cast(Sample, task.sample)
     rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
-    task, folds = task.with_sample(rows), shuffled_folds(rows, NFOLD, run.rng)
+    task = task.with_sample(rows)
+    folds = shuffled_folds(rows, NFOLD, run.rng)
     sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(RELEVANCE_LEVELS)))
     tunings = [
         tune(replace(task, relevance=level), engine, rule, calibrate, sub_run, folds=folds)
@@ -177,8 +179,11 @@ def tune_many(
         The solution of each group at the weakest penalty on the training rows, from which later
         fits may start.
     """
-    sample, progress, silent_run = cast(Sample, task.sample), run.progress, run.reporting(None)
-    tuned, fitted_layout = engine.tuned, engine.layout(sample, task.layout)
+    sample = cast(Sample, task.sample)
+    progress = run.progress
+    silent_run = run.reporting(None)
+    tuned = engine.tuned
+    fitted_layout = engine.layout(sample, task.layout)
     if tuned is None:
         calibrated_alone = tune(task, engine, None, calibrate, silent_run, folds=folds)
         if progress is not None:
@@ -186,7 +191,8 @@ def tune_many(
         return calibrated_alone, calibrated_alone, []
     stepwise = engine.stepwise(sample, fitted_layout)
     # sign: step to a weaker penalty
-    grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
+    grid = np.array(tuned.grid)
+    sign = -1 if tuned.simpler == "larger" else 1
 
     def losses_of(
         used_folds: Folds, warm_starts: list[WarmStarts], settings: np.ndarray
@@ -216,14 +222,17 @@ def tune_many(
         k += sign
     if progress is not None:
         progress(0.5 * NFOLD)
-    tried_ks, weakest = sorted(tried), k - sign
+    tried_ks = sorted(tried)
+    weakest = k - sign
     losses = np.array([tried[k][0] for k in tried_ks])
 
     def tuning_at(k: int) -> Tuning:
         """Return the record of the search with setting k as the chosen one."""
-        scored, chosen = tried[k][1], tried_ks.index(k)
+        scored = tried[k][1]
+        chosen = tried_ks.index(k)
         calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
-        chosen_scores, best = replace(scored, fits=[], found=[]), engine.at(float(grid[k]))
+        chosen_scores = replace(scored, fits=[], found=[])
+        best = engine.at(float(grid[k]))
         return Tuning(
             tuned.option,
             grid[tried_ks],
@@ -266,7 +275,8 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
             (len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0]
         )[0]
     # go on while the last loss is the least
-    simplest_first, losses = np.arange(len(grid))[::sign], np.empty(0)
+    simplest_first = np.arange(len(grid))[::sign]
+    losses = np.empty(0)
     while not len(losses) or (losses.argmin() == len(losses) - 1 and len(losses) < len(grid)):
         losses = np.append(
             losses,
@@ -362,10 +372,8 @@ def _tune_together(
     check_trained(folds.train.sum(axis=1).min())  # raises if a fold has no training rows
     # (rows, weights, positions of rows)
     fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]
-    positions_by_fold, weights = (
-        [data[2] for data in fold_data],
-        np.concatenate([data[1] for data in fold_data]),
-    )
+    positions_by_fold = [data[2] for data in fold_data]
+    weights = np.concatenate([data[1] for data in fold_data])
     positions = np.concatenate(positions_by_fold)
     fold = np.repeat(
         np.arange(len(positions_by_fold)),
@@ -389,7 +397,8 @@ def _tune_together(
         loss.
         """
         scores = score_folds(variants[v], float(grid[k]), positions_by_fold, exactly, run.workers)
-        scores_of[v, k], loss_of[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
+        scores_of[v, k] = scores
+        loss_of[v, k] = base.log_loss(calibrated(base, scores, calibrate))
         return loss_of[v, k]
 
     report_variant = scaled_progress(run.progress, len(folds) / len(variants))
@@ -460,10 +469,8 @@ def _search(
         validated = compare(grid[positions], progress=scaled_progress(progress, 1.0 / max_calls))
         scored.append(validated)
         for k, scores in zip(positions, validated.scores, strict=True):
-            scores_of[k], loss_of[k] = (
-                scores,
-                validated.log_loss(calibrated(validated, scores, calibrate)),
-            )
+            scores_of[k] = scores
+            loss_of[k] = validated.log_loss(calibrated(validated, scores, calibrate))
         return np.array([loss_of[k] for k in scores_of])
 
     losses = fit(coarse[:COARSE_FITS])
@@ -498,10 +505,8 @@ def _search(
     if progress is not None:  # the share of the fits that were not needed; each fold is a step
         progress((1.0 - len(scored) / max_calls) * len(np.unique(scored[0].fold)))
     tried_ks = sorted(scores_of)
-    scores, problems = (
-        np.array([scores_of[k] for k in tried_ks]),
-        [problem for fits in scored for problem in fits.found],
-    )
+    scores = np.array([scores_of[k] for k in tried_ks])
+    problems = [problem for fits in scored for problem in fits.found]
     return (
         grid[tried_ks],
         replace(scored[0], scores=scores, found=problems),

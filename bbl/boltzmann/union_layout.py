@@ -76,7 +76,8 @@ def _positions(fit_layout: Layout, union_layout: Layout) -> np.ndarray:
     terms.
     """
     # fields have the same positions in both layouts
-    union_positions, out = np.arange(union_layout.size), np.arange(fit_layout.size)
+    union_positions = np.arange(union_layout.size)
+    out = np.arange(fit_layout.size)
     for terms in fit_layout.terms:
         for term in terms.tolist():
             fit_layout.table(out, *term)[...] = union_layout.table(union_positions, *term)
@@ -103,7 +104,8 @@ def compute_log_z(
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
     # kinds other than exact do not differ between groups
     kind = next((kind_of_fit for kind_of_fit in kinds if kind_of_fit != "exact"), "exact")
-    log_z_values, standard_error = np.zeros(len(fits)), np.zeros(len(fits))
+    log_z_values = np.zeros(len(fits))
+    standard_error = np.zeros(len(fits))
     for g, (fit, group_sample, rng) in enumerate(zip(fits, group_samples, rngs, strict=True)):
         fit_layout = fit.layout or layout
         if kind == "exact":
@@ -118,7 +120,8 @@ def compute_log_z(
                     rng=rng,
                     n_jobs=workers,
                 )
-                log_z_values[g], standard_error[g] = sampled.log_z, sampled.standard_error
+                log_z_values[g] = sampled.log_z
+                standard_error[g] = sampled.standard_error
             else:
                 log_z_values[g] = approximate_log_z(kind, rows, fit_layout, fit.theta)
     return log_z_values, kind, standard_error

@@ -71,7 +71,8 @@ def validate(
     `Engine.compare`), and their site solutions are added to the sets. `judge` is the name of the
     method of `Estimate` that scores rows.
     """
-    labels, nfold = cast(Labels, task.labels), len(folds)
+    labels = cast(Labels, task.labels)
+    nfold = len(folds)
     fitted_layout = engine.layout(cast(Sample, task.sample), task.layout)
     n_models = task.K * nfold * (1 if values is None else len(values))
     check_annealing(task.log_z, fitted_layout, n_models, run.workers)

@@ -558,7 +558,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
         if getattr(args, name) and not args.cv:
             parser.error(f"--{name} needs --cv")
     for name in ("lambda_", "eps"):
-        value, option = getattr(args, name), option_names()[name]
+        value = getattr(args, name)
+        option = option_names()[name]
         if args.cv and isinstance(value, str):
             parser.error(
                 f"{option} {value} chooses inside one fit; with --cv give a grid, as {option} "

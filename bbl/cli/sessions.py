@@ -77,7 +77,9 @@ def user_session(args: argparse.Namespace) -> None:
     weights = args.weights
     if args.strata or args.cluster:
         design = bbl.survey(weights, strata=args.strata, cluster=args.cluster)
-        fit_options, weights = fit_options | {"design": design}, None  # the design has the weights
+        # the design has the weights
+        fit_options = fit_options | {"design": design}
+        weights = None
     shown: dict[str, Any]  # values to print, or functions that return them, by title
     fit: Any
     if args.cv:
@@ -89,10 +91,14 @@ def user_session(args: argparse.Namespace) -> None:
         cv = bbl.crossVal(
             args.formula, data, weights, args.method, shuffle=args.shuffle, **fit_options
         )
-        fit, shown, plot = cv.model, {"cv": cv}, cv.plot  # cv.model: the fit with the best setting
+        # cv.model: the fit with the best setting
+        fit = cv.model
+        shown = {"cv": cv}
+        plot = cv.plot
     else:
         fit = bbl.bbl(args.formula, data, weights, args.method, **fit_options)
-        shown, plot = {"fit": fit, "fit.summary()": fit.summary}, fit.plot
+        shown = {"fit": fit, "fit.summary()": fit.summary}
+        plot = fit.plot
     # plots return an Axes, or an array of them; all are in one figure
     _deliver_results(
         args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure
@@ -117,7 +123,9 @@ def _fit_network(
     )
     shown: dict[str, Any] = {"fit": fit, "fit.summary()": fit.summary}
     if args.cv:
-        n_folds, score = args.nfold or 10, args.score or "accuracy"  # defaults as of `networks.cv`
+        # defaults as of `networks.cv`
+        n_folds = args.nfold or 10
+        score = args.score or "accuracy"
         scores = bbl.networks.cv(
             fit,
             data,

@@ -92,7 +92,8 @@ def bin(  # noqa: A001  # the word of the field
     >>> fit.predict({"age": [18, 99]}, type="class").tolist()
     ['no', 'yes']
     """
-    frame, max_bins = to_frame(data), integer("bins", bins, 2)
+    frame = to_frame(data)
+    max_bins = integer("bins", bins, 2)
     choice("method", method, CUTS)
     weights_name, row_weights = named_weights(weights, frame, whole=False)
     y = None
@@ -182,7 +183,8 @@ def lump(
     >>> table["town"].value_counts().to_dict()
     {'Bern': 20, '(rare)': 3}
     """
-    frame, min_count = to_frame(data), integer("min_count", min_count, 1)
+    frame = to_frame(data)
+    min_count = integer("min_count", min_count, 1)
     weights_name, row_weights = named_weights(weights, frame, whole=False)
     column_names = _check_column_names(columns, frame, weights_name)
     series_by_name = {name: frame.column(name) for name in frame.columns}

@@ -197,7 +197,8 @@ def column_factor(
     response may have missing values. `sums_out` says whether the error of missing values may advise
     ``missing="marginal"``.
     """
-    name, count = column.name, column.n_missing
+    name = column.name
+    count = column.n_missing
     if missing == "raise" and count and not is_response:
         refuse_missing_training(name, count, sums_out)
     if is_response and count and not (declared and missing == "marginal"):
@@ -343,7 +344,8 @@ def check_levels(factors: list[Factor], total: float) -> None:
     """
     rare = []  # texts for the warning, one for each predictor of many rare levels
     for factor in factors:
-        L, name = len(factor.levels), factor.name
+        L = len(factor.levels)
+        name = factor.name
         # an identifier has fewer than two observations of a level, on average
         if L > MAX_UNQUESTIONED_LEVELS and total < 2 * L and not factor.declared:
             refuse_identifier(name, L, total)

@@ -93,7 +93,9 @@ def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
     """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but
     of any sum.
     """
-    values_of_user, groups = values, response.levels  # `values_of_user` is shown in messages
+    # `values_of_user` is shown in messages
+    values_of_user = values
+    groups = response.levels
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, complete=True)
         values = [values[group] for group in groups]

@@ -236,7 +236,8 @@ class Design:
         >>> sample.codes.tolist(), sample.weights.tolist(), index.tolist(), row_positions.tolist()
         ([[0], [1]], [3.0, 2.0], [0, 1], [0, 1])
         """
-        frame, rules = to_frame(data), rules or EncodingRules()
+        frame = to_frame(data)
+        rules = rules or EncodingRules()
         declared = rules.declared
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
@@ -274,7 +275,8 @@ class Design:
         keep, incomplete = select_rows(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
-            counts, index = counts[keep], index[keep]
+            counts = counts[keep]
+            index = index[keep]
         levels_by_name = read_xlevels(xlevels, terms)
         response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
         columns = (
@@ -286,7 +288,8 @@ class Design:
         # wider if a column needs it
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         # is_missing: marks (n, m); None without any, as always under "raise", "drop"
-        factors, is_missing = [], None
+        factors = []
+        is_missing = None
         for i, (factor, factor_codes, column_missing) in enumerate(columns):
             if factor_codes.dtype.itemsize > codes.dtype.itemsize:
                 codes = codes.astype(factor_codes.dtype)
@@ -352,7 +355,8 @@ class Design:
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
-        policy, is_missing = missing or self.missing, None
+        policy = missing or self.missing
+        is_missing = None
         for i, factor in enumerate(self.predictors):
             column = frame_column(frame, factor.name)
             if policy == "raise":
@@ -448,7 +452,8 @@ class Design:
                 stored["formula"], response.name, names, terms_from_dict(stored, len(names))
             )
             # files of early versions have neither
-            missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
+            missing = stored.get("missing", "raise")
+            incomplete = stored.get("incomplete", 0)
             is_count = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")

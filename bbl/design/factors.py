@@ -136,7 +136,8 @@ class Factor:
             check_discrete(column.name, levels, column.n)
         if not column.declared or not (column.ordered or keep_order or unused):
             levels = _sort_levels(levels)
-        kinds, values = tuple(kind for kind, _ in levels), tuple(value for _, value in levels)
+        kinds = tuple(kind for kind, _ in levels)
+        values = tuple(value for _, value in levels)
         return cls(column.name, values, kinds, column.ordered, column.declared)
 
     @classmethod

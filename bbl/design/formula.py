@@ -213,7 +213,8 @@ def _parse(
         numbered_columns.response = _find_response(tree.args[0], numbered_columns)
     term_set = _evaluate(tree.args[-1], numbered_columns)
     # terms of column numbers
-    predictor_numbers, interactions = term_set.predictors(), term_set.interactions()
+    predictor_numbers = term_set.predictors()
+    interactions = term_set.interactions()
     predictors = tuple(numbered_columns.columns[k] for k in predictor_numbers)
     numbered_columns.check_predictors(predictors, empty)
     # position in `predictors` by column number
@@ -300,13 +301,13 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     """
     term = terms.interactions.find_term(order + 1) or ()  # positions of over `order` predictors
     names = [str(terms.predictors[i]) for i in term][: order + 1]
-    count, why, allowed = (
-        f"{order + 1}",
-        f"the method takes at most {order}",
-        f"terms of up to {order}",
-    )
+    count = f"{order + 1}"
+    why = f"the method takes at most {order}"
+    allowed = f"terms of up to {order}"
     if order == 2:
-        count, why, allowed = "three", "the model is pairwise", "pairs"
+        count = "three"
+        why = "the model is pairwise"
+        allowed = "pairs"
     why = reason or why
     text = f"it asks for the term {':'.join(names)} of {count} or more predictors, but {why}"
     fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {allowed}")
@@ -327,12 +328,10 @@ class _Columns:
         aliases: dict,
         aside: Collection[Hashable],
     ):
-        self.formula, self.available, self.exclude, self.aliases = (
-            formula,
-            tuple(columns),
-            exclude,
-            aliases,
-        )
+        self.formula = formula
+        self.available = tuple(columns)
+        self.exclude = exclude
+        self.aliases = aliases
         self.aside = aside
         # a number and its text may both be names
         self.columns_by_text: dict[str, list[Hashable]] = {}
@@ -464,13 +463,15 @@ def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
             operands = node.args[:1] if symbol in ("^", "**") else node.args
             nodes.extend((operand, False) for operand in reversed(operands))
         elif symbol in ("^", "**"):
-            exponent, base = int(node.args[1].token), results.pop()
+            exponent = int(node.args[1].token)
+            base = results.pop()
             results.append(base if exponent == 1 else columns.require_factor(base).power(exponent))
         elif len(node.args) == 1:  # a sign in front
             if symbol == "-":
                 results[-1] = columns.make_set()  # there is nothing before it to drop from
         else:
-            right, left = results.pop(), results.pop()
+            right = results.pop()
+            left = results.pop()
             results.append(_combine(symbol, left, right, columns))
     return results[0] or columns.make_set()  # None: the formula has the intercept alone
 
@@ -485,6 +486,7 @@ def _combine(
         return (left or columns.make_set()).add(
             right or columns.make_set(), sign=1 if symbol == "+" else -1
         )
-    left, right = columns.require_factor(left), columns.require_factor(right)
+    left = columns.require_factor(left)
+    right = columns.require_factor(right)
     product = left.product(right)
     return product if symbol == ":" else left.add(right, sign=1).add(product, sign=1)

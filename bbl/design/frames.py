@@ -171,7 +171,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
                 argument=argument,
             ) from None
     if isinstance(data, pd.DataFrame):
-        frame, column_names = data, tuple(data.columns)
+        frame = data
+        column_names = tuple(data.columns)
         _check_names(list(column_names), argument)
 
         def get(k: int) -> pd.Series:
@@ -198,7 +199,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             f"lists; got {type_name}. {remedy}",
             argument=argument,
         ) from None
-    names, index = tuple(table.columns), pd.RangeIndex(len(table))
+    names = tuple(table.columns)
+    index = pd.RangeIndex(len(table))
     if not is_pyarrow(data, "Table"):
         return Frame(names, index, lambda k: _to_pandas(table[names[k]]), argument)
     declared = declared_order(data.schema)

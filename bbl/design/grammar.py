@@ -124,9 +124,11 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
     power sign it is that sign, and an exponent must follow. Else an operand has ended, and an
     operator must follow: `previous` is the operand, ")", or the word "exponent".
     """
-    depth, previous = 0, ""
+    depth = 0
+    previous = ""
     for token in tokens:
-        kind, word = token.kind.value, token.token
+        kind = token.kind.value
+        word = token.token
         if previous in ("^", "**"):
             if kind != "value" or not EXPONENT.fullmatch(word):
                 fail(

@@ -213,7 +213,8 @@ class TermSet:
     def __init__(
         self, width: int, spend: Callable[[int], None], singles: np.ndarray = NO_PREDICTORS
     ):
-        self.width, self.spend = width, spend
+        self.width = width
+        self.spend = spend
         self.steps = [_Step(1, singles, Cube(), {}, {})]
         spend(len(singles))
 
@@ -361,7 +362,8 @@ class TermSet:
         other.
         """
         self.spend(PRODUCT_COST)
-        a, b = self.resolve(), other.resolve()
+        a = self.resolve()
+        b = other.resolve()
         # both have all terms of their predictors up to an order
         if _complete_order(a) and _complete_order(b):
             if np.array_equal(a.singles, b.singles):
@@ -397,9 +399,11 @@ class TermSet:
         if _complete_order(base_step):
             result = self._from_predictors(base_step.singles, _complete_order(base_step) * exponent)
         else:
-            result, factor = self, self._from_step(base_step)
+            result = self
+            factor = self._from_step(base_step)
             for _ in range(exponent - 1):
-                counts_before, result = _count_by_order(result), result.product(factor)
+                counts_before = _count_by_order(result)
+                result = result.product(factor)
                 # then further factors add nothing either
                 if _count_by_order(result) == counts_before:
                     break
@@ -443,12 +447,15 @@ def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
     """
     terms = np.concatenate(arrays)
     base = int(terms.max(initial=0)) + 1
-    keys, key_bound = terms[:, 0], base  # the first digit
+    # the first digit
+    keys = terms[:, 0]
+    key_bound = base
     for column in terms.T[1:]:
         if key_bound > 2**62 // base:  # all keys are below `key_bound`
             keys = np.unique(keys, return_inverse=True)[1].ravel()  # ranks
             key_bound = len(keys) + 1
-        keys, key_bound = keys * base + column, key_bound * base
+        keys = keys * base + column
+        key_bound = key_bound * base
     return np.split(keys, np.cumsum([len(array) for array in arrays])[:-1])
 
 

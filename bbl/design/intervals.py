@@ -45,7 +45,8 @@ def interval_ends(level: object) -> Ends | None:
     if match is None:
         return None
     try:
-        low, high = float(match[2]), float(match[3])
+        low = float(match[2])
+        high = float(match[3])
     except ValueError:  # an interval of times, for example
         return None
     return Ends(low, high, match[1] == "[", match[4] == "]")

@@ -97,7 +97,8 @@ class SurveyDesign:
         rows = np.arange(frame.n)
         if self.domain is not None:
             in_domain = self._read_domain(frame)
-            weights, rows = np.where(in_domain, weights, 0.0), np.flatnonzero(in_domain)
+            weights = np.where(in_domain, weights, 0.0)
+            rows = np.flatnonzero(in_domain)
         return weights, SurveySample(plan, self._make_replicates(frame, plan, labels), rows)
 
     def _find(self, frame: Frame, name: Hashable) -> pd.Series:
@@ -257,19 +258,15 @@ class SurveyDesign:
             "others) or "
         )
         is_one = len(sampled_once) == 1
-        subject, plural = (
-            f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}",
-            "strata",
-        )
+        subject = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}"
+        plural = "strata"
         subject += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
             count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
             # no choices: 'average' counts no variance in later stages
-            subject, plural, choices = (
-                f"{count} of column {self.cluster[stage - 1]!r}",
-                "clusters",
-                "",
-            )
+            subject = f"{count} of column {self.cluster[stage - 1]!r}"
+            plural = "clusters"
+            choices = ""
         predicate = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
             f"{subject} {predicate}, from which no variance can be told. Merge with similar "
@@ -314,7 +311,8 @@ class SurveyDesign:
                 )
                 for name in self.replicates
             ]
-            scale, rscales = self.scale, self.rscales
+            scale = self.scale
+            rscales = self.rscales
             # factors of JKn depend on the strata of replicates; `survey` requires them
             if self.type != "JKn":
                 default_scale, default_rscales = default_scales(self.type, len(columns), self.rho)
@@ -442,7 +440,8 @@ def survey(
     }
     n_replicates = 0
     if isinstance(replicates, int | np.integer):
-        n_replicates, replicates = integer("replicates", replicates, 2), None
+        n_replicates = integer("replicates", replicates, 2)
+        replicates = None
         if type != "bootstrap":
             raise OptionError(
                 "a number of replicates is that of type='bootstrap'; else name their columns.",

@@ -104,7 +104,8 @@ class TwoWay:
         weights_name, row_weights = named_weights(weights, frame)
         response, rows, columns = _parse_names(formula, frame, weights_name)
         keep = np.flatnonzero(row_weights > 0)  # positions of the used rows
-        factors, codes = [], []
+        factors = []
+        codes = []
         for name in (rows, columns):
             column = factorise(name, frame.column(name).iloc[keep], missing="keep")
             factor = Factor.collect(_refuse_missing(column))
@@ -150,7 +151,8 @@ class TwoWay:
             new_row_of_cell = newdata_factor.encode(row_of_cell)[0][is_new]
             new_levels, row_codes[is_new] = np.unique(new_row_of_cell, return_inverse=True)
             row_codes[is_new] += self.shape[0]
-            names, kinds = newdata_factor.levels, newdata_factor.kinds
+            names = newdata_factor.levels
+            kinds = newdata_factor.kinds
             new_rows = Factor(
                 self.rows.name,
                 tuple(names[k] for k in new_levels),
@@ -223,7 +225,8 @@ def _parse_names(
     """Return the column names of the response (or `PRESENT`), of the rows and of the columns that a
     formula gives.
     """
-    names, exclude = frame.columns, {} if weights_name is None else {weights_name: "the weights"}
+    names = frame.columns
+    exclude = {} if weights_name is None else {weights_name: "the weights"}
     # `PRESENT` stands in for the response
     if isinstance(formula, str) and formula.lstrip().startswith("~"):
         terms = parse(f"`{PRESENT}` {formula.lstrip()}", (*names, PRESENT), exclude, order=None)
@@ -477,7 +480,8 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
         )
     # number of each pair in the table, row by row
     cell = entries.row * np.int64(shape[1]) + entries.column
-    rated, unrated = np.unique(cell[entries.value == 1.0]), np.unique(cell[entries.value == 0.0])
+    rated = np.unique(cell[entries.value == 1.0])
+    unrated = np.unique(cell[entries.value == 0.0])
     if len(np.intersect1d(rated, unrated)):
         raise DataError(
             f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.",

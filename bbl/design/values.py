@@ -179,7 +179,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     # the last is for rows of code -1
     is_missing_value = np.array([is_missing(v) for v in values] + [True])
     is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
-    n_missing, declared = int(is_missing_row.sum()), dtype is not None
+    n_missing = int(is_missing_row.sum())
+    declared = dtype is not None
     if n_missing and missing == "raise":
         refuse_missing_training(name, n_missing)
     # missing rows get the last code; a missing value among `values` stays, of kind "other", though
@@ -190,10 +191,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     if n_missing:
         codes = np.where(is_missing_row, len(values), codes)
         kind_value_pairs.append(("missing", None))
-    plain_values, kinds = (
-        [value for _, value in kind_value_pairs],
-        [kind for kind, _ in kind_value_pairs],
-    )
+    plain_values = [value for _, value in kind_value_pairs]
+    kinds = [kind for kind, _ in kind_value_pairs]
     return Column(
         name, codes, plain_values, kinds, declared, bool(dtype is not None and dtype.ordered)
     )

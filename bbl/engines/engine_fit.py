@@ -46,7 +46,10 @@ class NoProgress(Exception):
 
     def __init__(self, predictor: int, norm: float, rows: int, n: int):
         super().__init__(predictor, norm, rows, n)
-        self.predictor, self.norm, self.rows, self.n = predictor, norm, rows, n
+        self.predictor = predictor
+        self.norm = norm
+        self.rows = rows
+        self.n = n
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,8 @@ def covariance(
     covariance of two predictors and the means in it are those of the rows in which both are known;
     means over other rows would add noise.
     """
-    C, even_shares = counts, np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
+    C = counts
+    even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
         C += prior_count * np.multiply.outer(even_shares, even_shares)
     if sample.complete:

@@ -142,7 +142,8 @@ class Chains:
         self.n_chains = integer("n_chains", n_chains, 1)
         self.n_jobs = n_workers(n_jobs)
         rng = generator(rng)
-        m, D = len(self.n_levels), len(self.h)
+        m = len(self.n_levels)
+        D = len(self.h)
         n_nonreference = self.n_levels.astype(float) - 1.0
         n_vectors = np.ceil(n_nonreference / 16.0)  # vectors that hold the levels of each predictor
         # Vectors of 16 floats run over levels or over chains, whichever costs less for a sweep of a
@@ -172,7 +173,8 @@ class Chains:
         chain.
         """
         # the width of a pack is a multiple of `unit`
-        unit, m = kernel.pack_size(), len(self.n_levels)
+        unit = kernel.pack_size()
+        m = len(self.n_levels)
         # rounded up; wide packs are faster, but every worker should get one
         chains_per_worker = -(-self.n_chains // self.n_jobs)
         width_by_chains = PACK_BY_CHAINS if len(self.h) <= MANY_LEVELS else PACK_OF_MANY_LEVELS
@@ -209,7 +211,8 @@ class Chains:
             default.
         """
         keeps_J = J is None
-        h, J = to_floats("h", h), self.J if keeps_J else to_floats("J", J)
+        h = to_floats("h", h)
+        J = self.J if keeps_J else to_floats("J", J)
         check_shapes(h, J, len(self.h))
         if not keeps_J:  # even for the same array, whose values may have changed
             table_format = (self.n_levels, self.start, self.by_levels, self.lanes)
@@ -223,7 +226,8 @@ class Chains:
                 )
             self.more = self.more._replace(values=values)
             self._terms = (self.more.terms, values.astype(np.float32))
-        self.h, self.J = h, J
+        self.h = h
+        self.J = J
         for pack in self._packs:
             pack.best.fill(-np.inf)
 
@@ -268,7 +272,8 @@ class Chains:
         # are neighbours
         words_of_packs = [n_sweeps * (-(-(pack.stop - pack.first) // 64)) for pack in self._packs]
         bits = np.zeros((len(self.h), sum(words_of_packs)), dtype=np.uint64)
-        fields, word_ends = self.h.astype(np.float32), np.cumsum(words_of_packs)
+        fields = self.h.astype(np.float32)
+        word_ends = np.cumsum(words_of_packs)
         tasks = [  # arguments of `_advance_and_mark`
             (pack, fields, n_sweeps, bits, int(word_end - pack_words))
             for pack, pack_words, word_end in zip(
@@ -326,9 +331,11 @@ class Chains:
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
         # codes of any width, as the kernel writes them
         draw_bytes = None if draws is None else draws.view(np.uint8)
-        n_done, slice_sweeps = 0, 1
+        n_done = 0
+        slice_sweeps = 1
         while n_done < n_sweeps:
-            n_slice, began = min(slice_sweeps, n_sweeps - n_done), perf_counter()
+            n_slice = min(slice_sweeps, n_sweeps - n_done)
+            began = perf_counter()
             recording = None
             if draw_bytes is not None and energy is not None:
                 recording = (thin, n_done % thin, n_done // thin, draw_bytes, energy)
@@ -393,7 +400,8 @@ class Chains:
         energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
         # members (T, k), strides (T, k) and first coupling (T,) of each term
         if self.more is not None:
-            terms, values = self.more.terms, self.more.values[:, None]
+            terms = self.more.terms
+            values = self.more.values[:, None]
             energy_kernel.add_terms(rows, terms.members, terms.stride, terms.first, values, out)
         return out[:, 0]
 
@@ -441,7 +449,8 @@ def gibbs(
     >>> samples.best.tolist(), samples.best_energy
     ([1, 1], 2.5)
     """
-    n_sweeps, burn_in = integer("n_sweeps", n_sweeps, 1), integer("burn_in", burn_in, 0)
+    n_sweeps = integer("n_sweeps", n_sweeps, 1)
+    burn_in = integer("burn_in", burn_in, 0)
     if thin is not None and integer("thin", thin, 1) > n_sweeps:
         raise OptionError(
             f"thin={thin} exceeds n_sweeps={n_sweeps}; give at most n_sweeps.", argument="thin"
@@ -449,16 +458,15 @@ def gibbs(
     chains = Chains(h, J, n_levels, n_chains, rng, n_jobs, more)
     draws = energy = None
     if thin is not None:
-        shape, dtype = (chains.n_chains, n_sweeps // thin), code_dtype(chains.n_levels)
+        shape = (chains.n_chains, n_sweeps // thin)
+        dtype = code_dtype(chains.n_levels)
         check_memory(
             float(shape[0]) * shape[1] * (len(chains.n_levels) * dtype.itemsize + 4.0),
             f"Keeping {shape[1]} draws of {shape[0]} chains",
             "Raise thin, or use fewer sweeps or chains.",
         )
-        draws, energy = (
-            np.empty((*shape, len(chains.n_levels)), dtype=dtype),
-            np.empty(shape, dtype=np.float32),
-        )
+        draws = np.empty((*shape, len(chains.n_levels)), dtype=dtype)
+        energy = np.empty(shape, dtype=np.float32)
     chains.sweep(burn_in)
     chains.sweep(n_sweeps, thin or 0, draws, energy)
     chain_best = chains.best_codes

@@ -238,7 +238,8 @@ def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]
     component.
     """
     # factors: (scope, table (n, L_i, ...)) of each term
-    probabilities, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
+    probabilities = np.empty((len(theta), layout.D))
+    factors = layout.factors(theta)
     for members, order, _ in components:
         member_set = set(members.tolist())
         # a term has all its predictors in one component

@@ -57,7 +57,8 @@ def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarra
     cannot overflow.
     """
     varies = layout.n_levels > 1
-    start, n_nonreference = layout.start[:-1][varies], layout.n_levels[varies] - 1
+    start = layout.start[:-1][varies]
+    n_nonreference = layout.n_levels[varies] - 1
     # the reference level has field 0
     largest = np.maximum(_reduce_levels(np.maximum, field, start, n_nonreference), 0.0)
     P = np.exp(field - np.repeat(largest, n_nonreference, axis=1))

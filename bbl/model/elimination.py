@@ -58,7 +58,8 @@ def elimination_order(
         return None
     neighbours = [set(np.flatnonzero(row)) for row in mask]
     remaining = np.ones(m, dtype=bool)
-    order, cost = [], 0.0
+    order = []
+    cost = 0.0
     for _ in range(m):
         i = int(np.argmin(np.where(remaining, log_cells, np.inf)))
         cells = math.exp(min(log_cells[i], 700.0))  # exp(710) overflows

@@ -80,7 +80,8 @@ class Fields:
             order = (columns >= 0).sum(axis=0)  # (size,): number of members
             for k in range(3, layout.order + 1):
                 parameters = np.flatnonzero((order == k) & (theta != 0.0))
-                T, member_columns = len(parameters), columns[:k, parameters]
+                T = len(parameters)
+                member_columns = columns[:k, parameters]
                 for axis in range(k):  # the position of a member in its term
                     couplings = csr_array(
                         (theta[parameters], (np.arange(T), member_columns[axis])), (T, layout.D)
@@ -131,7 +132,8 @@ def pseudo_log_likelihood(
     out = np.zeros(len(codes))
     is_complete = np.ones(len(codes), dtype=bool) if missing is None else ~missing.any(axis=1)
     if is_complete.any():
-        fields, complete_rows = Fields(layout, theta), np.flatnonzero(is_complete)
+        fields = Fields(layout, theta)
+        complete_rows = np.flatnonzero(is_complete)
         for lo in range(0, len(complete_rows), ROWS):
             rows = complete_rows[lo : lo + ROWS]
             X = one_hot(codes[rows], layout)
@@ -154,7 +156,8 @@ def _sum_log_conditionals(
     values and models with structural zeros, which `Fields` leaves out of account.
     """
     # the energy of a row is the log-sum over its missing predictors; -inf if the row cannot occur
-    energy, out = MarginalEnergy(layout, theta[None]), np.zeros(len(codes))
+    energy = MarginalEnergy(layout, theta[None])
+    out = np.zeros(len(codes))
     for i in range(layout.m):
         known_rows = np.flatnonzero(~missing[:, i])
         level_energy = np.empty((len(known_rows), layout.n_levels[i]))

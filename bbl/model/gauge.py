@@ -231,9 +231,11 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
     >>> to_simplex(Layout([2, 2]), np.array([-0.5, -0.5, 1.0])).tolist()
     [0.0, 0.0, 0.25]
     """
-    out, fields = np.zeros(theta.shape), theta[..., : layout.D].astype(float)
+    out = np.zeros(theta.shape)
+    fields = theta[..., : layout.D].astype(float)
     for J, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, theta):
-        L_i, L_j = len(C), len(R)
+        L_i = len(C)
+        L_j = len(R)
         # the factors invert C'C = L / (L - 1) times the identity
         out[..., cells] = _flatten_tables((C[1:].T @ J) @ R[1:]) * (
             (L_i - 1.0) * (L_j - 1.0) / (L_i * L_j)
@@ -308,7 +310,8 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
         Variances of the independent factors: of the fields of each predictor, then of the couplings
         of each pair.
     """
-    out, m = np.zeros(simplex.shape), layout.m
+    out = np.zeros(simplex.shape)
+    m = layout.m
     for i, (field_columns, C) in zip(
         np.flatnonzero(layout.n_levels > 1), _field_slices(layout), strict=True
     ):
@@ -319,7 +322,9 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
     for rows, (B, cells, (columns_i, columns_j), C, R) in zip(
         pair_rows, _stacked_tables(layout, simplex), strict=True
     ):
-        P, Q, pair_variance = C[1:] - C[0], R[1:] - R[0], factor_variance[m + rows]
+        P = C[1:] - C[0]
+        Q = R[1:] - R[0]
+        pair_variance = factor_variance[m + rows]
         PB = P @ B
         out[cells] = _flatten_tables(pair_variance[:, None, None] * (PB @ Q.T) ** 2)
         _add_at(out, columns_i, pair_variance[:, None] * (PB @ R[0]) ** 2)

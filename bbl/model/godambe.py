@@ -134,7 +134,8 @@ class Influence(RowInfluence):
         prior_count: float = 0.0,
         zero_sum: bool = False,
     ):
-        self.layout, self.total = layout, sample.total
+        self.layout = layout
+        self.total = sample.total
         self._totals = usable_weight(sample, layout)
         self._prior_share = prior_count / (self._totals + prior_count)  # (m,)
         self.site_theta = site_theta
@@ -147,7 +148,8 @@ class Influence(RowInfluence):
             else column_penalties
         )
         self._flat_positions = [_locate_site_parameters(layout, i) for i in range(layout.m)]
-        self._penalty_gradient, self._inverse = [], []
+        self._penalty_gradient = []
+        self._inverse = []
         self.determined = np.ones(layout.size, dtype=bool)
         # _: mean score
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
@@ -167,7 +169,8 @@ class Influence(RowInfluence):
         `penalty` holds the penalty of each column (1 + D,), or in the zero-sum gauge the matrix of
         `penalty_metric`.
         """
-        columns, L = self._columns[i], int(self.layout.n_levels[i])
+        columns = self._columns[i]
+        L = int(self.layout.n_levels[i])
         # theta (L - 1, columns): the site solution. The zero-sum penalty is tr(theta' M theta Q) /
         # 2: M (L - 1, L - 1) centres over the site's levels, Q (columns, columns) is from
         # `penalty_metric`
@@ -188,12 +191,11 @@ class Influence(RowInfluence):
         A residual is the target of a level, 1 or 0 without a prior, less its conditional
         probability. A weight is ``W/W_i`` if the row is usable for site i, else 0.
         """
-        layout, usable = self.layout, usable_rows(rows, self.layout)
+        layout = self.layout
+        usable = usable_rows(rows, self.layout)
         Z, probabilities = site_design(rows.codes, layout, self.site_theta)
-        residuals, prior_share = (
-            Z[:, 1 : 1 + layout.D] - probabilities,
-            np.repeat(self._prior_share, layout.n_levels - 1),
-        )
+        residuals = Z[:, 1 : 1 + layout.D] - probabilities
+        prior_share = np.repeat(self._prior_share, layout.n_levels - 1)
         # the targets are not the indicators but these moved towards 1 / L by the prior's share
         if prior_share.any():
             residuals += prior_share * (
@@ -258,7 +260,8 @@ class Influence(RowInfluence):
         -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
         # without the constant, counted among the D
-        layout, columns = self.layout, self._columns[i][1:] - 1
+        layout = self.layout
+        columns = self._columns[i][1:] - 1
         L = int(layout.n_levels[i])
         # (n, L - 1, columns): influences on couplings
         J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]
@@ -301,10 +304,8 @@ class Influence(RowInfluence):
         """
         positions_by_site = self.site_coupling_positions(selected_columns)
         sizes = [len(positions) for positions in positions_by_site.values()]
-        covariance, independent = (
-            np.zeros((sum(sizes), sum(sizes))),
-            np.zeros((sum(sizes), sum(sizes))),
-        )
+        covariance = np.zeros((sum(sizes), sum(sizes)))
+        independent = np.zeros((sum(sizes), sum(sizes)))
         for chunk in rows.blocks(ROWS):
             psi = self.site_influences(chunk, positions_by_site)
             covariance += (psi.T * chunk.weights) @ psi
@@ -360,14 +361,13 @@ class Influence(RowInfluence):
         pseudo-likelihood. With missing values each site counts in its usable rows.
         """
         # `varies`: the predictors that `conditionals` returns log-normalisers of
-        layout, site_regressors, varies = (
-            self.layout,
-            regressors(self.layout),
-            self.layout.n_levels > 1,
-        )
+        layout = self.layout
+        site_regressors = regressors(self.layout)
+        varies = self.layout.n_levels > 1
         value = n_effective = 0.0
         for chunk in rows.blocks(ROWS):
-            usable, weights = usable_rows(chunk, layout), chunk.weights
+            usable = usable_rows(chunk, layout)
+            weights = chunk.weights
             # `codes` adds codes of joint levels, for terms of three predictors and more; X (n, D)
             X = one_hot(site_regressors.codes(chunk.codes), site_regressors)
             log_norm, _ = conditionals(X, layout, self.site_theta[:, 0], self.site_theta[:, 1:])
@@ -384,7 +384,9 @@ class Influence(RowInfluence):
         """Return the sum of the products of the penalised scores of rows with ``psi_i W/W_i``, over
         all sites.
         """
-        row_arrays, usable, number = self._row_arrays(rows), usable_rows(rows, self.layout), 0.0
+        row_arrays = self._row_arrays(rows)
+        usable = usable_rows(rows, self.layout)
+        number = 0.0
         Z, residuals, _ = row_arrays
         for i, columns in enumerate(self._columns):
             residual = residuals[:, self.layout.start[i] : self.layout.start[i + 1]]
@@ -405,7 +407,8 @@ def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndar
     site_regressors = regressors(layout)
     all_positions = np.arange(layout.size)
     # the fields of site i are not averaged
-    tables, shares = [layout.table(all_positions, i)[:, None]], [np.ones(1)]
+    tables = [layout.table(all_positions, i)[:, None]]
+    shares = [np.ones(1)]
     # predictors and sets that site i is regressed on
     for regressor in np.flatnonzero(site_regressors.mask[i]):
         other_members = site_regressors.scope(int(regressor))
@@ -435,7 +438,8 @@ class TermCovariances:
 
     def __init__(self, layout: Layout):
         # `cuts`: start of each table in the parameter vector, then the vector's end
-        self._table_start, sizes = layout.cuts[:-1], np.diff(layout.cuts)
+        self._table_start = layout.cuts[:-1]
+        sizes = np.diff(layout.cuts)
         # tables of equal size are stacked: there can be a hundred thousand tables
         self._tables_of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
         self._sums = {

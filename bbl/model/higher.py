@@ -44,7 +44,9 @@ class Higher:
     def __init__(self, layout: Layout):
         n_nonreference = np.diff(layout.start)
         max_order = max(layout.order, 3)  # columns of the arrays: 3 if there are no higher terms
-        members, stride, first = [], [], []
+        members = []
+        stride = []
+        first = []
         for k, (terms, start) in enumerate(
             zip(layout.terms[1:], layout.term_start[1:], strict=True), 3
         ):

@@ -107,8 +107,11 @@ class DifferenceInfluence(RowInfluence):
     """
 
     def __init__(self, joint: JointInfluence, a: int, b: int):
-        self.layout, self.total = joint.layout, joint.total
-        self._joint, self._pair = joint, (a, b)  # as given
+        self.layout = joint.layout
+        self.total = joint.total
+        # as given
+        self._joint = joint
+        self._pair = (a, b)
         self.theta = (joint.coefficients[a] - joint.coefficients[b])[1:]  # without the intercept
         self.determined = joint.determined(a, b)[1:]
 
@@ -134,5 +137,6 @@ class DifferenceInfluence(RowInfluence):
         not used.
         """
         # start of each table, then the vector's end
-        covariance, cuts = self.covariance(), self.layout.cuts
+        covariance = self.covariance()
+        cuts = self.layout.cuts
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]

@@ -148,7 +148,9 @@ class Layout:
         """Start of each table of each order in the parameter vector: ndarrays of intp, shapes (T_k
         + 1,).
         """
-        n_nonreference, position, starts = self.n_levels.astype(np.intp) - 1, self.D, []
+        n_nonreference = self.n_levels.astype(np.intp) - 1
+        position = self.D
+        starts = []
         for terms in self.terms:
             start = np.zeros(len(terms) + 1, dtype=np.intp)
             np.cumsum(n_nonreference[terms].prod(axis=1), out=start[1:])
@@ -283,7 +285,8 @@ class Layout:
             i, j = sorted(map(int, predictors))
             if self.complete:  # the position in lexicographic order
                 return i * (2 * self.m - i - 1) // 2 + j - i - 1 if 0 <= i < j < self.m else -1
-            keys, key = self._pair_keys, i * self.m + j
+            keys = self._pair_keys
+            key = i * self.m + j
             row = int(np.searchsorted(keys, key))
             return row if row < len(keys) and keys[row] == key else -1
         return self._higher_rows.get(tuple(sorted(map(int, predictors))), -1)

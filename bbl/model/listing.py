@@ -48,7 +48,8 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
         )
     # tables, padded with (1, 0) by zeros for level 0, are added by broadcasting: axis i of E is
     # predictor i
-    E, m = np.zeros(tuple(levels)), len(levels)
+    E = np.zeros(tuple(levels))
+    m = len(levels)
     for i in range(m):
         level_columns = slice(start[i], start[i + 1])
         E += np.pad(h[level_columns], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))

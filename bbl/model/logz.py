@@ -190,7 +190,8 @@ def zero_sum_log_z(
     theta : ndarray, shape (layout.size,)
     """
     # of couplings; of each level in the mean over levels
-    factor, share = 0.5 if half else 1.0, level_shares(layout)
+    factor = 0.5 if half else 1.0
+    share = level_shares(layout)
     J = site_theta[:, 1:]
     mean_coupling = J @ share  # sum over the other predictors of the mean over their levels
     shifted_theta = site_theta.copy()
@@ -238,10 +239,8 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     if sample.complete:
         varying = np.flatnonzero(regs.n_levels > 1)  # the kernel gets no constants
         # (sites, regressors): which predictors and sets each varying predictor is regressed on
-        n_levels, mask = (
-            regs.n_levels[varying],
-            regs.mask[varying[varying < layout.m]].take(varying, axis=1),
-        )
+        n_levels = regs.n_levels[varying]
+        mask = regs.mask[varying[varying < layout.m]].take(varying, axis=1)
         log_z = 0.0
         for chunk in sample.blocks(BLOCK) if len(mask) else ():  # without sites ln Z is 0
             # of predictors, and sets in terms of three and more
@@ -251,8 +250,10 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
             log_z += chunk.total * log_normaliser(problem, layout, site_theta, half)
         return log_z / sample.total
     # `regs.order` (D,): number of predictors of the terms in a column
-    h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / regs.order if half else 1.0)
-    site_sums, varies = np.zeros(layout.m), layout.n_levels > 1
+    h = site_theta[:, 0]
+    J = site_theta[:, 1:] * (1.0 / regs.order if half else 1.0)
+    site_sums = np.zeros(layout.m)
+    varies = layout.n_levels > 1
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
         for chunk in sample.blocks(ROWS):
             log_norm, _ = conditionals(one_hot(regs.codes(chunk.codes), regs), layout, h, J)

@@ -144,7 +144,8 @@ def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return the `known_counts` of one block of rows."""
-    known_weight, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
+    known_weight = np.zeros((layout.m, layout.m))
+    counts = np.zeros((layout.D, layout.m))
     for chunk in sample.blocks():
         is_known = (
             np.ones(chunk.codes.shape) if chunk.missing is None else (~chunk.missing).astype(float)

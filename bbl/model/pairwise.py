@@ -85,7 +85,8 @@ def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return ``(h, J)`` of the fields and pairs of a model, without its other terms."""
     row, col = cells(layout)
     # the fields are followed by the couplings of pairs, which end at `pair_start[-1]`
-    J, pair_couplings = np.zeros((layout.D, layout.D)), theta[layout.D : layout.pair_start[-1]]
+    J = np.zeros((layout.D, layout.D))
+    pair_couplings = theta[layout.D : layout.pair_start[-1]]
     J[row, col] = pair_couplings
     J[col, row] = pair_couplings
     return theta[: layout.D].copy(), J
@@ -123,7 +124,8 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     levels = check_levels(n_levels)
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
     D = int(start[-1])
-    h, J = to_floats("h", h), to_floats("J", J)
+    h = to_floats("h", h)
+    J = to_floats("J", J)
     check_shapes(h, J, D)
     for name, array in (("h", h), ("J", J)):
         if not (np.abs(array) < LARGEST).all():

@@ -60,18 +60,17 @@ class Regressors:
         self.m = layout.m
         self.sets: list[np.ndarray] = []
         self.set_of_member: list[np.ndarray] = []
-        self.n_levels, self.start, self.mask, self.D = (
-            layout.n_levels,
-            layout.start,
-            layout.mask,
-            layout.D,
-        )
+        self.n_levels = layout.n_levels
+        self.start = layout.start
+        self.mask = layout.mask
+        self.D = layout.D
         if layout.order > 2:
             self._add_sets(layout)
 
     def _add_sets(self, layout: Layout) -> None:
         """Add the sets of all terms of order 3, 4, ..."""
-        n_regressors, n_nonreference = layout.m, np.diff(layout.start)
+        n_regressors = layout.m
+        n_nonreference = np.diff(layout.start)
         n_levels = [layout.n_levels]
         # unlike the layout's, this mask does not join two members of a higher term that are no pair
         self.mask = np.zeros((n_regressors, n_regressors), dtype=bool)
@@ -110,7 +109,8 @@ class Regressors:
         """
         if not self.sets:
             return codes
-        m, max_levels = self.m, int(self.n_levels.max())
+        m = self.m
+        max_levels = int(self.n_levels.max())
         # the smallest type that holds the joint levels, but no smaller than that of `codes`
         dtype = np.dtype(
             np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32
@@ -121,7 +121,8 @@ class Regressors:
         )
         out[:, :m] = codes
         # non-reference levels of each predictor; column of the next set
-        width, column = np.diff(self.start), m
+        width = np.diff(self.start)
+        column = m
         for sets in self.sets:
             for members in sets:
                 member_codes = codes[:, members].astype(np.intp)
@@ -218,11 +219,13 @@ def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarra
         return out
     # non-reference levels of each predictor; (order, size): column of each member's level of each
     # parameter
-    width, member_columns = np.diff(layout.start), term_columns(layout)
+    width = np.diff(layout.start)
+    member_columns = term_columns(layout)
     by_order = zip(layout.terms[1:], layout.term_start[1:], regs.set_of_member, strict=True)
     for k, (terms, start, set_of_member) in enumerate(by_order, 3):
         # n_couplings (T,) of each term; columns (k, couplings of this order) of the members' levels
-        n_couplings, columns = np.diff(start), member_columns[:k, start[0] : start[-1]]
+        n_couplings = np.diff(start)
+        columns = member_columns[:k, start[0] : start[-1]]
         # of each coupling: the k members of its term, and their levels, 0 for the first
         # non-reference one
         members = [np.repeat(terms[:, a], n_couplings) for a in range(k)]
@@ -267,7 +270,8 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
     ``symmetrize=False`` that of the first site.
     """
     # coupling (row, col) at row (1 + D) + 1 + col
-    theta, flat_solution = np.empty(layout.size), site_theta.ravel()
+    theta = np.empty(layout.size)
+    flat_solution = site_theta.ravel()
     theta[: layout.D] = site_theta[:, 0]
     for cells, start in zip(_site_cells(layout), layout.term_start, strict=True):
         couplings = theta[start[0] : start[-1]]

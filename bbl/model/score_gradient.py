@@ -44,7 +44,8 @@ class ScoreGradient:
     """
 
     def __init__(self, layout: Layout, theta: np.ndarray):
-        self.layout, self.theta = layout, theta
+        self.layout = layout
+        self.theta = theta
         # (max(order, 2), size): columns in X, the one-hot codes, of each parameter's levels; a term
         # of fewer predictors has -1 in place of the others: the last column, of ones, which X gets
         # for these products
@@ -115,7 +116,10 @@ class ScoreGradient:
         The indicators of a missing cell are replaced by the shares of the levels of its predictor
         in a group, which do not depend on what is known of the row.
         """
-        layout, (K, size), q = self.layout, self.theta.shape, score_derivatives[0].size  # q = K K
+        # q = K K
+        layout = self.layout
+        (K, size) = self.theta.shape
+        q = score_derivatives[0].size
         # the reference level, in place of missing cells, has no indicators
         out = self._sum_units(
             np.where(missing, 0, codes).astype(codes.dtype),
@@ -186,12 +190,11 @@ class ScoreGradient:
             )
         # the latter is (n, 1) in numpy 2.0
         patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)
-        rows, states = [], []
+        rows = []
+        states = []
         for k, pattern in enumerate(patterns):
-            pattern_rows, unknown = (
-                np.flatnonzero(pattern_of_row.ravel() == k),
-                np.flatnonzero(pattern),
-            )
+            pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)
+            unknown = np.flatnonzero(pattern)
             unknown_codes = np.array(
                 list(itertools.product(*(range(int(self.layout.n_levels[i])) for i in unknown)))
             )
@@ -204,8 +207,10 @@ class ScoreGradient:
             states.append(expanded)
         row = np.concatenate(rows)
         order = np.argsort(row, kind="stable")
-        row, expanded = row[order], np.ascontiguousarray(np.concatenate(states)[order])
-        energy, first_states = self._energy(expanded), np.searchsorted(row, np.arange(len(codes)))
+        row = row[order]
+        expanded = np.ascontiguousarray(np.concatenate(states)[order])
+        energy = self._energy(expanded)
+        first_states = np.searchsorted(row, np.arange(len(codes)))
         # `rows`: whether each state can occur, (states, K), or (states, 1) for all
         if self.layout.support is not None:
             energy[~np.broadcast_to(self.layout.support.rows(expanded), energy.shape)] = -np.inf
@@ -231,7 +236,8 @@ class ScoreGradient:
         """Return the sums (q, 1 + size) of ``score_derivatives z`` over rows (n, m), for
         `score_derivatives` (n, q).
         """
-        layout, q = self.layout, score_derivatives.shape[1]
+        layout = self.layout
+        q = score_derivatives.shape[1]
         out = np.zeros((q, 1 + layout.size))
         X = one_hot(codes, layout)
         out[:, 0] = score_derivatives.sum(axis=0)

@@ -48,7 +48,9 @@ def site_hessians(
     within a level as in `Regressors.columns`.
     """
     # columns of each site in the design; weight (m,) of the usable rows
-    columns, totals, sites = regressors(layout).columns, usable_weight(sample, layout), list(sites)
+    columns = regressors(layout).columns
+    totals = usable_weight(sample, layout)
+    sites = list(sites)
     n_parameters = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in sites}
     # bytes of the Hessians, and of two arrays (ROWS, layout.size) for the callers' next step, in
     # `model.godambe`: the influence of each row of a chunk on each parameter, the inverse Hessian
@@ -83,7 +85,8 @@ def site_scores(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]
 ) -> dict[int, np.ndarray]:
     """Return the mean scores (p,) of `site_hessians`, without the Hessians."""
-    columns, totals = regressors(layout).columns, usable_weight(sample, layout)
+    columns = regressors(layout).columns
+    totals = usable_weight(sample, layout)
     scores = np.zeros(site_theta.shape)
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
         for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
@@ -188,7 +191,9 @@ class _SparseSums:
     """
 
     def __init__(self, layout: Layout, sites: Sequence[int]):
-        self.layout, self.sites, self._columns = layout, sites, _list_columns(layout, sites)
+        self.layout = layout
+        self.sites = sites
+        self._columns = _list_columns(layout, sites)
         # by L, the levels (a, b), a >= b, of the curvatures of a site with L levels; 0 is the first
         # non-reference level
         pairs_by_n_levels = {
@@ -219,17 +224,17 @@ class _SparseSums:
 
     def hessians(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each site and its Hessian (p, p)."""
-        all_columns, numbers = regressors(self.layout).columns, np.arange(len(self._columns))
+        all_columns = regressors(self.layout).columns
+        numbers = np.arange(len(self._columns))
         larger = np.maximum.outer(numbers, numbers)
         # `pair_row`: row of the sums of each two columns; `offset`: the site's first curvature
-        pair_row, offset = larger * (larger + 1) // 2 + np.minimum.outer(numbers, numbers), 0
+        pair_row = larger * (larger + 1) // 2 + np.minimum.outer(numbers, numbers)
+        offset = 0
         for i, (a, b) in zip(self.sites, self._level_pairs, strict=True):
             # a, b: the two levels of each curvature, from 0; positions: of the site's columns among
             # those of all sites
-            positions, n_nonreference = (
-                np.searchsorted(self._columns, all_columns[i]),
-                int(self.layout.n_levels[i]) - 1,
-            )
+            positions = np.searchsorted(self._columns, all_columns[i])
+            n_nonreference = int(self.layout.n_levels[i]) - 1
             blocks = self._sums[:, offset : offset + len(a)].T[
                 :, pair_row[np.ix_(positions, positions)]
             ]
@@ -253,7 +258,8 @@ class _SiteSums:
     """
 
     def __init__(self, layout: Layout, site: int):
-        self.layout, self.site = layout, site
+        self.layout = layout
+        self.site = site
         self._columns = regressors(layout).columns[site]
         p = len(self._columns) * (int(layout.n_levels[site]) - 1)
         self._H = np.zeros((p, p))

@@ -78,11 +78,9 @@ def sample_states(
     >>> sample_states([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2], 3, rng=1).shape
     (3, 2)
     """
-    nsample, burn_in, thin = (
-        integer("nsample", nsample, 0),
-        integer("burn_in", burn_in, 0),
-        integer("thin", thin, 1),
-    )
+    nsample = integer("nsample", nsample, 0)
+    burn_in = integer("burn_in", burn_in, 0)
+    thin = integer("thin", thin, 1)
     rng = generator(rng)
     levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
@@ -186,12 +184,11 @@ def sample_groups(
     >>> codes.shape, y.shape
     ((10, 2), (10,))
     """
-    nsample, burn_in, thin = (
-        integer("nsample", nsample, 0),
-        integer("burn_in", burn_in, 0),
-        integer("thin", thin, 1),
-    )
-    rng, K = generator(rng), len(theta)
+    nsample = integer("nsample", nsample, 0)
+    burn_in = integer("burn_in", burn_in, 0)
+    thin = integer("thin", thin, 1)
+    rng = generator(rng)
+    K = len(theta)
     group_weights = np.ones(K) if prob is None else np.asarray(prob)
     if (
         group_weights.shape != (K,)
@@ -254,8 +251,10 @@ def random_parameters(
     (2, 5)
     """
     distr = choice("distr", distr, ("unif", "norm"))
-    h0, J0 = real("h0", h0), real("J0", J0)
-    dh, dJ = real("dh", dh, 0.0), real("dJ", dJ, 0.0)
+    h0 = real("h0", h0)
+    J0 = real("J0", J0)
+    dh = real("dh", dh, 0.0)
+    dJ = real("dJ", dJ, 0.0)
     shape = (integer("n_groups", n_groups, 1), layout.size)
     rng = generator(rng)
     standardised = rng.uniform(-1.0, 1.0, shape) if distr == "unif" else rng.standard_normal(shape)

@@ -97,11 +97,13 @@ def unpenalised(
     determined : ndarray of bool, shape (layout.D, 1 + D)
         Whether the rows determine each parameter; False for sites that are not in `sites`.
     """
-    site_theta, columns = site_theta.copy(), regressors(layout).columns
+    site_theta = site_theta.copy()
+    columns = regressors(layout).columns
     determined = np.zeros(site_theta.shape, dtype=bool)
     active = np.flatnonzero(layout.n_levels > 1) if sites is None else np.asarray(sites)
     for newton_step in range(MAX_NEWTON_STEPS):
-        unconverged, chords = [], {}
+        unconverged = []
+        chords = {}
         # (p,) and (p, p), means
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
             site_cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
@@ -151,7 +153,8 @@ def _take_chord_steps(
     A site is given up before a step that is not much shorter than the last one: a parameter that
     diverges does so by Newton steps alone.
     """
-    shrinking, converged = dict(chords), []
+    shrinking = dict(chords)
+    converged = []
     while shrinking:
         for i, score in site_scores(sample, layout, site_theta, list(shrinking)).items():
             chord = shrinking[i]
@@ -199,13 +202,15 @@ def unbounded_parameters(
     _, determined = unpenalised(sample, layout, site_theta, not_separated, tol=DIVERGING_STEP)
     unbounded = []
     for i in unproven:
-        level_rows, columns = np.arange(layout.start[i], layout.start[i + 1]), regs.columns_of(i)
+        level_rows = np.arange(layout.start[i], layout.start[i + 1])
+        columns = regs.columns_of(i)
         if i in separated:  # all parameters of the site may diverge; report the largest coupling
             abs_theta = np.abs(site_theta[np.ix_(level_rows, columns)])
             # the field only counts if the site has no couplings
             abs_theta[:, 0] *= len(columns) == 1
             row, column = np.unravel_index(abs_theta.argmax(), abs_theta.shape)
-            row, column = level_rows[row], columns[column]
+            row = level_rows[row]
+            column = columns[column]
         else:
             undetermined = [(a, c) for a in level_rows for c in columns if not determined[a, c]]
             is_certain = (  # tested again: `nearly_certain` is in single precision
@@ -234,9 +239,11 @@ def _find_separated_sites(
     """Return the sites whose observed level has the largest field in every row: ``2 * site_theta``
     fits them better.
     """
-    regs, separated = regressors(layout), set(sites)
+    regs = regressors(layout)
+    separated = set(sites)
     for chunk in sample.blocks(CHUNK_ROWS):
-        X, usable = one_hot(regs.codes(chunk.codes), regs), usable_rows(chunk, layout)
+        X = one_hot(regs.codes(chunk.codes), regs)
+        usable = usable_rows(chunk, layout)
         for i in sorted(separated):
             site = slice(layout.start[i], layout.start[i + 1])
             field = np.column_stack(
@@ -261,7 +268,8 @@ def _find_nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndar
     regs = regressors(layout)
     # first column of each regressor that has columns
     regressor_start = regs.start[:-1][np.diff(regs.start) > 0]
-    h, J = site_theta[:, 0], site_theta[:, 1:]
+    h = site_theta[:, 0]
+    J = site_theta[:, 1:]
     highest = h + np.maximum(np.maximum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
     lowest = h + np.minimum(np.minimum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
     threshold = SINGLE_PRECISION_SHARE * CERTAIN_LOG_ODDS
@@ -279,11 +287,10 @@ def _find_max_abs_fields(
     """Return the largest absolute field over all rows of each level (row of `site_theta`) in
     `level_rows`.
     """
-    regs, max_abs = regressors(layout), np.zeros(len(level_rows))
-    h, J = (
-        site_theta[level_rows, 0].astype(dtype),
-        np.ascontiguousarray(site_theta[level_rows, 1:].T, dtype=dtype),
-    )
+    regs = regressors(layout)
+    max_abs = np.zeros(len(level_rows))
+    h = site_theta[level_rows, 0].astype(dtype)
+    J = np.ascontiguousarray(site_theta[level_rows, 1:].T, dtype=dtype)
     for chunk in sample.blocks(CHUNK_ROWS):
         field = one_hot(regs.codes(chunk.codes), regs, dtype) @ J
         field += h
@@ -308,29 +315,33 @@ def prove_near_optimum(
     """
     from scipy.linalg import lapack
 
-    regs, totals = regressors(layout), usable_weight(sample, layout)
+    regs = regressors(layout)
+    totals = usable_weight(sample, layout)
     # cuts: between sites
-    level_rows, site_cuts = layout.columns(sites), np.cumsum(layout.n_levels[sites] - 1)[:-1]
+    level_rows = layout.columns(sites)
+    site_cuts = np.cumsum(layout.n_levels[sites] - 1)[:-1]
     # below, `field` and `indicators` are (levels, rows)
-    h, J = site_theta[level_rows, :1], site_theta[level_rows, 1:]
+    h = site_theta[level_rows, :1]
+    J = site_theta[level_rows, 1:]
     gradient = np.zeros((len(level_rows), 1 + regs.D))
     # `mask`: regressors of i
     bounds = [_CurvatureBound(np.flatnonzero(regs.mask[i]), regs, sample.n) for i in sites]
     is_near = {}
     for chunk in sample.blocks(CHUNK_ROWS):
-        codes, usable = regs.codes(chunk.codes), usable_rows(chunk, layout)
+        codes = regs.codes(chunk.codes)
+        usable = usable_rows(chunk, layout)
         X = one_hot(codes, regs)
         # X begins with the D levels of the rows of site_theta
-        field, indicators = J @ X.T + h, X[:, level_rows].T
+        field = J @ X.T + h
+        indicators = X[:, level_rows].T
         site_arrays = zip(
             sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True
         )
         for i, bound, site_field, observed in site_arrays:
-            w, max_field = (
-                chunk.weights * usable[:, i] / totals[i],
-                np.maximum(site_field.max(axis=0), 0.0),
-            )
-            p, reference_p = np.exp(site_field - max_field), np.exp(-max_field)
+            w = chunk.weights * usable[:, i] / totals[i]
+            max_field = np.maximum(site_field.max(axis=0), 0.0)
+            p = np.exp(site_field - max_field)
+            reference_p = np.exp(-max_field)
             normaliser = reference_p + p.sum(axis=0)
             p /= normaliser
             bound.add(codes, w * (reference_p / normaliser) * p.min(axis=0))
@@ -367,7 +378,8 @@ class _CurvatureBound:
 
     def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):
         # for their columns
-        self.neighbours, self.layout = neighbours, Layout(regs.n_levels[neighbours])
+        self.neighbours = neighbours
+        self.layout = Layout(regs.n_levels[neighbours])
         # sums of c over the counted rows, and of c times the products of two indicators
         self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
         # with few rows, the share is larger: at least four times as many rows as M has columns
@@ -407,7 +419,8 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     predictor_of_column = np.repeat(np.arange(layout.m), np.diff(layout.start))
     # columns of the levels a and b of each coupling, among the D
     column_i, column_j = cells(layout)
-    i, j = predictor_of_column[column_i], predictor_of_column[column_j]
+    i = predictor_of_column[column_i]
+    j = predictor_of_column[column_j]
     pair_weight = pair_counts(sample, layout)
     is_level_of = (predictor_of_column[:, None] == np.arange(layout.m)).astype(float)
     # (D, m): rows with this level and any level >= 1 of the other
@@ -452,7 +465,8 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
         margins = np.minimum(*weights.sum(axis=0)), np.minimum(*weights.sum(axis=1))
         total = np.maximum(weights.sum(axis=(0, 1)), 1.0)
         return margins[0] * margins[1] / total, (weights == 0).any(axis=(0, 1))
-    expected, absent = [], []
+    expected = []
+    absent = []
     # the predictors of each term; the first m scopes are of fields
     for scope in layout.scopes[layout.m :]:
         weights = _count_compared_cells(sample, layout, scope)
@@ -504,7 +518,8 @@ def _fit_without_highest_term(observed: np.ndarray) -> np.ndarray:
     Iterative proportional fitting to the observed margins, each summed over one axis; one round is
     exact for two axes.
     """
-    fitted, n_axes = np.ones(observed.shape), observed.ndim - 1
+    fitted = np.ones(observed.shape)
+    n_axes = observed.ndim - 1
     for _ in range(1 if n_axes == 2 else FITTING_ROUNDS):
         for axis in range(n_axes):
             fitted_margin = fitted.sum(axis=axis, keepdims=True)

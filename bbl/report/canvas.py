@@ -91,7 +91,8 @@ def shorten_names(names: Sequence, length: int) -> list[str]:
     begin to differ, or end in a number.
     """
     texts = [label_text(x) for x in names]
-    distinct, length = list(dict.fromkeys(texts)), max(length, SHORTEST)
+    distinct = list(dict.fromkeys(texts))
+    length = max(length, SHORTEST)
     n_kept = length - 1  # characters beside the ellipsis
     preferred_texts: dict[str, str] = {}  # texts of long names that keep 60 % at the beginning
     # first try, the middle left out: `head` characters kept at the beginning of all names, those
@@ -220,7 +221,8 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
     for x in positions - gap * np.arange(len(positions)):
         pools.append((x, 1))
         while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (right, n_right), (left, n_left) = pools.pop(), pools.pop()
+            (right, n_right) = pools.pop()
+            (left, n_left) = pools.pop()
             pools.append(((left * n_left + right * n_right) / (n_left + n_right), n_left + n_right))
     moved = np.repeat([p[0] for p in pools], [p[1] for p in pools]) + gap * np.arange(
         len(positions)
@@ -289,7 +291,8 @@ def fit_names(
         Whether the texts must not run along the axis, as on a vertical one.
     """
     # rounded: a floating-point error of the unit must not decide how names are drawn
-    positions, unit = np.asarray(positions, dtype=float), round(unit, 4)
+    positions = np.asarray(positions, dtype=float)
+    unit = round(unit, 4)
     # inches between the closest names
     gap = unit * float(np.diff(positions).min()) if len(positions) > 1 else math.inf
     if not upright:
@@ -327,10 +330,8 @@ def fit_names(
             texts = wrap_names(names[::step], max_depth, size, max_lines(gap * step, size))
             if count_letters(texts) > MORE_LETTERS * most_letters:
                 depth = max(text_inches(x, size) for x in texts)
-                best, most_letters = (
-                    TickNames(moved, texts, float(size), upright=True, depth=depth),
-                    count_letters(texts),
-                )
+                best = TickNames(moved, texts, float(size), upright=True, depth=depth)
+                most_letters = count_letters(texts)
         if most_letters:
             break
     return best
@@ -388,7 +389,9 @@ def axes_inches(ax: Axes) -> tuple[float, float]:
     """Return width and height of axes in inches, before an equal aspect shrinks them
     (``original``).
     """
-    box, figure_box, dpi = ax.get_position(original=True), ax.figure.bbox, ax.figure.dpi
+    box = ax.get_position(original=True)
+    figure_box = ax.figure.bbox
+    dpi = ax.figure.dpi
     return float(box.width * figure_box.width / dpi), float(box.height * figure_box.height / dpi)
 
 

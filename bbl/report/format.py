@@ -98,9 +98,12 @@ def _table_lines(
     """
     name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
-    lines, begin = [], 0  # columns begin..end-1 fit side by side
+    # columns begin..end-1 fit side by side
+    lines = []
+    begin = 0
     while begin < len(columns):
-        end, line_width = begin, name_width
+        end = begin
+        line_width = name_width
         while end < len(columns) and (
             end == begin or line_width + widths[end] + (line_width > 0) <= WIDTH
         ):
@@ -119,7 +122,8 @@ def _table_lines(
 
 def vector_text(names: Iterable, values: Iterable[float]) -> str:
     """Return a named vector as R prints it: names over numbers, all padded to one width."""
-    cells, headings = format_numbers(values), [label_text(name) for name in names]
+    cells = format_numbers(values)
+    headings = [label_text(name) for name in names]
     width = max(map(_width, [*cells, *headings]))
     columns = [(_pad(h, width), _pad(c, width)) for h, c in zip(headings, cells, strict=True)]
     return "\n".join(_table_lines(["", ""], columns))  # without names of the two rows

@@ -97,9 +97,11 @@ def plot_calibration(
     ...     labels, np.column_stack([1 - p, p]), [0, 0, 1, 1], bins=2
     ... )
     """
-    p, y = np.asarray(probabilities, dtype=float), np.asarray(y)
+    p = np.asarray(probabilities, dtype=float)
+    y = np.asarray(y)
     weight = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=float)
-    bins, K = integer("bins", bins, 1), len(labels.groups)
+    bins = integer("bins", bins, 1)
+    K = len(labels.groups)
     if p.shape != (len(y), K) or weight.shape != y.shape or not len(y):
         raise DataError(
             f"probabilities must be {len(y)} x {K}, rows of y by groups, and weights as long as y."
@@ -253,7 +255,8 @@ def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     axes_list: list[Axes] = []
     # a panel is divided: 73 % for the diagram, 21 % below for the histogram
     for ax in grid.axes(figure):
-        box, labelbottom = ax.get_position(), ax.xaxis.get_tick_params()["labelbottom"]
+        box = ax.get_position()
+        labelbottom = ax.xaxis.get_tick_params()["labelbottom"]
         histogram = figure.add_axes((box.x0, box.y0, box.width, 0.21 * box.height), sharex=ax)
         histogram.tick_params(
             labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=labelbottom

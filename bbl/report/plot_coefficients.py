@@ -61,7 +61,9 @@ def plot_coefficients(
     if n_shown < n:
         shown = _order_by_distance_from_zero(estimate, lower, upper)[:n_shown]
         names = [names[k] for k in shown]
-        estimate, lower, upper = estimate[:, shown], lower[:, shown], upper[:, shown]
+        estimate = estimate[:, shown]
+        lower = lower[:, shown]
+        upper = upper[:, shown]
     # inches between rows: half a line for each group, 1.6 lines at least
     gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72
     rows = np.arange(n_shown, dtype=float)  # vertical positions
@@ -78,7 +80,9 @@ def plot_coefficients(
     for k in range(K):
         # groups are spread over half of the gap
         y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
-        low, high, point = lower[k], upper[k], estimate[k]
+        low = lower[k]
+        high = upper[k]
+        point = estimate[k]
         has_interval = np.isfinite(low) & np.isfinite(high)
         ax.hlines(
             y[has_interval], low[has_interval], high[has_interval], color=colours[k], linewidth=1.4
@@ -130,7 +134,8 @@ def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool
         if K == 1
         else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
     )
-    foot, height = 0.55 + 0.25 * has_note, max(len(rows) * gap, 0.8)
+    foot = 0.55 + 0.25 * has_note
+    height = max(len(rows) * gap, 0.8)
     left_margin = tick_names.depth + 0.3  # depth: inches that the names take
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))
     ax = axes_at(figure, left_margin, head, WIDTH, height)

@@ -76,7 +76,8 @@ def plot_effects(
         note_shown(panels[0], n, len(names), "effects")
         note_shown(panels[0], len(shown_groups), len(groups))  # above the note of effects
     else:
-        shown_groups, panels = groups, check_axes(axes, len(groups))
+        shown_groups = groups
+        panels = check_axes(axes, len(groups))
         for ax, text in zip(panels, group_titles(labels, groups, WIDTH), strict=True):
             # less room for names than in a new figure, whose margin is as wide as its names
             fit_names(

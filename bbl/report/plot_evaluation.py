@@ -104,7 +104,8 @@ def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
     row_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH, upright=True)
     column_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH)
     # inches for the names of the groups, and 0.6 for the name of the axis
-    left_margin, foot = row_names.depth + 0.6, column_names.depth + 0.6
+    left_margin = row_names.depth + 0.6
+    foot = column_names.depth + 0.6
     figure = plt.figure(figsize=(left_margin + side + 0.2, 0.2 + side + foot))
     ax = axes_at(figure, left_margin, 0.2, side, side)
     row_names.label_ticks(ax.yaxis)
@@ -145,7 +146,8 @@ def plot_roc(
     ax = axes_or_new(ax, size=(4.4, 4.2))
     areas = [auc(score[:, k], y == k, weights)[0] for k in shown]  # [0]: without its limits
     ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
-    lines, names = [], []
+    lines = []
+    names = []
     texts = wrap_names([labels.groups[k] for k in shown], room=1.6, size=LEGEND_FONT, lines=1)
     colours = [COLOURS[0]] if len(shown) == 1 else group_colours(len(shown))
     for k, text, area, colour in zip(shown, texts, areas, colours, strict=True):

@@ -53,10 +53,12 @@ def plot_waterfall(
         Contributions with a bar each; the smaller ones share one bar.
     ax : matplotlib Axes, optional
     """
-    names, values = list(names), np.asarray(values, dtype=float)
+    names = list(names)
+    values = np.asarray(values, dtype=float)
     # positions of contributions, largest first
     order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")
-    shown, remaining = order[:top], order[top:]
+    shown = order[:top]
+    remaining = order[top:]
     labels = [names[0], *(names[k] for k in shown)]
     steps = [values[0], *values[shown]]  # signed lengths of all bars except that of the sum
     if len(remaining):
@@ -73,7 +75,8 @@ def plot_waterfall(
             labels, y, axes_inches(ax)[1] / len(labels), max_depth=1.4, upright=True
         ).label_ticks(ax.yaxis)
     # the last bar, the sum, starts at zero
-    starts, widths = [0.0, *ends[:-1], 0.0], [*steps, ends[-1]]
+    starts = [0.0, *ends[:-1], 0.0]
+    widths = [*steps, ends[-1]]
     for k, (start, step) in enumerate(zip(starts, widths, strict=True)):
         # grey: baseline and sum; red: positive; blue: negative
         colour = "0.6" if k in (0, len(labels) - 1) else COLOURS[4 if step > 0 else 0]
@@ -92,7 +95,8 @@ def plot_waterfall(
     # below their position
     ax.vlines(ends, y[:-1] - 0.33, y[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
-    low, high = min(0.0, ends.min()), max(0.0, ends.max())
+    low = min(0.0, ends.min())
+    high = max(0.0, ends.max())
     margin = 0.16 * ((high - low) or 1.0)  # room for the numbers beside the bars
     ax.set(ylim=(len(labels) - 0.5, -0.5), xlim=(low - margin, high + margin))
     ax.set_xlabel(wrap_names([title], axes_inches(ax)[0], TITLE_FONT, lines=2)[0])
@@ -112,7 +116,8 @@ def _new_axes(labels: Sequence[str], positions: np.ndarray) -> Axes:
     gap = GAP * (1.6 if needs_two_lines else 1.0)
     tick_names = fit_names(labels, positions, gap, MAX_NAME_WIDTH, upright=True)
     # depth: inches that the names take
-    height, left_margin = len(labels) * gap, tick_names.depth + 0.3
+    height = len(labels) * gap
+    left_margin = tick_names.depth + 0.3
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, 0.15 + height + 0.75))
     ax = axes_at(figure, left_margin, 0.15, WIDTH, height)
     tick_names.label_ticks(ax.yaxis)

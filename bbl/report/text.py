@@ -60,7 +60,9 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     ... )
     bbl(formula = y ~ a + b, data = data, method = 'mf', eps = 0.5)
     """
-    lines, line = [], f"{name}("  # complete lines, and the line that is being filled
+    # complete lines, and the line that is being filled
+    lines = []
+    line = f"{name}("
     for k, (key, value) in enumerate(arguments.items()):
         if k:
             line += ","
@@ -132,7 +134,8 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
     With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` in place of
     ``h`` and ``J``.
     """
-    layout, d = parameters.layout, "" if parameters.pooled is None else "d"
+    layout = parameters.layout
+    d = "" if parameters.pooled is None else "d"
     # K groups, m predictors and n_terms terms are printed; a line in a list stands for those that
     # are not, if any
     K, groups_line = _n_printed(len(labels.groups), "group")
@@ -271,8 +274,10 @@ def _coupling_text(couplings: np.ndarray, rows: Sequence, columns: Sequence) -> 
     levels `columns`.
     """
     # levels of the first predictor by those of the others
-    n, values = SHOWN_LEVELS, couplings.reshape(len(rows), -1)
-    index, header = [label_text(x) for x in rows[:n]], [label_text(x) for x in columns[:n]]
+    n = SHOWN_LEVELS
+    values = couplings.reshape(len(rows), -1)
+    index = [label_text(x) for x in rows[:n]]
+    header = [label_text(x) for x in columns[:n]]
     frame = pd.DataFrame(values[:n, :n], index=index, columns=header)
     size_note = (
         f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""

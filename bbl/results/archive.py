@@ -181,7 +181,8 @@ def _pack_index(index: pd.Index) -> dict:
 
 def _unpack_index(stored: dict, n: int) -> pd.Index:
     """Return the labels of `n` rows that `_pack_index` stored."""
-    labels, name = stored["labels"], stored["name"]
+    labels = stored["labels"]
+    name = stored["name"]
     is_plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
     if not is_plain or not (name is None or isinstance(name, str)):
         raise ValueError("the labels of its rows are not as saved")
@@ -206,7 +207,8 @@ def unpack_loss(meta: dict) -> LossRecord | None:
     if meta.get("log_loss") is None:
         return None
     record = LossRecord(**meta["log_loss"])
-    losses, texts = (record.loss, record.baseline), (record.rows, record.remedy)
+    losses = (record.loss, record.baseline)
+    texts = (record.rows, record.remedy)
     if not all(type(loss) is float and loss >= 0.0 for loss in losses) or not all(
         type(text) is str for text in texts
     ):

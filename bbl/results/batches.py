@@ -66,7 +66,9 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
         yield to_frame(newdata, "newdata")
         return
     # `source.frame` returns a table without rows, to check the names of columns
-    names, empty_frame, n_read = [f.name for f in design.predictors], source.frame("newdata"), 0
+    names = [f.name for f in design.predictors]
+    empty_frame = source.frame("newdata")
+    n_read = 0
     for name in names:
         empty_frame.column(name)  # raises a DataError if the source lacks it
     for frame, _ in source.batches(names):  # _: name of the file or part
@@ -85,7 +87,9 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
     from pyarrow.parquet import ParquetWriter
 
     target = Path(path)
-    unfinished_path, writer, n_rows_written = target.with_name(target.name + ".part"), None, 0
+    unfinished_path = target.with_name(target.name + ".part")
+    writer = None
+    n_rows_written = 0
     try:
         for frame in frames:
             table = Table.from_pandas(_make_labels_text(frame), preserve_index=False)

@@ -278,7 +278,8 @@ class ClassifierResults(ModelResults):
         """
         if dropped is None:
             return self._prior_shifted(self.class_scores(codes, missing), priors)
-        scores, valid = np.full((len(codes), len(self.labels.groups)), np.nan), ~dropped
+        scores = np.full((len(codes), len(self.labels.groups)), np.nan)
+        valid = ~dropped
         scores[valid] = self._encoded_scores(
             codes[valid], None if missing is None else missing[valid], None, priors
         )
@@ -339,11 +340,14 @@ class ClassifierResults(ModelResults):
             refuse_weights(weights)
             rows = self._rows()
             scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=priors)
-            y, row_weights, subject = rows.response, rows.weights, "training rows"
+            y = rows.response
+            row_weights = rows.weights
+            subject = "training rows"
         else:
             newdata = to_frame(newdata, "newdata")
             scores = self._new_scores(newdata, unseen, priors)
-            (y, row_weights), subject = encode_groups(self.design, newdata, weights), "new rows"
+            (y, row_weights) = encode_groups(self.design, newdata, weights)
+            subject = "new rows"
         advice = remedy(self.log_loss, self._advice)
         return evaluate_rows(
             self.labels, scores, y, row_weights, subject, level, cost_matrix, advice
@@ -464,7 +468,8 @@ class ClassifierResults(ModelResults):
         """
         try:
             evaluation = self.evaluate(newdata, weights)
-            design, is_new = self.design, newdata is not None
+            design = self.design
+            is_new = newdata is not None
             rows = (
                 judged_rows(design, newdata, weights)
                 if is_new

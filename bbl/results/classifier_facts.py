@@ -63,7 +63,8 @@ def scored_rows(rows: Rows, design: Design) -> tuple[Sample, bool]:
     """Return (the training rows to score: all, or a sample of very many; whether these are all
     rows).
     """
-    n_levels, K = design.n_levels, len(design.labels.groups)
+    n_levels = design.n_levels
+    K = len(design.labels.groups)
     # cost: numbers that are looked up to score a row, a constant and one for each predictor in
     # every group
     return training_rows(rows, n_levels, K, cost=K * (1.0 + len(n_levels)))

@@ -48,7 +48,8 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
     the previous fit.
     """
     models = check_fits(fits, 2)
-    table_rows, first_fit = [], next(iter(models.values()))
+    table_rows = []
+    first_fit = next(iter(models.values()))
     previous: ModelResults | None = None
     for name, fit in models.items():
         row: dict[str, Any] = {

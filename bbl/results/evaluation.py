@@ -129,10 +129,8 @@ class Evaluation:
         if self.costs is not None:
             counts = self._counts
             # sums over all rows; the baseline predicts the group of least cost for every row
-            cost, baseline_cost = (
-                float((counts * self.costs).sum()),
-                (counts.sum(axis=1) @ self.costs).min(),
-            )
+            cost = float((counts * self.costs).sum())
+            baseline_cost = (counts.sum(axis=1) @ self.costs).min()
             frame.loc["cost"] = [cost / counts.sum(), np.nan, np.nan, baseline_cost / counts.sum()]
         return frame
 
@@ -421,7 +419,9 @@ def evaluate_rows(
             f"None of the {what} has a prediction and a group; give rows that have both."
         )
     left_out = float(weights[~is_judged].sum())
-    scores, y, weights = scores[is_judged], y[is_judged], weights[is_judged]
+    scores = scores[is_judged]
+    y = y[is_judged]
+    weights = weights[is_judged]
     predicted = (
         first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     )

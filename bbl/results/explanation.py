@@ -271,7 +271,8 @@ def explain_rows(
     log_odds = _difference(scores[row_numbers, target], scores[row_numbers, reference])
     baseline = _difference(attribution.constant[target], attribution.constant[reference])
     is_dropped = np.isnan(log_odds)  # rows that are dropped for missing values have scores nan
-    log_odds_parts[is_dropped], baseline[is_dropped] = np.nan, np.nan
+    log_odds_parts[is_dropped] = np.nan
+    baseline[is_dropped] = np.nan
     *term_names, group_name, against_name, baseline_name, summed_name, draws_name, log_odds_name = (
         distinct_names(
             [*attribution.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
@@ -381,7 +382,8 @@ class Importance(Notebook):
         >>> plt.close()
         """
         rows = self.frame.head(integer("top", top, 1))
-        mean, half_width = rows["importance"].to_numpy(float), 2.0 * rows["se"].to_numpy(float)
+        mean = rows["importance"].to_numpy(float)
+        half_width = 2.0 * rows["se"].to_numpy(float)
         # (1, predictors): for a single group
         limits = ((mean - half_width)[None], (mean + half_width)[None])
         return plot_coefficients(

@@ -28,7 +28,8 @@ class LogLikelihood(float):
 
     def __new__(cls, value: float, df: int, nobs: float):
         self = super().__new__(cls, value)
-        self.df, self.nobs = df, nobs
+        self.df = df
+        self.nobs = nobs
         return self
 
     def __repr__(self) -> str:  # as R prints it

@@ -347,7 +347,8 @@ class ModelResults(ABC):
         ...     path.read_text(encoding="utf-8")[:15]
         '<!DOCTYPE html>'
         """
-        response, n_predictors = self.labels.response, len(self.labels.names)
+        response = self.labels.response
+        n_predictors = len(self.labels.names)
         subject = "its rows" if response is None else label_text(response)
         html = page_html(
             f"Model of {subject}",

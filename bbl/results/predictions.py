@@ -200,7 +200,8 @@ def predict_batches(
             argument="newdata",
         )
     # source: None for a table in memory
-    source, labels = lazy_source(newdata, "newdata"), self.labels
+    source = lazy_source(newdata, "newdata")
+    labels = self.labels
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
 
     def yield_predictions() -> Iterator[pd.DataFrame | pd.Series]:
@@ -291,7 +292,8 @@ def importance(
         refuse_weights(weights)
         rows = self._rows()
         rows = rows.rows(rows.response >= 0)  # those whose group is known
-        workers, rng = n_workers(n_jobs), generator(seed)
+        workers = n_workers(n_jobs)
+        rng = generator(seed)
         # at most a fold for each observation; `integer` raises an error for other numbers of folds
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
         # losses (1 + m, N) of the N validated rows, with all m predictors and without each; groups

@@ -33,7 +33,8 @@ def data_part(
     table_rows = []
     for factor, group_counts in zip(design.predictors, counts, strict=True):
         totals = group_counts.sum(axis=0)  # weight of the rows at each level
-        most_frequent, rarest = int(totals.argmax()), int(totals.argmin())
+        most_frequent = int(totals.argmax())
+        rarest = int(totals.argmin())
         levels = [label_text(level) for level in factor.levels]
         # its levels are intervals of numbers
         notes = ["numbers in intervals"] if factor.binned else []

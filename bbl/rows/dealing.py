@@ -91,7 +91,9 @@ class Dealer:
     """
 
     def __init__(self, deal: Deal, rows: np.ndarray, totals: np.ndarray, whole: bool):
-        self.whole, self.nfold, self.rng = whole, deal.nfold, deal.rng
+        self.whole = whole
+        self.nfold = deal.nfold
+        self.rng = deal.rng
         n_copies = totals if whole else rows
         if deal.nfold > n_copies.sum():
             raise OptionError(
@@ -148,12 +150,14 @@ class Dealer:
         group. Where random folds are not drawn for all rows at once, the number of copies that each
         fold gets of a part is drawn.
         """
-        dealers, n_copies_before = [], np.zeros(len(self.copies_left))
+        dealers = []
+        n_copies_before = np.zeros(len(self.copies_left))
         for n_rows, total in zip(rows, totals, strict=True):
             n_copies = total if self.whole else n_rows  # (K,), of the part
             dealer = copy(self)
             # consecutive folds go on after the copies of the parts before
-            dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], n_copies_before.copy()
+            dealer.waiting = [[] for _ in n_rows]
+            dealer.n_dealt = n_copies_before.copy()
             if self.fold_of_row is not None:  # then a row is one copy
                 group_slices = zip(
                     self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True

@@ -188,7 +188,9 @@ class _BucketSize:
 
     def add(self, n: int, total: float, whole: bool) -> None:
         """Add the size of the bucket in one part."""
-        self.n, self.total, self.whole = self.n + n, self.total + total, self.whole and whole
+        self.n = self.n + n
+        self.total = self.total + total
+        self.whole = self.whole and whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +280,8 @@ class ClusterSample(StoredSample):
 
         They are ordered by bucket, then part, as in `blocks`; positions are those among all rows.
         """
-        spans, start = [], 0
+        spans = []
+        start = 0
         for bucket in self.buckets:
             for k, part_sizes in enumerate(self.file.sizes):
                 n_rows = part_sizes.get(bucket, (0,))[0]  # 0 if the part has no rows of the bucket
@@ -308,11 +311,10 @@ class ClusterSample(StoredSample):
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its
         rare levels).
         """
-        spans, remote_levels = self._spans(), remote_value(self.client, rare_levels)
-        parts, buckets = (
-            [self.file.parts[k] for _, k, *_ in spans],
-            [bucket for bucket, *_ in spans],
-        )
+        spans = self._spans()
+        remote_levels = remote_value(self.client, rare_levels)
+        parts = [self.file.parts[k] for _, k, *_ in spans]
+        buckets = [bucket for bucket, *_ in spans]
         rare_rows = self.client.gather(
             calls(self.client, _find_rare, parts, buckets, [remote_levels] * len(spans))
         )

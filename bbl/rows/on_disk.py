@@ -105,7 +105,10 @@ class CodeFile:
         masked: bool = False,
         buckets: int = 1,
     ):
-        self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
+        self.m = m
+        self.dtype = np.dtype(dtype)
+        self.weighted = weighted
+        self.masked = masked
         # of a row: one bit for each value, in whole bytes
         self.mask_bytes = (m + 7) // 8 if masked else 0
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
@@ -115,7 +118,8 @@ class CodeFile:
         )
         self.buckets: dict[Bucket, _BucketChunks] = {}
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}
-        self.size, self.passes = 0, 0
+        self.size = 0
+        self.passes = 0
         self.passed: Callable[[int], None] | None = None
         self.cache = BlockCache(_free_cache_bytes)
         self._lock = threading.Lock()  # threads share the position of the file
@@ -171,7 +175,8 @@ class CodeFile:
                 start += rows.n
             arrays.append(np.packbits(missing[:count], axis=1))
             rows_left = replace(rows_left, missing=missing[count:])
-        chunks.waiting, chunks.n_waiting = ([rows_left] if rows_left.n else []), rows_left.n
+        chunks.waiting = [rows_left] if rows_left.n else []
+        chunks.n_waiting = rows_left.n
         chunks.offsets.append(self.size)
         for array in arrays:
             self._write_bytes(array.reshape(-1).view(np.uint8))
@@ -217,9 +222,12 @@ class CodeFile:
         response).
         """
         n = last - first
-        codes, weights = np.empty((n, self.m), dtype=self.dtype), np.ones(n)
+        codes = np.empty((n, self.m), dtype=self.dtype)
+        weights = np.ones(n)
         packed_missing = np.zeros((n, self.mask_bytes), dtype=np.uint8)
-        chunks, n_read, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
+        chunks = self.buckets[bucket]
+        n_read = 0
+        itemsize = self.dtype.itemsize
         while n_read < n:
             # number of the chunk, and rows of it before the first wanted one
             k, skipped_rows = divmod(first + n_read, self.chunk_rows)
@@ -274,7 +282,8 @@ class FileSample(StoredSample):
         """Yield the rows, up to `size` at a time, each block from one bucket."""
         for bucket in self.buckets:
             # bucket[0] is the group
-            y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n
+            y = bucket[0] if self.grouped else None
+            n = self.file.buckets[bucket].n
             for start in range(0, n, size):
                 yield self.file.read(bucket, start, min(n, start + size), y)
         if self.extra is not None:
@@ -326,7 +335,9 @@ class FileSample(StoredSample):
         """Return the rows of the buckets, not of `extra`, at rising positions `index` in the order
         of `blocks`.
         """
-        blocks, start = [], 0  # start: position of the bucket's first row
+        # start: position of the bucket's first row
+        blocks = []
+        start = 0
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
             # wanted positions among the rows of the bucket
@@ -367,7 +378,8 @@ class FileSample(StoredSample):
         rare levels).
         """
         # start: position of the block's first row
-        positions, start = [np.zeros(0, dtype=np.int64)], 0
+        positions = [np.zeros(0, dtype=np.int64)]
+        start = 0
         for block in self.blocks(self.file.chunk_rows):
             positions.append(start + np.flatnonzero(has_rare_level(block, rare_levels)))
             start += block.n

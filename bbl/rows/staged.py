@@ -43,7 +43,9 @@ class BlockCache:
     """
 
     def __init__(self, free_bytes: Callable[[int], float]):
-        self._free_bytes, self._cached_bytes, self._lock = free_bytes, 0, threading.Lock()
+        self._free_bytes = free_bytes
+        self._cached_bytes = 0
+        self._lock = threading.Lock()
         # of `prepare`, by (key of the function, key of the block)
         self._results: dict[Hashable, Any] = {}
 

@@ -184,7 +184,9 @@ class StoredSample(Rows):
         no further pass.
         """
         # sums of blocks with and without a response are stored apart
-        stored_sums, total, key = self.file.sums, None, (name, self.grouped)
+        stored_sums = self.file.sums
+        total = None
+        key = (name, self.grouped)
         unread_buckets = [bucket for bucket in self.buckets if (key, bucket) not in stored_sums]
         if unread_buckets:
             bucket_sums = self._bucket_sums(function, unread_buckets, workers)

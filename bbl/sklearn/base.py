@@ -225,7 +225,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         """Set ``result_`` and ``classes_``; a class without rows, because missing="drop" removed
         them, is left out.
         """
-        fitted_classes, classes = set(result.labels.groups), training.classes
+        fitted_classes = set(result.labels.groups)
+        classes = training.classes
         # tolist: plain Python objects, as in `fitted_classes`
         self.classes_ = classes[[c in fitted_classes for c in pd.Index(classes).tolist()]]
         self.result_ = result.with_priors(_make_priors(self.class_weight, classes, result))

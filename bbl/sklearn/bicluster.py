@@ -167,10 +167,12 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
             max_iter=self.max_iter,
         )
         # number of the group of each row (n_samples,), and of each column (n_features,)
-        self.row_labels_, self.column_labels_ = self.result_.rows, self.result_.columns
+        self.row_labels_ = self.result_.rows
+        self.column_labels_ = self.result_.columns
         self.block_means_ = self.result_.block_means.to_numpy()
         # wcss: within-block sum of squares
-        self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter
+        self.inertia_ = self.result_.wcss
+        self.n_iter_ = self.result_.n_iter
         a, b = self.result_.groups  # numbers of row groups and of column groups
         # masks, one for each block: (a b, n_samples) of its rows, (a b, n_features) of its columns
         # block r * b + c has the rows of row group r and the columns of column group c

@@ -102,7 +102,8 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> BinningTransformer(2).fit(X).n_features_in_
         1
         """
-        max_bins, method = integer("bins", self.bins, 2), choice("method", self.method, CUTS)
+        max_bins = integer("bins", self.bins, 2)
+        method = choice("method", self.method, CUTS)
         array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan")
         class_codes = None
         if method == "mdl":

@@ -268,7 +268,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             )
             # row positions of training and validation; the splitter reads nothing but y
             for train, validation in folds.split(np.zeros(len(y)), y):
-                rows, labels = _safe_indexing(X, train), y[train]
+                rows = _safe_indexing(X, train)
+                labels = y[train]
                 # _numeric: whether the method is "conjugate", which takes columns of numbers
                 model = (
                     self._fit_conjugate(rows, labels, reset=False)

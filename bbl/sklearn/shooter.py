@@ -259,7 +259,8 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         (2201, 5)
         """
         check_is_fitted(self)
-        design, table = self.result_.design, self._read_features(X, reset=False)
+        design = self.result_.design
+        table = self._read_features(X, reset=False)
         # (n, m) each: level codes, and marks of unknown values
         codes, missing = design.encode(table, self.unseen)
         # result_.chosen: weights (d, K - 1) of the d features of each chosen term, a tuple of

@@ -228,7 +228,9 @@ def _fit_path(
         )
         if progress is not None:
             progress()
-        best, final = _best_index(points), stages[-1]  # final: the stage of the highest order
+        # final: the stage of the highest order
+        best = _best_index(points)
+        final = stages[-1]
         # False without an EBIC
         is_beaten = ebic(problem, list(final.weights), 0.0) > points[best].ebic
         if final.loss < least_loss or is_beaten or len(points) - 1 - best >= PATIENCE:
@@ -285,8 +287,11 @@ class CrossValidation:
         workers: int,
         progress: Callable | None,
     ):
-        self.problem, self.screen, self.refit = problem, screen, refit
-        self.workers, self.progress = workers, progress
+        self.problem = problem
+        self.screen = screen
+        self.refit = refit
+        self.workers = workers
+        self.progress = progress
         # rows without predictors: folds depend on weights and classes alone
         sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
         # no more folds than observations, and two at least
@@ -318,10 +323,8 @@ class CrossValidation:
             )
         ]
         results = run_tasks(_losses_of_fold, tasks, self.workers, self.progress)
-        self.fold_losses, self.refits = (
-            np.array([losses for losses, _ in results]),
-            [refit for _, refit in results],
-        )
+        self.fold_losses = np.array([losses for losses, _ in results])
+        self.refits = [refit for _, refit in results]
         return replace(point, held_out_loss=self.fold_losses.sum(axis=0) / self.problem.total)
 
 
@@ -346,7 +349,8 @@ def _losses_of_fold(
     """
     if not train.any():  # no rows to fit to: the fold adds nothing
         return (0.0, 0.0), None
-    training, validation = problem.weighted(train), problem.weighted(held_out)
+    training = problem.weighted(train)
+    validation = problem.weighted(held_out)
     penalty = point.penalty.scaled(math.sqrt(training.total / problem.total))
     final = grow(training, penalty, screen, point.stages)[-1]
     raw_loss = math.nan if refit is True else _loss(validation, final.weights, final.intercept)

@@ -59,7 +59,9 @@ def grow(
         warm_stage = start[k - 1] if start and len(start) >= k else None
         # starting weights: `base`, of the chosen terms of lower order; `warm_products`, of products
         # of order k that the first working set holds
-        base, warm_products, intercept = dict(base_weights), {}, np.zeros(problem.K - 1)
+        base = dict(base_weights)
+        warm_products = {}
+        intercept = np.zeros(problem.K - 1)
         if warm_stage is not None:
             parent_set = set(parents)
             # weights of the warm start replace those of the previous stage

@@ -223,7 +223,8 @@ class Products:
     """
 
     def __init__(self, codes: np.ndarray, n_levels: Levels, terms: Sequence[Term]):
-        self.source, self.n_levels = codes, n_levels
+        self.source = codes
+        self.n_levels = n_levels
         self.terms: list[Term] = []
         self.codes = np.empty((0, codes.shape[1]), dtype=np.uint8)
         self.tables: list[np.ndarray] = []
@@ -249,7 +250,8 @@ class Products:
 
     def _set(self, states: np.ndarray, tables: list[np.ndarray]) -> None:
         """Set the states (T, n) and tables, and what follows from them."""
-        self.codes, self.tables = states, tables
+        self.codes = states
+        self.tables = tables
         n_states = np.array([len(table) for table in tables], dtype=np.intp)
         self.sizes = np.array([table.shape[1] for table in tables], dtype=np.intp)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
@@ -312,7 +314,8 @@ class Products:
         q, n = link.shape
         n_features = int(self.sizes[which].sum()) + 1  # with the constant
         # to_scores (K, q)
-        out, to_scores = np.zeros((n_features, q, n_features, q)), contrasts(q + 1)
+        out = np.zeros((n_features, q, n_features, q))
+        to_scores = contrasts(q + 1)
         # blocks have features, and scores of q + 1 classes
         block_rows = max(1, BLOCK_SIZE // max(n_features, q + 1))
         for first in range(0, n, block_rows):
@@ -432,7 +435,8 @@ def _runs(items: Sequence, sizes: Sequence[int], max_size: int) -> Iterator[list
     for item, size in zip(items, sizes, strict=True):
         if run and run_size + size > max_size:
             yield run
-            run, run_size = [], 0
+            run = []
+            run_size = 0
         run.append(item)
         run_size += size
     if run:

@@ -62,13 +62,12 @@ class Objective:
 
     def __init__(self, problem: Problem, Z: np.ndarray):
         n = problem.n
-        self.problem, self.to_scores, self.ridge, self.Z = (
-            problem,
-            contrasts(problem.K),
-            RIDGE * problem.total,
-            Z,
-        )
-        self.slope, self.curve = np.empty((problem.K - 1, n)), np.empty(n)
+        self.problem = problem
+        self.to_scores = contrasts(problem.K)
+        self.ridge = RIDGE * problem.total
+        self.Z = Z
+        self.slope = np.empty((problem.K - 1, n))
+        self.curve = np.empty(n)
 
     def value(self, theta: np.ndarray) -> tuple[float, float]:
         """Return objective and loss, and set `link`, `slope` and `curve` to those at `theta`."""
@@ -105,7 +104,8 @@ class Objective:
         scores = self.to_scores @ self.link
         p = np.exp(scores - scores.max(axis=0))
         p /= p.sum(axis=0)  # probabilities (K, n) of the classes
-        solution, residual = np.zeros_like(right), right.copy()
+        solution = np.zeros_like(right)
+        residual = right.copy()
         direction = preconditioned = cho_solve(preconditioner, residual)
         squared_norm = float((residual * preconditioned).sum())
         # no step if `right` is zero
@@ -115,16 +115,15 @@ class Objective:
             row_change = p * (row_change - (p * row_change).sum(axis=0)) * self.problem.weights
             hessian_direction = self.Z @ (self.to_scores.T @ row_change).T + self.ridge * direction
             step = squared_norm / float((direction * hessian_direction).sum())
-            solution, residual = solution + step * direction, residual - step * hessian_direction
+            solution = solution + step * direction
+            residual = residual - step * hessian_direction
             preconditioned = cho_solve(preconditioner, residual)
             new_squared_norm = float((residual * preconditioned).sum())
             # a relative residual of 1e-10
             if new_squared_norm <= 1e-20 * float((right * solution).sum()):
                 break
-            direction, squared_norm = (
-                preconditioned + new_squared_norm / squared_norm * direction,
-                new_squared_norm,
-            )
+            direction = preconditioned + new_squared_norm / squared_norm * direction
+            squared_norm = new_squared_norm
         return solution
 
 
@@ -141,7 +140,8 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
         if np.abs(gradient).max() <= MAX_GRADIENT * total:
             break
         direction = objective.solve(-gradient)
-        predicted_change, step = float((gradient * direction).sum()), 1.0
+        predicted_change = float((gradient * direction).sum())
+        step = 1.0
         while step > 1e-10:
             trial = theta + step * direction
             new_value, new_loss = objective.value(trial)
@@ -152,7 +152,9 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
         else:  # no step lowers the objective: link, slope and curvature are again those at `theta`
             objective.value(theta)
             break
-        theta, value, loss = trial, new_value, new_loss
+        theta = trial
+        value = new_value
+        loss = new_loss
     return theta, loss
 
 
@@ -165,7 +167,9 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     by more than 0.05 are reported as unbounded.
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
-    D, n = int(products.starts[-1]), problem.n  # starts (T + 1,): first feature of each term, and D
+    # starts (T + 1,): first feature of each term, and D
+    D = int(products.starts[-1])
+    n = problem.n
     # numbers of 8 bytes: the features and a scaled copy, the Hessian and its factor
     check_memory(
         16.0 * (D + 1) * (n + D),

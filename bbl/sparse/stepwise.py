@@ -228,7 +228,8 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
         weighted = (_indicators(problem, states)[:, None] * slope_and_curve).astype(np.float32)
         state_sums = single_indicators @ weighted.reshape(-1, problem.n).T
         state_sums = state_sums.reshape(len(singles), len(states), len(slope_and_curve))
-        squared_gradient, curve = (state_sums[..., :-1] ** 2).sum(axis=2), state_sums[..., -1]
+        squared_gradient = (state_sums[..., :-1] ** 2).sum(axis=2)
+        curve = state_sums[..., -1]
         gain = np.divide(
             squared_gradient, curve, out=np.zeros(squared_gradient.shape), where=curve > 0
         )

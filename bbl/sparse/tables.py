@@ -53,7 +53,8 @@ def _states_of_rows(
     `codes` and `missing` are (n, m). A term is known in a row if none of its predictors is missing.
     """
     for term in terms:
-        term_codes, levels = np.ascontiguousarray(codes[:, term].T), [n_levels[i] for i in term]
+        term_codes = np.ascontiguousarray(codes[:, term].T)
+        levels = [n_levels[i] for i in term]
         is_known = np.ones((len(codes), 1), dtype=bool)
         if missing is not None:
             is_known[missing[:, term].any(axis=1)] = False

@@ -161,7 +161,9 @@ class Descent:
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
-        self.problem, self.penalty, self.to_scores = problem, penalty, contrasts(problem.K)
+        self.problem = problem
+        self.penalty = penalty
+        self.to_scores = contrasts(problem.K)
         self.products = Products(problem.codes, problem.n_levels, list(weights))
         # there may be no terms
         self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])
@@ -171,7 +173,8 @@ class Descent:
         self.curve = np.empty(problem.n)
         # with more than two classes `curve` is only a bound: the exact Hessian is formed from the
         # start
-        self.loss, self.prefers_hessian = math.nan, problem.K > 2
+        self.loss = math.nan
+        self.prefers_hessian = problem.K > 2
         self.n_exhausted = 0
 
     def extend(self, terms: Sequence[Term]) -> None:
@@ -211,7 +214,8 @@ class Descent:
         """Minimise over the working set by proximal Newton steps, and return the remaining
         violation.
         """
-        products, group = self.products, self.penalty.group
+        products = self.products
+        group = self.penalty.group
         link = products.link(self.theta, self.intercept)
         self.loss = self._evaluate(link)
         objective = self.loss + self.penalties(self.theta)
@@ -243,7 +247,8 @@ class Descent:
                 0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation)
             )
             theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
-            step, intercept_step = theta - self.theta, intercept - self.intercept
+            step = theta - self.theta
+            intercept_step = intercept - self.intercept
             predicted_change = float((gradient * step).sum() + intercept_gradient @ intercept_step)
             predicted_change += self.penalties(theta) - self.penalties(self.theta)
             new_point = self._line_search(link, theta, intercept, objective, predicted_change)
@@ -269,14 +274,17 @@ class Descent:
         penalty. The other terms stay at zero. With many weights, coordinate descent over all terms
         works on the rows instead.
         """
-        products, group, q = self.products, self.penalty.group, self.problem.K - 1
+        products = self.products
+        group = self.penalty.group
+        q = self.problem.K - 1
         is_active = (row_norms(self.theta, products.starts, group=True) > 0) | (
             self._gradient_norms(gradient) > self.lambdas
         )
         active = np.flatnonzero(is_active)
         D = int(products.sizes[active].sum())  # features of active terms
         if (D + 1) * q > (GRAM_SIZE if self.prefers_hessian else FULL_HESSIAN_SIZE):
-            theta, intercept = self.theta.copy(), self.intercept.copy()
+            theta = self.theta.copy()
+            intercept = self.intercept.copy()
             may_form_hessian = not self.prefers_hessian and (D + 1) * q <= GRAM_SIZE
             # with more sweeps coordinate descent counts as slow, and the Hessian is formed from
             # then on
@@ -340,7 +348,8 @@ class Descent:
         full step. Sets `self.theta` and `self.intercept` to the new point, and returns its link and
         objective; None if no step lowers the objective.
         """
-        target_link, step = self.products.link(theta, intercept), 1.0
+        target_link = self.products.link(theta, intercept)
+        step = 1.0
         while step > 1e-10:
             trial_theta = self.theta + step * (theta - self.theta) if step < 1 else theta
             trial_link = link + step * (target_link - link) if step < 1 else target_link
@@ -351,7 +360,8 @@ class Descent:
                 objective
             ):
                 self.intercept = self.intercept + step * (intercept - self.intercept)
-                self.theta, self.loss = trial_theta, loss
+                self.theta = trial_theta
+                self.loss = loss
                 return trial_link, trial_objective
             step *= 0.5
         self.loss = self._evaluate(link)  # slope and curvature are again those at `theta`
@@ -403,7 +413,8 @@ def minimise(
     order = len(parents[0]) + 1 if parents else 1
     # when the states of its terms take more memory than the codes of the rows, terms of weight 0
     # leave the working set
-    rounds, max_bytes = 0, problem.codes.nbytes
+    rounds = 0
+    max_bytes = problem.codes.nbytes
     while True:
         violation = descent.minimise()
         if not parents:  # no candidates
@@ -440,7 +451,8 @@ def _violators(
     may be violators then in double precision, in batches from the most likely on, until a batch has
     violators.
     """
-    lambda_, slope = penalty.lambdas[order - 1], descent.slope
+    lambda_ = penalty.lambdas[order - 1]
+    slope = descent.slope
     # bound of the error of a candidate's ratio of gradient to penalty in single precision: above 1
     # less this bound, the candidate is a suspect
     rounding_error = (
@@ -449,7 +461,8 @@ def _violators(
     is_single = rounding_error < MAX_ERROR_SHARE
     threshold = 1.0 - rounding_error if is_single else 1.0
     # ratio: of a candidate's gradient to its penalty
-    working_set, ratio_of = set(descent.products.terms), {}
+    working_set = set(descent.products.terms)
+    ratio_of = {}
     # unit_ratios (m, parents of the block): ratios for lambda = 1, of every predictor times every
     # parent
     for parent_block, unit_ratios in candidate_ratios(
@@ -468,10 +481,8 @@ def _violators(
             term = tuple(sorted((*parent_block[column], i)))
             if term not in working_set:
                 ratio_of[term] = value
-    suspects, batch_size = (
-        sorted(ratio_of, key=lambda t: (-ratio_of[t], t)),
-        max(NEW_VIOLATORS, len(working_set)),
-    )
+    suspects = sorted(ratio_of, key=lambda t: (-ratio_of[t], t))
+    batch_size = max(NEW_VIOLATORS, len(working_set))
     max_violation = 0.0
     for first in range(0, len(suspects), batch_size):
         batch = suspects[first : first + batch_size]

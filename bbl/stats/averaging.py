@@ -77,7 +77,8 @@ def convex_weights(
     array([0.72, 0.28])
     """
     is_scored = np.isfinite(log_p).any(axis=0)
-    log_p, weights = log_p[:, is_scored], weights[is_scored]
+    log_p = log_p[:, is_scored]
+    weights = weights[is_scored]
     a = np.broadcast_to(a, len(log_p))
     w = a / a.sum()
     if not is_scored.any():
@@ -108,7 +109,8 @@ def convex_weights(
         while not new_value >= value + 1e-4 * step * slope and step * slope > ROUNDING * abs(value):
             step *= 0.5
             new_value = objective(w + step * direction)
-        w, value = w + step * direction, new_value
+        w = w + step * direction
+        value = new_value
         if slope <= ROUNDING * abs(value):
             break
     return w / w.sum()

@@ -74,7 +74,9 @@ def fit_calibration(
     if kind == "none" or not is_possible.any():
         return Calibration(1.0, np.zeros(K))
     if not is_possible.all():
-        scores, y, weights = scores[is_possible], y[is_possible], weights[is_possible]
+        scores = scores[is_possible]
+        y = y[is_possible]
+        weights = weights[is_possible]
     finite_scores = np.maximum(scores, LEAST_SCORE)  # other groups may have score -inf
     start_x = (
         np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))

@@ -32,7 +32,8 @@ def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     """Return the cuts between bins of equal width that have values on both sides; `weights` are
     ignored.
     """
-    low, high = float(x.min()), float(x.max())
+    low = float(x.min())
+    high = float(x.max())
     cuts = np.linspace(low, high, bins + 1)[1:-1]
     cuts = _round_cuts(cuts, np.full(len(cuts), (high - low) / bins))
     return cuts[(cuts > low) & (cuts < high)]
@@ -88,10 +89,12 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
     """
     total = counts_before[-1]
     total_weight = total.sum()
-    lower, upper = counts_before[1:-1], total - counts_before[1:-1]
+    lower = counts_before[1:-1]
+    upper = total - counts_before[1:-1]
     if not len(lower):
         return 0
-    lower_weights, upper_weights = lower.sum(axis=1), upper.sum(axis=1)
+    lower_weights = lower.sum(axis=1)
+    upper_weights = upper.sum(axis=1)
     split_entropy = (
         lower_weights * _entropy(lower) + upper_weights * _entropy(upper)
     ) / total_weight

@@ -169,7 +169,8 @@ def _apply_per_quantity(
             f"got {draws.shape}.",
             argument="draws",
         )
-    half, rank = draws.shape[1] // 2, flag("rank", rank)
+    half = draws.shape[1] // 2
+    rank = flag("rank", rank)
     values = []
     for x in np.moveaxis(draws.reshape(*draws.shape[:2], -1), 2, 0):
         x = transform(x).astype(float) if transform is not None and before_split else x

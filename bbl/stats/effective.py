@@ -51,7 +51,8 @@ def neighbour_weights(
     max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1
     # blocks (blocks, m, LANES): the kernel compares a row with LANES rows at a time, column by
     # column
-    blocks, n_neighbours = np.ascontiguousarray(blocks.transpose(0, 2, 1)), n_copies.copy()
+    blocks = np.ascontiguousarray(blocks.transpose(0, 2, 1))
+    n_neighbours = n_copies.copy()
     for begin in range(0, n, STEP):
         end = min(n, begin + STEP)
         _kernel.count_neighbours(rows, blocks, n_copies, max_differences, n_neighbours, begin, end)
@@ -101,13 +102,15 @@ def matched_size(
     progress : callable, optional
         Called with the share of the steps that were done since the last call.
     """
-    m, L = codes.shape[1], int(n_levels.max())
+    m = codes.shape[1]
+    L = int(n_levels.max())
     check_memory(
         8.0 * batch * len(CONCENTRATIONS) * L * ARRAYS,
         "An effective sample size",
         "Use a smaller batch.",
     )
-    total, is_level = weights.sum(), np.arange(L) < n_levels[:, None]
+    total = weights.sum()
+    is_level = np.arange(L) < n_levels[:, None]
     # (m, L): observed shares of the levels of each column
     shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / total
     information_of_pair: dict[tuple[int, int], float] = {}
@@ -166,7 +169,9 @@ def _draw_frequencies(
 
     # K levels and total count N of each column; log_p (batch, concentrations): log probability of
     # its counts
-    concentrations, K, N = CONCENTRATIONS[:, None], is_level.sum(axis=1), counts.sum(axis=1)
+    concentrations = CONCENTRATIONS[:, None]
+    K = is_level.sum(axis=1)
+    N = counts.sum(axis=1)
     log_terms = gammaln(counts[:, None, :] + concentrations) - gammaln(concentrations)
     log_p = np.where(is_level[:, None, :], log_terms, 0.0).sum(axis=2)
     log_p += gammaln(K[:, None] * CONCENTRATIONS) - gammaln(

@@ -82,7 +82,8 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     if min(total, n_unknown) >= NORMAL_FROM:
         return area, float(test.pvalue)
     ranks = np.concatenate([np.arange(n), np.full(pairs - n, 0.5 * (n + pairs - 1))])  # mean ranks
-    rng, rank_sum = np.random.default_rng(0), ranks[is_known].sum()
+    rng = np.random.default_rng(0)
+    rank_sum = ranks[is_known].sum()
     rank_sums = np.array(
         [ranks[rng.choice(pairs, total, replace=False)].sum() for _ in range(PERMUTATIONS)]
     )

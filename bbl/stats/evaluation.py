@@ -36,7 +36,9 @@ def class_report(counts: np.ndarray) -> np.ndarray:
     array([[ 0.889,  0.8  ,  0.842, 10.   ],
            [ 0.818,  0.9  ,  0.857, 10.   ]])
     """
-    correct, observed, predicted = counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)
+    correct = counts.diagonal()
+    observed = counts.sum(axis=1)
+    predicted = counts.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.column_stack(
             [
@@ -79,19 +81,19 @@ def score_table(
         of each group against all others; its limits are the means of the groups' limits, wide
         enough for any correlation of the groups.
     """
-    K, total = scores.shape[1], weights.sum()
+    K = scores.shape[1]
+    total = weights.sum()
     counts = confusion_counts(y, predicted, weights, K)
-    observed, correct = counts.sum(axis=1), counts.diagonal()
+    observed = counts.sum(axis=1)
+    correct = counts.diagonal()
     share = observed / total
     lower, upper = share_limits(correct.sum(), total, level)
     table = [[correct.sum() / total, float(lower), float(upper), share.max()]]
     occurs = observed > 0
     lower, upper = share_limits(correct[occurs], observed[occurs], level)
     # balanced accuracy is the mean recall, the sum of `factors` times recalls
-    recall, factors = (
-        correct[occurs] / observed[occurs],
-        np.full(int(occurs.sum()), 1.0 / occurs.sum()),
-    )
+    recall = correct[occurs] / observed[occurs]
+    factors = np.full(int(occurs.sum()), 1.0 / occurs.sum())
     table.append(
         [float(factors @ recall), *sum_limits(recall, lower, upper, factors), 1.0 / occurs.sum()]
     )

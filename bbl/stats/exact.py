@@ -33,13 +33,16 @@ def root(increasing: Callable[[float], tuple[float, float]], end: float) -> floa
     >>> root(lambda x: (x**3 - 8.0, 3.0 * x**2), 60.0), root(lambda x: (x - 80.0, 1.0), 60.0)
     (2.0, inf)
     """
-    low, high, x = -end, end, 0.0
+    low = -end
+    high = end
+    x = 0.0
     for _ in range(MAX_STEPS):
         value, slope = increasing(x)
         if value == 0.0:
             return x
         low, high = (x, high) if value < 0.0 else (low, x)
-        previous, x = x, x - value / slope if slope > 0.0 else np.inf
+        previous = x
+        x = x - value / slope if slope > 0.0 else np.inf
         if not low < x < high:
             x = 0.5 * (low + high)
         if abs(x - previous) < PRECISION:
@@ -168,7 +171,8 @@ class PowerSeries:
             log_p = self.log_c + psi * t
             p = np.exp(log_p - log_p.max())
             tail_p = p * tail_share
-            tail_sum, p_sum = float(tail_p.sum()), float(p.sum())
+            tail_sum = float(tail_p.sum())
+            p_sum = float(p.sum())
             if tail_sum == 0.0:
                 return -sign * np.inf, np.nan
             slope = float(tail_p @ t) / tail_sum - float(p @ t) / p_sum
@@ -277,7 +281,9 @@ def _multiply_polynomials(
     `n_coefficients[i]` from `start[i]` on. Strata are many and small, so short polynomials are
     padded to equal widths and multiplied pairwise, all at once.
     """
-    products, width = np.ones((0, 2)), 2  # (polynomials, width): none yet
+    # (polynomials, width): none yet
+    products = np.ones((0, 2))
+    width = 2
     # at each width, multiply pairs of the products so far and of the polynomials that have about
     # this width
     while width <= MAX_PAIRED_WIDTH:
@@ -286,7 +292,8 @@ def _multiply_polynomials(
         padded = np.zeros((len(polynomials), width))
         padded[is_coefficient] = c[(start[polynomials, None] + np.arange(width))[is_coefficient]]
         # half as many, of twice the width: they join the polynomials of the next width
-        products, width = _multiply_pairs(np.concatenate([products, padded])), 2 * width
+        products = _multiply_pairs(np.concatenate([products, padded]))
+        width = 2 * width
     product = np.ones(1)
     wide = [
         c[a : a + n] for a, n in zip(start, n_coefficients, strict=True) if n > MAX_PAIRED_WIDTH
@@ -306,7 +313,9 @@ def _multiply_pairs(factors: np.ndarray) -> np.ndarray:
     count, width = factors.shape
     products = np.zeros(((count + 1) // 2, 2 * width))
     products[count // 2 :, :width] = factors[count - count % 2 :]
-    first, second, pair_products = factors[: count - 1 : 2], factors[1::2], products[: count // 2]
+    first = factors[: count - 1 : 2]
+    second = factors[1::2]
+    pair_products = products[: count // 2]
     for k in range(width if count > 1 else 0):
         pair_products[:, k : k + width] += first[:, k : k + 1] * second
     return products / products.max(axis=1, keepdims=True)

@@ -41,14 +41,17 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
     ... )  # chi-square with one degree of freedom
     0.05
     """
-    coefficient, shape = np.asarray(coefficient, dtype=float), np.asarray(shape, dtype=float)
+    coefficient = np.asarray(coefficient, dtype=float)
+    shape = np.asarray(shape, dtype=float)
     scale = np.abs(coefficient[shape > 0.0]).max(initial=0.0)
     # a variable of shape 0 is 0
     nonzero = (np.abs(coefficient) > NEGLIGIBLE * scale) & (shape > 0.0)
-    coefficient, shape = coefficient[nonzero], shape[nonzero]
+    coefficient = coefficient[nonzero]
+    shape = shape[nonzero]
     if not scale:  # the sum is always 0
         return float(x < 0.0)
-    c, x = coefficient / scale, x / scale
+    c = coefficient / scale
+    x = x / scale
     if x < float(shape @ c):  # below the mean, the tail of the negative sum is computed
         return 1.0 - _upper_tail(-c, shape, -x)
     return _upper_tail(c, shape, x)
@@ -102,7 +105,8 @@ def _find_saddle(c: np.ndarray, a: np.ndarray, x: float, pole: float) -> float:
     `c` and `a` (r,) are the coefficients and shapes of the gamma variables, `pole` is the
     singularity 1 / max(c) of the generating function, inf if there is none on the right.
     """
-    low, high = 0.0, pole
+    low = 0.0
+    high = pole
     if not np.isfinite(high):
         high = 1.0
         while float(a @ (c / (1.0 - c * high))) < x:

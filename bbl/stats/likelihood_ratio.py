@@ -126,7 +126,8 @@ def _exact_p(n: np.ndarray) -> float:
     max_cell = min(rows.min(), columns.min())
     if n.shape == (2, 2) and max_cell <= MAX_TABLES:
         # a table is determined by the cell of the smaller row and the smaller column
-        r, c = rows.min(), columns.min()
+        r = rows.min()
+        c = columns.min()
         cell = np.arange(max_cell + 1)
         tables = np.stack([cell, r - cell, c - cell, rows.sum() - r - c + cell], axis=-1).astype(
             float
@@ -153,13 +154,13 @@ def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.nd
     """
     from scipy.special import xlogy
 
-    group_counts, pooled_counts = (
-        n + prior_count / n.shape[1],
-        n.sum(axis=0) + prior_count / n.shape[1],
-    )
+    group_counts = n + prior_count / n.shape[1]
+    pooled_counts = n.sum(axis=0) + prior_count / n.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_group, log_pooled = np.log(group_counts), np.log(pooled_counts)
-        h, h0 = log_group[:, 1:] - log_group[:, :1], log_pooled[1:] - log_pooled[0]
+        log_group = np.log(group_counts)
+        log_pooled = np.log(pooled_counts)
+        h = log_group[:, 1:] - log_group[:, :1]
+        h0 = log_pooled[1:] - log_pooled[0]
         # 0/0 in a group without rows
         f = np.nan_to_num(group_counts / group_counts.sum(axis=1, keepdims=True))
         f0 = pooled_counts / pooled_counts.sum()

@@ -28,8 +28,10 @@ def share_limits(
     """
     from scipy.special import betaincinv
 
-    hits, total = np.asarray(hits, dtype=float), np.asarray(total, dtype=float)
-    misses, alpha = total - hits, (1.0 - level) / 2
+    hits = np.asarray(hits, dtype=float)
+    total = np.asarray(total, dtype=float)
+    misses = total - hits
+    alpha = (1.0 - level) / 2
     # 1.0 stands in where the beta distribution does not exist and the limit is 0 or 1
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1.0, alpha), 0.0)
     high = np.where(
@@ -102,7 +104,8 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
         return high
     mean = float(weights @ values / weights.sum())
     # with one more value at the bound
-    extended, shapes = np.append(values, high), np.append(weights, 1.0)
+    extended = np.append(values, high)
+    shapes = np.append(weights, 1.0)
 
     def excess(limit: float) -> float:
         """Return the probability that the random mean exceeds `limit`, less `alpha`; zero at the
@@ -165,7 +168,8 @@ def area_limits(
 
     if not cases or not controls:
         return float("nan"), float("nan")
-    z, mean_size_less_one = float(ndtri(0.5 + level / 2)), 0.5 * (cases + controls) - 1.0
+    z = float(ndtri(0.5 + level / 2))
+    mean_size_less_one = 0.5 * (cases + controls) - 1.0
 
     def relative_spread(a: float) -> float:
         """Return the squared half-width of the interval around area `a`, divided by ``a (1 -
@@ -190,7 +194,9 @@ def area_limits(
         width = float(brentq(lambda b: b - (1.0 - b) * relative_spread(b), 0.0, 1.0, xtol=1e-30))
         lower, upper = (0.0, width) if area <= 0.0 else (1.0 - width, 1.0)
     else:
-        lower, upper = float(brentq(excess, 0.0, area)), float(brentq(excess, area, 1.0))
+        lower = float(brentq(excess, 0.0, area))
+        upper = float(brentq(excess, area, 1.0))
     if wald is not None and not np.isnan(wald).any():
-        lower, upper = min(lower, wald[0]), max(upper, wald[1])
+        lower = min(lower, wald[0])
+        upper = max(upper, wald[1])
     return lower, upper

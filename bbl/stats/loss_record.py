@@ -78,7 +78,8 @@ class LossRecord:
         not.
         """
         for digits in DIGITS:
-            loss, baseline = f"{self.loss:.{digits}g}", f"{self.baseline:.{digits}g}"
+            loss = f"{self.loss:.{digits}g}"
+            baseline = f"{self.baseline:.{digits}g}"
             if loss != baseline:
                 return loss, baseline
         return f"{self.loss:.3g}", f"{self.baseline:.3g}"

@@ -81,7 +81,8 @@ def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: i
     >>> calibration_error(np.array([[0.25, 0.75], [0.25, 0.75]]), np.array([0, 1]), np.ones(2))
     0.25
     """
-    total_distance, K = 0.0, p.shape[1]
+    total_distance = 0.0
+    K = p.shape[1]
     for k in range(K):
         bin_of = np.minimum((p[:, k] * bins).astype(np.intp), bins - 1)
         total_distance += np.abs(np.bincount(bin_of, weights * (p[:, k] - (y == k)), bins)).sum()
@@ -113,8 +114,10 @@ def auc(
     from scipy.special import ndtri
 
     _, rank = np.unique(score, return_inverse=True)
-    cases, controls = weights * positive, weights * ~positive
-    n1, n0 = cases.sum(), controls.sum()
+    cases = weights * positive
+    controls = weights * ~positive
+    n1 = cases.sum()
+    n0 = controls.sum()
     if not n1 or not n0:
         return float("nan"), float("nan"), float("nan")
     cases_below, controls_below = (_mid_ranks(np.bincount(rank, c)) for c in (cases, controls))

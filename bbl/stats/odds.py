@@ -59,15 +59,14 @@ def shifts_from_pooled(
     then moved away from d, as in `bbl.stats.shift.Shift.at`: their distance from d is multiplied by
     S / s. Limits between 0 and d, whose sign has to stay, become ``d (limit / d) ** (S / s)``.
     """
-    total, group_counts = counts.sum(axis=0), counts[g]
+    total = counts.sum(axis=0)
+    group_counts = counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = np.log(total[0]) - np.log(total[1])
         limits = _recover_log_odds(log_ratios, group_counts, total) - pooled
         estimate = np.log(group_counts[0]) - np.log(group_counts[1]) - pooled
-        group_variance, other_variance = (
-            (1.0 / group_counts).sum(axis=0),
-            (1.0 / (total - group_counts)).sum(axis=0),
-        )
+        group_variance = (1.0 / group_counts).sum(axis=0)
+        other_variance = (1.0 / (total - group_counts)).sum(axis=0)
         # given the margins a cell has the variance 1 / (group + other); the log odds of `g` have
         # the derivative `group_variance` by it
         variance_given_margins = group_variance**2 / (group_variance + other_variance)
@@ -97,7 +96,9 @@ def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndar
     is_low = log_ratios <= 0.0
     # n: observations of both samples; size: of this sample; column: of both samples at the level of
     # the cell
-    n, size, column = total.sum(axis=0), counts.sum(axis=0), np.where(is_low, total[0], total[1])
+    n = total.sum(axis=0)
+    size = counts.sum(axis=0)
+    column = np.where(is_low, total[0], total[1])
     odds_ratio = np.exp(-np.abs(log_ratios))
     coefficient = n - size - column + odds_ratio * (size + column)
     root = np.sqrt(coefficient**2 + 4.0 * (1.0 - odds_ratio) * odds_ratio * size * column)

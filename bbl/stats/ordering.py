@@ -40,7 +40,9 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     from scipy.special import gammaln
 
     tables = np.asarray(tables, dtype=float)
-    folds, levels, total = tables.sum(axis=-1), tables.sum(axis=-2), tables.sum(axis=(-1, -2))
+    folds = tables.sum(axis=-1)
+    levels = tables.sum(axis=-2)
+    total = tables.sum(axis=(-1, -2))
     F = tables.shape[-2]
     L = tables.shape[-1]
     log_p = gammaln(folds + 1).sum(axis=-1) + gammaln(levels + 1).sum(axis=-1)

@@ -156,11 +156,13 @@ def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
     """
     from scipy.special import gammaincc, gammaln
 
-    a, x = df / 2.0, statistic / 2.0
+    a = df / 2.0
+    x = statistic / 2.0
     tails = gammaincc(a, x)
     has_tail = tails > 0.0
     out = np.log(tails, where=has_tail, out=np.empty(len(tails)))
-    a, x = a[~has_tail], x[~has_tail]
+    a = a[~has_tail]
+    x = x[~has_tail]
     denominator = x + 2.0 * TAIL_TERMS + 1.0 - a
     for k in range(TAIL_TERMS, 0, -1):
         denominator = x + 2.0 * k - 1.0 - a - k * (k - a) / denominator
@@ -229,12 +231,15 @@ class _Regression:
     """
 
     def __init__(self, columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray):
-        self.columns, self.start, self.weights = columns, start, weights
+        self.columns = columns
+        self.start = start
+        self.weights = weights
         self.has_shares = ((columns != 0.0) & (columns != 1.0)).any(axis=0)
         # (D, m): which predictor a column belongs to
         is_of = np.repeat(np.eye(len(start) - 1), np.diff(start), axis=0)
         self.first_levels = 1.0 - columns @ is_of
-        highest, lowest = columns.max(axis=0, initial=0.0), columns.min(axis=0, initial=1.0)
+        highest = columns.max(axis=0, initial=0.0)
+        lowest = columns.min(axis=0, initial=1.0)
         self.varying = np.flatnonzero((highest > lowest) @ is_of)
         self.n_seen = (highest > 0.0) @ is_of + (
             self.first_levels.max(axis=0, initial=0.0) > ROUNDING
@@ -243,7 +248,8 @@ class _Regression:
         self.target = (y[:, None] == np.arange(1, self.K)).astype(float)
         self.group_metric = _deviation_metric(self.K)
         self.ridge, self.coefficients = np.full((1, 1), INTERCEPT_RIDGE), np.zeros((1, self.K - 1))
-        self.cell, self.design = np.zeros(len(y), dtype=np.intp), np.ones((1, 1))
+        self.cell = np.zeros(len(y), dtype=np.intp)
+        self.design = np.ones((1, 1))
         self._fit()
 
     @property
@@ -255,7 +261,8 @@ class _Regression:
         """Add columns (n, q) to the regression, with the metric (q, q) of their penalty, and fit it
         again.
         """
-        p, q = len(self.ridge), columns.shape[1]
+        p = len(self.ridge)
+        q = columns.shape[1]
         ridge = np.zeros((p + q, p + q))
         ridge[:p, :p] = self.ridge
         ridge[p:, p:] = RIDGE * (_deviation_metric(q + 1) if metric is None else metric)
@@ -277,7 +284,9 @@ class _Regression:
         s``: V_xx and V_xz are covariances of scores, z being the design and I its penalised
         information, and s is `SCORE_VARIANCE` times the metric of levels and groups.
         """
-        K1, p = self.K - 1, self.design.shape[1]  # K1 groups but the first
+        # K1 groups but the first
+        K1 = self.K - 1
+        p = self.design.shape[1]
         scores = (
             self.columns.T @ (self.weights[:, None] * self.target)
             - self.column_weights.T @ self.probabilities
@@ -288,7 +297,8 @@ class _Regression:
         )
         inverse = np.linalg.inv(self._information())
         chosen_from = np.array(candidates, dtype=np.intp)
-        n_columns, statistic = np.diff(self.start)[chosen_from], np.empty(len(candidates))
+        n_columns = np.diff(self.start)[chosen_from]
+        statistic = np.empty(len(candidates))
         # candidates of equally many levels are tested at once
         for q in np.unique(n_columns).tolist():
             same_size = np.flatnonzero(n_columns == q)
@@ -317,7 +327,8 @@ class _Regression:
         # regression explain
         variance = -(flat_cross @ inverse) @ flat_cross.swapaxes(1, 2)
         variance += SCORE_VARIANCE * np.kron(_deviation_metric(q + 1), self.group_metric)
-        each, has_shares = np.arange(q), self.has_shares[levels].any(axis=1)
+        each = np.arange(q)
+        has_shares = self.has_shares[levels].any(axis=1)
         # variances of a column that is 0 or 1 are its covariances with the constant, the first
         # column of the design
         own = cross.reshape(c, q, K1, K1, -1)[..., 0] * ~has_shares[:, None, None, None]
@@ -343,13 +354,15 @@ class _Regression:
         X = np.insert(self.columns, self.start[:-1], self.first_levels, axis=1)
         # each predictor has one column more in X
         level_starts = self.start[:-1] + np.arange(len(self.start) - 1)
-        P, (a, b) = self.probabilities[self.cell], np.tril_indices(K1)
+        P = self.probabilities[self.cell]
+        (a, b) = np.tril_indices(K1)
         sums = joint_sums(
             X, self.weights[:, None] * np.column_stack([self.target - P, _curvature(P, a, b)])
         )
         is_seen = sums[:, :, K1] > 0.0  # joint levels that occur
         cells = np.nonzero(is_seen)
-        scores, variance = sums[cells][:, :K1], np.empty((len(cells[0]), K1, K1))
+        scores = sums[cells][:, :K1]
+        variance = np.empty((len(cells[0]), K1, K1))
         variance[:, a, b] = variance[:, b, a] = sums[cells][:, K1:]
         variance += SCORE_VARIANCE * self.group_metric
         statistic = np.zeros(is_seen.shape)
@@ -376,7 +389,8 @@ class _Regression:
 
     def _information(self) -> np.ndarray:
         """Return the penalised information of all coefficients."""
-        K1, p = self.K - 1, self.design.shape[1]
+        K1 = self.K - 1
+        p = self.design.shape[1]
         covariances = self._covariances(
             self.cell_weights[:, None] * self.design, self.design, self.probabilities
         )
@@ -391,12 +405,14 @@ class _Regression:
         The scores are those of the columns that, times the weights of rows (or cells), are
         `weighted` (r, d), and those of `columns` (r, p); P (r, K - 1) are probabilities.
         """
-        K1, (r, p) = self.K - 1, columns.shape
+        K1 = self.K - 1
+        (r, p) = columns.shape
         out = np.empty((weighted.shape[1], K1, K1, p))
         group, other = np.tril_indices(K1)
         at_once = max(1, MAX_NUMBERS // columns.size)  # pairs of groups
         for first in range(0, len(group), at_once):
-            a, b = group[first : first + at_once], other[first : first + at_once]
+            a = group[first : first + at_once]
+            b = other[first : first + at_once]
             curvature = _curvature(P, a, b)
             products = weighted.T @ (curvature[:, :, None] * columns[:, None]).reshape(r, -1)
             out[:, a, b] = out[:, b, a] = products.reshape(-1, len(a), p)
@@ -418,14 +434,17 @@ class _Regression:
             (len(self.design), len(self.cell)),
         )
         self.cell_weights = to_cells @ np.ones(len(self.cell))
-        self.cell_targets, self.column_weights = to_cells @ self.target, to_cells @ self.columns
-        factor, longest = None, np.inf
+        self.cell_targets = to_cells @ self.target
+        self.column_weights = to_cells @ self.columns
+        factor = None
+        longest = np.inf
         for _ in range(NEWTON_STEPS):
             self._predict()
             residual = self.cell_targets - self.cell_weights[:, None] * self.probabilities
             gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
             # gradient and step (p, K - 1) are flattened group by group, as the information is
-            longest_before, flat_gradient = longest, gradient.T.ravel()
+            longest_before = longest
+            flat_gradient = gradient.T.ravel()
             if factor is not None:
                 step = cho_solve(factor, flat_gradient)
                 longest = float(np.abs(step).max())

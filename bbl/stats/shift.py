@@ -64,12 +64,14 @@ class Shift:
         """Estimate of the shift, and its standard error given the margins; nan if a parameter is
         infinite.
         """
-        first, second = self.one.estimate, self.other.estimate
+        first = self.one.estimate
+        second = self.other.estimate
         if not abs(first) + abs(second) < np.inf:
             return first - self.pooled, np.nan
         # variances of the counts; their inverses a and b are the variances of the two estimates,
         # and the shift has the variance a^2 / (a + b)
-        first_variance, second_variance = self.one.moments(first)[1], self.other.moments(second)[1]
+        first_variance = self.one.moments(first)[1]
+        second_variance = self.other.moments(second)[1]
         return first - self.pooled, float(
             np.sqrt(second_variance / (first_variance * (first_variance + second_variance)))
         )
@@ -94,10 +96,8 @@ def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) ->
         """Return the sum of the mean counts less the observed sum, if `first` is the first
         parameter, and its slope.
         """
-        (mean, variance), (other_mean, other_variance) = (
-            one.moments(first),
-            other.moments(first - difference),
-        )
+        (mean, variance) = one.moments(first)
+        (other_mean, other_variance) = other.moments(first - difference)
         return mean + other_mean - total, variance + other_variance
 
     return root(excess, 4.0 * FURTHEST)  # -inf or inf if there is no root within these bounds

@@ -37,7 +37,8 @@ def wald(
 
     sizes = np.array([len(estimates) for estimates in tables], dtype=np.intp)
     # nan, and 0, for a table without parameters
-    statistic, df = np.full(len(tables), np.nan), sizes.copy()
+    statistic = np.full(len(tables), np.nan)
+    df = sizes.copy()
     # tables of one parameter, all at once
     single = [k for k, size in enumerate(sizes) if size == 1]
     if single:

@@ -12,7 +12,8 @@ def name_the_page(match: re.Match) -> str:
     """Return a link whose anchor begins with the name of its page, if it is of that name or of a
     member of it.
     """
-    page, anchor = match["page"], match["anchor"]
+    page = match["page"]
+    anchor = match["anchor"]
     _, found, member = f".{anchor}.".rpartition(f".{page.rpartition('.')[2]}.")
     return f'{match["start"]}{f"{page}.{member}".rstrip(".") if found else anchor}"'
 

@@ -15,7 +15,8 @@ def own_members(cls: type) -> tuple[list[str], list[str]]:
     package brings along (float, Exception, scikit-learn's estimators) is described by its own
     reference.
     """
-    methods, properties = [], []
+    methods = []
+    properties = []
     for name in dir(cls):
         member = inspect.getattr_static(cls, name)
         is_property = isinstance(member, property | cached_property)

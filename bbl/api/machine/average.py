@@ -299,7 +299,9 @@ def average(
         members,
     )
     # the summary stands for training rows that the members do not keep
-    priors, training_summary, M = first_member.priors, first_member.stored, len(members)
+    priors = first_member.priors
+    training_summary = first_member.stored
+    M = len(members)
     if weights == "equal":
         return AverageResults(
             *average_fields,
@@ -320,9 +322,11 @@ def average(
             raise DataError(
                 "fits were fitted to different rows; give weights='equal'.", argument="weights"
             )
-    rng, workers = generator(seed), n_workers(n_jobs)
+    rng = generator(seed)
+    workers = n_workers(n_jobs)
     # oof_log_p: out-of-fold ln P(y | x) (N,) of each member
-    folds, oof_log_p = shuffled_folds(rows, NFOLD, rng), []
+    folds = shuffled_folds(rows, NFOLD, rng)
+    oof_log_p = []
     for member in members:
         # the default binds this member, not the last one of the loop
         def refit(

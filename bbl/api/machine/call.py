@@ -191,7 +191,8 @@ class Call(EncodedData):
         """
         if self.index is not None:
             return fit
-        sample, K = self.sample, self.K
+        sample = self.sample
+        K = self.K
         # engines that fit P(group | row) have no likelihood of rows
         log_likelihood = np.nan if self.engine.joint else fit.log_likelihood(sample)
         nobs = round(sample.total) if sample.whole else sample.total
@@ -224,7 +225,8 @@ class Call(EncodedData):
     def of_last_fold(self, folds: AnyFolds) -> Call:
         """Return this call with the training rows of the last fold as its rows."""
         fold = folds.one(len(folds) - 1)
-        index, survey = None, self.survey
+        index = None
+        survey = self.survey
         # of rows in memory; `train` are their weights in training, 0 if left out
         if isinstance(fold, WeightedFold):
             index = None if self.index is None else self.index[fold.train > 0]
@@ -260,17 +262,17 @@ def prepare(
         Whether weights have to be whole numbers whatever the method is.
     """
     check_formula(training.formula)
-    log_z, calibrate = (
-        choice("log_z", run.log_z, LOG_Z),
-        choice("calibrate", run.calibrate, CALIBRATE),
-    )
-    workers, rng = n_workers(run.n_jobs), generator(run.seed)
+    log_z = choice("log_z", run.log_z, LOG_Z)
+    calibrate = choice("calibrate", run.calibrate, CALIBRATE)
+    workers = n_workers(run.n_jobs)
+    rng = generator(run.seed)
     engine = make_engine(method, options, arguments(verb))
     flag("novarOk", training.novarOk)
     if training.survey is not None:
         check_survey(engine, training)
     relevance_level = check_relevance(run.relevance, engine, training)
-    source, deal = lazy_source(training.data), None
+    source = lazy_source(training.data)
+    deal = None
     check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
     # passes over the data by Dask workers; None: by this process
     cluster_passes = choose_cluster(source, run.client)

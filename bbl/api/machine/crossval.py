@@ -168,7 +168,8 @@ def crossVal(
     1     0.5 0.7531476 0.7294412 0.7768539
     2     0.9 0.7461265 0.7225567 0.7696963
     """
-    uses_auto, shown_method = is_auto(method), method
+    uses_auto = is_auto(method)
+    shown_method = method
     if uses_auto:
         check_auto(
             options | ({} if relevance is None else {"relevance": relevance}),
@@ -179,12 +180,11 @@ def crossVal(
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
         # its rules for formula and rows; averages calibrate themselves
-        calibrate, method = "none", PREPARED_AS
-    settings, refit, shuffle = (
-        _pop_grid(method, options),
-        flag("refit", refit),
-        flag("shuffle", shuffle),
-    )
+        calibrate = "none"
+        method = PREPARED_AS
+    settings = _pop_grid(method, options)
+    refit = flag("refit", refit)
+    shuffle = flag("shuffle", shuffle)
     call_string = shown_call(
         "crossVal",
         formula,
@@ -214,13 +214,11 @@ def crossVal(
         crossVal, training, method, options, run, make_deal=make_deal, needs_counts=uses_auto
     )
     # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
-    data_design, sample, layout, engine, labels = (
-        call.design,
-        call.sample,
-        call.layout,
-        call.engine,
-        call.design.labels,
-    )
+    data_design = call.design
+    sample = call.sample
+    layout = call.layout
+    engine = call.engine
+    labels = call.design.labels
     score = _score_name(score, flag("use_auc", use_auc), call.K, data_design.classes)
     folds = call.dealt_folds
     if folds is None:

@@ -236,7 +236,8 @@ def bbl(
     0  0.400  0.600  Yes
     1  0.702  0.298   No
     """
-    test_null, uses_auto = flag("testNull", testNull), is_auto(method)
+    test_null = flag("testNull", testNull)
+    uses_auto = is_auto(method)
     call_string = shown_call(
         "bbl",
         formula,
@@ -261,7 +262,8 @@ def bbl(
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
         # its rules for formula and rows; averages calibrate themselves
-        calibrate, method = "none", PREPARED_AS
+        calibrate = "none"
+        method = PREPARED_AS
     tuning_rule = pop_rule(method, options)
 
     def make_deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
@@ -283,7 +285,10 @@ def bbl(
         needs_counts=uses_auto,
     )
     # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
-    data_design, sample, engine, tuning = call.design, call.sample, call.engine, None
+    data_design = call.design
+    sample = call.sample
+    engine = call.engine
+    tuning = None
     if uses_auto:  # once more: only the data tell whether there are classes
         check_auto(options, calibrate, data_design.classes)
     # without classes the one group has all rows
@@ -296,7 +301,8 @@ def bbl(
             relevance_level, tuning = tune_relevance(
                 call.task, engine, relevance, tuning_rule, calibrate, call.run(progress)
             )
-        call, engine = replace(call, relevance=relevance_level), tuning.engine or engine
+        call = replace(call, relevance=relevance_level)
+        engine = tuning.engine or engine
     elif _needs_folds(engine, tuning_rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
             # None, for rows in memory without a sampling design: `tune` draws folds

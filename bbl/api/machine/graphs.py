@@ -120,7 +120,8 @@ def graphs(
         TrainingData("~ .", data, weights, missing=missing),
         EncodingRules(sums_out=False, one_sided=True),
     )
-    names, n_levels = encoded.design.labels.names, encoded.design.n_levels
+    names = encoded.design.labels.names
+    n_levels = encoded.design.n_levels
     if len(names) < 2:
         raise DataError(
             f"graphs joins two or more variables, and the data have one, {names[0]!r}.",

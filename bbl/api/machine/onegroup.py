@@ -278,11 +278,9 @@ def _coded_sample(
         )
     if missing == "drop":
         is_complete = ~is_missing.any(axis=1)
-        codes, row_weights, is_missing = (
-            codes[is_complete],
-            row_weights[is_complete],
-            is_missing[is_complete],
-        )
+        codes = codes[is_complete]
+        row_weights = row_weights[is_complete]
+        is_missing = is_missing[is_complete]
         if not row_weights.any():
             raise DataError(
                 "no row of xi is complete, so missing='drop' leaves none.", argument="missing"

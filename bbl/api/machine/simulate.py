@@ -113,12 +113,11 @@ def mcSample(
         )
         raise BBLTypeError(message, argument="fit")
     fit = model
-    nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
-    nchains, keeps_draws, rng = (
-        integer("nchains", nchains, 1),
-        flag("draws", draws),
-        generator(seed),
-    )
+    nsteps = integer("nsteps", nsteps, 1)
+    thin = integer("thin", thin, 1)
+    nchains = integer("nchains", nchains, 1)
+    keeps_draws = flag("draws", draws)
+    rng = generator(seed)
     fit.engine.check_density("mcSample")
     if fit.parameters.layout.support is not None:
         raise OptionError(
@@ -126,10 +125,12 @@ def mcSample(
             "counts of all.",
             argument="fit",
         )
-    layout, labels = fit.parameters.layout, fit.labels
+    layout = fit.parameters.layout
+    labels = fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
     varying_layout = layout if varies.all() else layout.without_constants()
-    burn_in, n_sweeps = nsteps // 2, nsteps - nsteps // 2
+    burn_in = nsteps // 2
+    n_sweeps = nsteps - nsteps // 2
     # at least one draw is kept; None: none
     draw_thin = min(thin, n_sweeps) if keeps_draws else None
     # with `best`, `best_energy`, and if draws are kept `draws` (chains, draws, varying predictors)
@@ -213,10 +214,8 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
     x1, x2, ...
     """
     if isinstance(predictors, Mapping):
-        names, levels = (
-            list(predictors),
-            [list(predictor_levels) for predictor_levels in predictors.values()],
-        )
+        names = list(predictors)
+        levels = [list(predictor_levels) for predictor_levels in predictors.values()]
     elif isinstance(predictors, Sequence) and not isinstance(predictors, str):
         levels = [list(predictor_levels) for predictor_levels in predictors]
         names = [f"x{i + 1}" for i in range(len(levels))]

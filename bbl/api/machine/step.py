@@ -119,10 +119,13 @@ def step(
     <BLANKLINE>
     Chosen: ~ Class*Sex*Survived
     """
-    engine, k = _check_fit(fit), _check_penalty(k)
+    engine = _check_fit(fit)
+    k = _check_penalty(k)
     directions = DIRECTIONS[choice("direction", direction, tuple(DIRECTIONS))]
     check_single_rows(fit.survey, "A stepwise choice of terms")
-    rows, labels, layout = fit._rows(), fit.labels, fit.parameters.layout
+    rows = fit._rows()
+    labels = fit.labels
+    layout = fit.parameters.layout
     rows.check_whole("AIC and BIC compare models")
     start = frozenset(layout.scopes[layout.m :])  # the terms of the first model
     lower, upper = _check_scope(scope, fit, start)
@@ -261,7 +264,8 @@ def _check_scope(
 
 def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     """Return the terms of a formula of predictors of a fit, with or without the fit's response."""
-    names, response = list(fit.labels.names), fit.labels.response
+    names = list(fit.labels.names)
+    response = fit.labels.response
     text = formula if isinstance(formula, str) else str(formula)
     is_one_sided = response is None or text.lstrip().startswith("~")
     columns: list[Hashable] = names if is_one_sided else [response, *names]
@@ -284,7 +288,8 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     """Return a fit of the same rows, by the same engine, with other terms; `options` of the call
     are shown.
     """
-    labels, old_estimate = fit.labels, fit.estimate
+    labels = fit.labels
+    old_estimate = fit.estimate
     # support: the cells that can occur, None for all; n_ordered: ordered levels of each predictor,
     # 0 for nominal ones
     layout = Layout(

@@ -78,7 +78,8 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
     `in_memory_argument` is the argument that needs all rows in memory, as ``"wanbia"`` or
     ``"learner='tan_hc'"``; "" if none does.
     """
-    formula, weights = training.formula, training.weights
+    formula = training.formula
+    weights = training.weights
     check_formula(formula)
     source = lazy_source(training.data)
     data: Frame | Source = to_frame(training.data) if source is None else source
@@ -122,7 +123,8 @@ def _check_class(design: Design, sample: Rows) -> None:
     """Raise a DataError if the class looks like a continuous column: many numbers, of less than two
     rows each.
     """
-    K, is_numeric = len(design.response.levels), set(design.response.kinds) == {"number"}
+    K = len(design.response.levels)
+    is_numeric = set(design.response.kinds) == {"number"}
     if is_numeric and K > MANY_CLASSES and sample.total < 2 * K:
         name = design.response.name
         raise DataError(
@@ -163,7 +165,8 @@ def make_folds(
 
     Folds are drawn if `folds` is None, with `rng`, and have nearly the same size in each class.
     """
-    sample, labels = prepared.rows, prepared.design.labels
+    sample = prepared.rows
+    labels = prepared.design.labels
     if folds is not None:
         if isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
             raise BBLTypeError(

@@ -440,7 +440,8 @@ def _fit_tables(
 
     A fit to data that are read in batches stores summaries in place of the training rows.
     """
-    design, sample = prepared.design, prepared.sample
+    design = prepared.design
+    sample = prepared.sample
     dags = local_dags(structure, design.labels.names)
     averages_dags = isinstance(structure, AveragedStructure)
     estimate = fit(

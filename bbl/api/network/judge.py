@@ -107,7 +107,9 @@ def cv(
     """
     models_by_name = _models_by_name(models)
     choice("score", score, (*SCORES, "auc"))
-    learns_structure, workers, rng = flag("dag", dag), n_workers(n_jobs), generator(seed)
+    learns_structure = flag("dag", dag)
+    workers = n_workers(n_jobs)
+    rng = generator(seed)
     refuse_batches(data, "cv()", "data")
     frame = to_frame(data)
     encoded_data = [_encode_as_fitted(model, frame, weights) for model in models_by_name.values()]
@@ -125,7 +127,8 @@ def cv(
             argument="score",
         )
     all_folds = make_folds(folds, first_data, k, rng)
-    n_models, n_folds = len(encoded_data), len(all_folds)
+    n_models = len(encoded_data)
+    n_folds = len(all_folds)
     tasks = [
         # train, validation (n,): weights of the rows in a fold
         (model, model_data, train, validation, learns_structure, score, fold_rng)
@@ -212,7 +215,9 @@ def _score_fold(
     The fold is given as weights (n,) of the encoded rows. With `learns_structure` the structure is
     learnt anew.
     """
-    sample, design, K = encoded.rows, encoded.design, encoded.K
+    sample = encoded.rows
+    design = encoded.design
+    K = encoded.K
     train = sample.weighted(train_weights)  # `weighted` leaves out rows of weight 0
     validation = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
     if not train.n or not validation.n:
@@ -308,7 +313,9 @@ def cmi(
     frame = to_frame(data)
     is_column = frame.has(weights) if weights is not None else False
     counts = check_weights(frame.column(cast(str, weights)) if is_column else weights, frame.n)
-    codes, n_levels = [], []  # of each column
+    # of each column
+    codes = []
+    n_levels = []
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")  # missing values are no error
         # all declared levels; those without rows add 0 to entropies

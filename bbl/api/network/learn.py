@@ -54,8 +54,10 @@ def learn_structure(
     them.
     """
     learner = LEARNERS[name]
-    design, sample = prepared.design, prepared.sample
-    labels, rng = design.labels, generator(seed)
+    design = prepared.design
+    sample = prepared.sample
+    labels = design.labels
+    rng = generator(seed)
     options = learner.check_options(options, labels.names)
     # (F, n): weight of each of n rows in the validation of each of F folds
     validation_weights = None

@@ -88,7 +88,8 @@ def _possible_steps(
             _is_complete(common, neighbours) if is_edge else _separates(common, i, j, neighbours)
         ):
             continue
-        with_i, with_j = common | 1 << i, common | 1 << j
+        with_i = common | 1 << i
+        with_j = common | 1 << j
         gain = margins.log_likelihood(with_i | with_j) + margins.log_likelihood(common)
         gain -= margins.log_likelihood(with_i) + margins.log_likelihood(with_j)
         # the edge has a coupling for each state of the common neighbours and non-reference levels

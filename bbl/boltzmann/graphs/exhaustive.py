@@ -56,7 +56,8 @@ class _Splitter:
     """
 
     def __init__(self, margins: Margins, pairs: list[tuple[int, int]]):
-        self.margins, self.pairs = margins, pairs
+        self.margins = margins
+        self.pairs = pairs
         m = len(margins.n_levels)
         # all possible edges between the predictors of each bit set, as a bit set
         self.edges_among = [
@@ -148,7 +149,8 @@ def all_graphs(
     """
     m = len(margins.n_levels)
     pairs = list(combinations(range(m), 2))
-    all_predictors, n_graphs = (1 << m) - 1, 1 << len(pairs)
+    all_predictors = (1 << m) - 1
+    n_graphs = 1 << len(pairs)
     splitter = _Splitter(margins, pairs)
     cores, split_off = zip(
         *[splitter.split((all_predictors, edges)) for edges in range(n_graphs)], strict=True
@@ -163,7 +165,8 @@ def all_graphs(
     # (graphs,), of a graph that of its core plus that of the predictors split off; nan until the
     # core is fitted
     log_likelihoods = np.array(split_off) + core_log_likelihoods[core_of_graph]
-    graph_numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
+    graph_numbers = np.arange(n_graphs)
+    n_parameters = np.zeros(n_graphs)
     # a graph has the term of this bit set if it has all edges of the set
     for mask in range(1, all_predictors + 1):
         clique_edges = splitter.edges_among[mask]
@@ -206,7 +209,8 @@ def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
     is its log-likelihood; that of any other is the least bound of its supergraphs with one edge
     more.
     """
-    bounds, graph_numbers = log_likelihoods.copy(), np.arange(len(log_likelihoods))
+    bounds = log_likelihoods.copy()
+    graph_numbers = np.arange(len(log_likelihoods))
     n_edges = (graph_numbers[:, None] >> np.arange(n_pairs) & 1).sum(axis=1)
     # from many edges to few: supergraphs have their bounds already; the complete graph needs no
     # fit, hence no bound
@@ -274,7 +278,8 @@ def _fit_by_engine(
     """Return the log-likelihood of a core by `engine`; `cliques` hold positions in its
     `predictors`.
     """
-    rows, n_levels = margins.rows, np.array([margins.n_levels[i] for i in predictors])
+    rows = margins.rows
+    n_levels = np.array([margins.n_levels[i] for i in predictors])
     # type(rows) is `Sample`, here of codes and weights; collapsed: equal rows are merged
     core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(
         n_levels

@@ -47,7 +47,8 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
 
     The iteration starts from the independence model.
     """
-    total, out = counts.sum(), np.full(len(models), np.nan)
+    total = counts.sum()
+    out = np.full(len(models), np.nan)
     observed = counts / total
     independent = np.ones(counts.shape)
     for axis in range(counts.ndim):
@@ -66,7 +67,8 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
         # order in any chunk
         log_p = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
         out[unconverged[converged]] = (log_p * counts[is_filled]).sum(axis=1)
-        unconverged, p = unconverged[~converged], np.ascontiguousarray(p[..., ~converged])
+        unconverged = unconverged[~converged]
+        p = np.ascontiguousarray(p[..., ~converged])
         if not len(unconverged):
             break
     return out

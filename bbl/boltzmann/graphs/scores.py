@@ -102,7 +102,8 @@ class Margins:
         """Return the positive counts (number of such cells,) of the table of a set of predictors,
         in order of cells.
         """
-        cells, n_cells = np.zeros(self.rows.n, dtype=np.intp), 1
+        cells = np.zeros(self.rows.n, dtype=np.intp)
+        n_cells = 1
         for i in members(mask):
             cells = cells * self.n_levels[i] + self.rows.codes[:, i]
             n_cells *= self.n_levels[i]

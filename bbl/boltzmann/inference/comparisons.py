@@ -90,10 +90,8 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
             _compare_under_design(group, pooled, _evidence_of_others(groups, g, pooled))
             for g, group in enumerate(groups)
         ]
-    layout, influences = (
-        pooled.layout,
-        [(side.influence, side.rows) for side in groups if side.influence],
-    )
+    layout = pooled.layout
+    influences = [(side.influence, side.rows) for side in groups if side.influence]
     counts = np.array([side.counts for side in groups])
     # one item for each group with a fit, in order
     shift_covariances = iter(
@@ -105,7 +103,8 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     comparisons = []
     for g, group in enumerate(groups):
         terms = next(shift_covariances) if group.influence and pooled.influence else []
-        kind, field_limits = np.maximum(group.kind, pooled.kind), None
+        kind = np.maximum(group.kind, pooled.kind)
+        field_limits = None
         family: Family = _no_family
         # with couplings or structural zeros, counts do not decide all tests
         if layout.size > layout.D or has_zeros:
@@ -119,10 +118,8 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
             ]
             kind[has_zeros & (kind == Kind.EXACT)] = Kind.FEW
             errors = np.sqrt(variances(terms)) if terms else np.full(layout.size, np.nan)
-            family, field_limits = (
-                partial(_difference_family, group, others_evidence),
-                _FieldLimits(group, others_evidence, errors),
-            )
+            family = partial(_difference_family, group, others_evidence)
+            field_limits = _FieldLimits(group, others_evidence, errors)
         shift = Comparison(layout, group.theta - pooled.theta, terms, kind, family)
         shift = _with_odds_ratios(shift, counts[g], counts.sum(axis=0) - counts[g], uncoupled)
         comparisons.append(
@@ -143,7 +140,8 @@ def _compare_under_design(
     If `other` is the pooled fit, `rest` is the evidence of all other groups: a parameter then has
     no test where one of the three has none.
     """
-    layout, kind = one.layout, np.maximum(one.kind, other.kind)
+    layout = one.layout
+    kind = np.maximum(one.kind, other.kind)
     if rest is not None:
         kind = np.maximum(kind, rest.kind)
     if (
@@ -225,7 +223,8 @@ def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> 
     """Return the exact distribution of the difference of parameter k; None without one. See
     `Evidence.family`.
     """
-    one_family, other_family = one.family(k, finite), other.family(k, finite)
+    one_family = one.family(k, finite)
+    other_family = other.family(k, finite)
     # less: the distribution of the difference
     return None if one_family is None or other_family is None else one_family.less(other_family)
 
@@ -312,10 +311,12 @@ def _with_odds_ratios(
         The predictors without interactions.
     """
     # positions in theta
-    layout, field_positions = comparison.layout, comparison.layout.columns(uncoupled)
+    layout = comparison.layout
+    field_positions = comparison.layout.columns(uncoupled)
     cells = np.stack([one[:2], other[:2]])  # (sample, level or reference level, D)
     has_enough_rows = least_cells(*cells) >= CELL
-    kind, theta = comparison.kind.copy(), comparison.theta.copy()
+    kind = comparison.kind.copy()
+    theta = comparison.theta.copy()
     # by table
     terms = list(comparison.terms) or [
         np.full((size, size), np.nan) for size in np.diff(layout.cuts)
@@ -326,7 +327,8 @@ def _with_odds_ratios(
         np.where(has_enough_rows, Kind.WALD, Kind.EXACT),
     )[field_positions]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_odds, inverse_counts = np.log(cells[:, 0]) - np.log(cells[:, 1]), 1.0 / cells
+        log_odds = np.log(cells[:, 0]) - np.log(cells[:, 1])
+        inverse_counts = 1.0 / cells
         theta[field_positions] = (log_odds[0] - log_odds[1])[field_positions]
         for i in uncoupled:
             # sums over both samples, each (L_i - 1,): at each level, and at the reference level
@@ -377,7 +379,8 @@ def _limits_of_shift(
     """
     # from the log odds ratio against the other groups to the log odds less those of all groups
     # together; row 0 of `counts` is at the level, 1 at the reference level, 2 at any level
-    field_positions, limits = shift.layout.columns(uncoupled), limits.copy()
+    field_positions = shift.layout.columns(uncoupled)
+    limits = limits.copy()
     limits[field_positions] = shifts_from_pooled(
         limits[field_positions], counts[:, :2, field_positions], counts[:, 2, field_positions], g
     )

@@ -98,9 +98,11 @@ def sandwich_of_shift(
     psi_0 on the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' + sum_out w
     psi_0 psi_0'``, over rows in the group and out of it.
     """
-    pooled_terms, shift_terms = [], []
+    pooled_terms = []
+    shift_terms = []
     for influence, rows in groups:
-        pooled_covariances, shift_covariances = TermCovariances(layout), TermCovariances(layout)
+        pooled_covariances = TermCovariances(layout)
+        shift_covariances = TermCovariances(layout)
         # psi (n, size) are the influences of a chunk of rows on the parameters of the group, or of
         # the pooled fit
         for (psi, weights), (pooled_psi, _) in zip(
@@ -154,7 +156,8 @@ def covariances(
         for g, group_sample in enumerate(group_samples)
         if group_sample.n
     ]
-    group_terms, shift = [row_influence.terms(rows) for row_influence, rows in groups], None
+    group_terms = [row_influence.terms(rows) for row_influence, rows in groups]
+    shift = None
     composite = [  # log pseudo-likelihood and effective number of parameters
         row_influence.composite(rows if rows.complete else rows.complete_rows)
         for row_influence, rows in groups
@@ -178,7 +181,8 @@ def _design_covariances(
     sample: Sample, parameters: Parameters, engine: Engine, survey: SurveySample
 ) -> Covariances:
     """Return `covariances` under the sampling design `survey`."""
-    layout, shift = parameters.layout, None
+    layout = parameters.layout
+    shift = None
 
     def deviations(
         rows: Sample, layout: Layout, theta: np.ndarray, domain: SurveySample

@@ -96,7 +96,8 @@ def exact_ratio_test(
     dropped = [scope for scope, is_kept in zip(scopes, kept, strict=True) if not is_kept]
     small_terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
     small_layout = Layout(layout.n_levels, small_terms, layout.support)
-    statistic, df = 0.0, 0
+    statistic = 0.0
+    df = 0
     for g, sample in enumerate(groups):
         rows = sample.collapsed(layout.n_levels)
         if not rows.n:
@@ -175,7 +176,8 @@ def _fit_margin(
         n_levels, [tuple(axis_of[i] for i in term) for term in terms if len(term) > 1], support
     )
     codes = np.ascontiguousarray(rows.codes[:, scope])
-    margin, table = Sample(codes, rows.weights).collapsed(n_levels), StateTable(model)
+    margin = Sample(codes, rows.weights).collapsed(n_levels)
+    table = StateTable(model)
     observed = table.counts(margin)
     expected = observed  # a model with the term of all predictors in `scope` fits every cell
     if scope not in terms:

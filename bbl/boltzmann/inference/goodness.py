@@ -79,7 +79,8 @@ def check_cells(layout: Layout, K: int) -> None:
 
 def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
     """Return the observed and fitted counts of each group; `rows` are complete."""
-    layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
+    layout = estimate.parameters.layout
+    K = len(estimate.parameters.theta)
     check_cells(layout, K)
     tables = [StateTable(layout.of_group(g)) for g in range(K)]
     return [
@@ -121,7 +122,8 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     total = fitted.sum()
     if not total:
         return np.zeros(len(fitted))
-    table, p = StateTable(layout), fitted / total
+    table = StateTable(layout)
+    p = fitted / total
     mu = table.moments(p)
     with serial_blas():
         information = table.covariances(p, mu)  # V

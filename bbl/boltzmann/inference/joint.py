@@ -56,14 +56,18 @@ class JointTests:
     def __init__(
         self, sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None
     ):
-        layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
+        layout = estimate.parameters.layout
+        K = len(estimate.parameters.theta)
         # the effective number of rows over their total weight, 1 without a sampling design, scales
         # likelihood ratios
-        self._survey, self._effective_share = survey, 1.0
+        self._survey = survey
+        self._effective_share = 1.0
         if survey is not None:
             effective = effective_rows(sample)
-            self._effective_share, sample = effective.total / sample.total, effective
-        traits, start = cast(JointTraits, engine.joint), estimate.coefficients
+            self._effective_share = effective.total / sample.total
+            sample = effective
+        traits = cast(JointTraits, engine.joint)
+        start = estimate.coefficients
         fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=start)
         self.influence = fit_unpenalised(sample)
         # (u, K, 1 + size), whose cross-products are the design covariance: see
@@ -85,7 +89,8 @@ class JointTests:
         that of all rows, and is scaled to their effective number, as the working covariance is.
         """
         assert self._survey is not None and self._deviations is not None  # noqa: S101  # checked by its caller
-        influence, covariance = self.influence, self.influence.covariance()
+        influence = self.influence
+        covariance = self.influence.covariance()
         dropped_positions = [  # (group, column) of the coefficients that are tested
             (g, 1 + k)
             for g in range(len(influence.coefficients))

@@ -119,7 +119,8 @@ def nested_test(
     scopes = layout.scopes[layout.m :]
     dropped = np.flatnonzero(~kept)
     sizes = np.diff(layout.cuts)[layout.m :]
-    p, refused = [], []
+    p = []
+    refused = []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_tests = of_group(evidence(sample, layout.of_group(g), group_theta, engine, survey))
         # `tables` returns statistic, df, p, words of each table
@@ -154,7 +155,8 @@ def _test_ratio_under_design(
     is_dropped = np.repeat(
         np.concatenate([np.zeros(layout.m, dtype=bool), ~kept]), np.diff(layout.cuts)
     )
-    working, deviations = [], []
+    working = []
+    deviations = []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group = evidence(sample, layout.of_group(g), group_theta, engine, survey)
         if group.influence is None or group.deviations is None:
@@ -238,8 +240,11 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         slice(begin, end)
         for begin, end in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)
     ]
-    statistic, eigenvalues, refused = 0.0, [], []
-    working, deviations = [], []
+    statistic = 0.0
+    eigenvalues = []
+    refused = []
+    working = []
+    deviations = []
     df = len(groups) * sum(
         table_slices[pair].stop - table_slices[pair].start for pair in np.flatnonzero(~kept)
     )
@@ -312,7 +317,8 @@ def _site_deviations(
     the fit, whose site solution is ``influence.site_theta``. u is the number of clusters or
     replicates.
     """
-    layout, positions = influence.layout, influence.site_coupling_positions(couplings_of_site)
+    layout = influence.layout
+    positions = influence.site_coupling_positions(couplings_of_site)
     # positions: for each site those of its tested couplings among all its parameters, level after
     # level
 

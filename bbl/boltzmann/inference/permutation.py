@@ -91,7 +91,9 @@ def _test_pair(
     tables = _count_tables(sample, conditioned, i, j, layout)
     if not len(tables):
         return no_test
-    rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
+    rows = tables.sum(axis=2)
+    columns = tables.sum(axis=1)
+    total = tables.sum(axis=(1, 2))
     covariance = _cell_covariance(rows, columns, total)
     # rising; the last one is the largest
     eigenvalues, eigenvectors = eigen.eigenvectors(covariance)
@@ -165,7 +167,8 @@ def _integer_margins(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.nda
     `rows` has shape (strata, L_i), `columns` (strata, L_j). 2 x 2 tables with too many observations
     for numpy's hypergeometric draws come one by one, as larger tables do.
     """
-    row_margins, column_margins = np.rint(rows).astype(np.int64), np.rint(columns).astype(np.int64)
+    row_margins = np.rint(rows).astype(np.int64)
+    column_margins = np.rint(columns).astype(np.int64)
     if (
         row_margins.shape[1] == column_margins.shape[1] == 2
         and row_margins.sum(axis=1).max() < MAX_HYPERGEOMETRIC

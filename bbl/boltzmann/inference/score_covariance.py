@@ -156,11 +156,14 @@ def _covariance_of_groups(
     Poisson count: probabilities then have the same variance as with multinomial shares, because
     they do not change if the scores of all groups shift alike.
     """
-    layout, theta = estimate.parameters.layout, estimate.parameters.theta
+    layout = estimate.parameters.layout
+    theta = estimate.parameters.theta
     check_memory(
         8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Give se=False."
     )
-    blocks, flat, unbounded = [], [], set()
+    blocks = []
+    flat = []
+    unbounded = set()
     for g, group_theta in enumerate(theta):
         rows = sample.group(g)
         if not rows.n:  # its probability is zero whatever the parameters are
@@ -216,7 +219,8 @@ def _covariance_of_joint_fit(
     covariance of the intercept of group g with the logarithm of its share is ``1 / n_g``, the
     shifted intercept has the variance of the fitted one less ``1 / n_g`` (Prentice & Pyke 1979).
     """
-    layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
+    layout = estimate.parameters.layout
+    K = len(estimate.parameters.theta)
     traits = cast(JointTraits, engine.joint)
     if engine.penalised:
         rows = sample.pooled.collapsed(layout.n_levels)
@@ -229,7 +233,8 @@ def _covariance_of_joint_fit(
         determined = np.tile(is_determined, (K, 1))
         for g in range(K):
             determined[g, 1:] &= occurring(sample.group(g), layout)
-        flat, unbounded = _unit_vectors(determined), set()
+        flat = _unit_vectors(determined)
+        unbounded = set()
         note = (
             "Standard errors from the penalised multinomial information; they describe the spread, "
             "not the bias."
@@ -237,7 +242,9 @@ def _covariance_of_joint_fit(
     else:
         influence = traits.maximum(engine, sample, layout, K, estimate.coefficients)
         # (K, 1 + size, K, 1 + size); (K, 1 + size, d), as `ScoreCovariance.flat`; levels
-        covariance, flat, unbounded = influence.covariance(), influence.flat, influence.unbounded
+        covariance = influence.covariance()
+        flat = influence.flat
+        unbounded = influence.unbounded
         note = engine.errors
     block = covariance.reshape(K * (1 + layout.size), -1).copy()
     if has_fixed_shares:
@@ -258,14 +265,19 @@ def _covariance_under_design(
     The covariance is ``E'E`` of the deviations E (u, K (1 + size)) of all coefficients, one row for
     each cluster or replicate of the design; see `bbl.boltzmann.inference.survey`.
     """
-    layout, theta = estimate.parameters.layout, estimate.parameters.theta
-    K, n_coefficients = len(theta), 1 + layout.size
+    layout = estimate.parameters.layout
+    theta = estimate.parameters.theta
+    K = len(theta)
+    n_coefficients = 1 + layout.size
     check_memory(  # room for three such matrices, 8 bytes an entry
         24.0 * float(K * n_coefficients) ** 2,
         f"A covariance of {K * n_coefficients} coefficients",
         "Fit fewer predictors, or se=False.",
     )
-    traits, deviations, flat, unbounded = engine.joint, [], [], set()
+    traits = engine.joint
+    deviations = []
+    flat = []
+    unbounded = set()
     if traits:
         fit_unpenalised = partial(
             traits.maximum, engine, layout=layout, K=K, start=estimate.coefficients
@@ -275,13 +287,16 @@ def _covariance_under_design(
         deviations = [
             *joint_deviations(influence, fit_unpenalised, sample, survey).transpose(1, 0, 2)
         ]
-        flat, unbounded = [influence.flat.reshape(K * n_coefficients, -1)], influence.unbounded
+        flat = [influence.flat.reshape(K * n_coefficients, -1)]
+        unbounded = influence.unbounded
     # of each group: all deviations if it was fitted by itself; of a joint fit only the shares are
     # left to put in
     for g, group_theta in enumerate(theta):
         in_group = sample.response == g
         # domain: the design, of which the rows of the group are used
-        rows, domain, group_layout = sample.group(g), survey.only(in_group), layout.of_group(g)
+        rows = sample.group(g)
+        domain = survey.only(in_group)
+        group_layout = layout.of_group(g)
         log_share_deviations = share_deviations(rows, domain)
         if traits:
             if has_fixed_shares:

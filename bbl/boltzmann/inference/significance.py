@@ -250,13 +250,18 @@ def evidence(
     n_site_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
     has_enough_rows = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * n_site_parameters
     sites = np.flatnonzero(has_enough_rows & (layout.n_levels > 1))
-    theta, is_determined, influence = start, np.zeros(layout.size, dtype=bool), None
+    theta = start
+    is_determined = np.zeros(layout.size, dtype=bool)
+    influence = None
     if has_enough_rows.any():
         theta, is_determined, influence = engine.unpenalised(rows, layout, start, sites)
-    terms, deviations = influence.terms(rows) if influence else [], None
-    least_cell, least_information = CELL, INFORMATION
+    terms = influence.terms(rows) if influence else []
+    deviations = None
+    least_cell = CELL
+    least_information = INFORMATION
     if survey is not None or is_effective:
-        least_cell, least_information = SURVEY_CELL, SURVEY_INFORMATION
+        least_cell = SURVEY_CELL
+        least_information = SURVEY_INFORMATION
     if survey is not None and influence:
         deviations = unpenalised_deviations(influence, sample, theta, sites, engine, survey)
         terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
@@ -400,10 +405,8 @@ class Comparison:
             half_width = t_quantile(0.5 + level / 2, self.df) * np.sqrt(
                 variances(self.terms)[is_wald]
             )
-            lower[is_wald], upper[is_wald] = (
-                self.theta[is_wald] - half_width,
-                self.theta[is_wald] + half_width,
-            )
+            lower[is_wald] = self.theta[is_wald] - half_width
+            upper[is_wald] = self.theta[is_wald] + half_width
         for k, family in self.exact.items():
             lower[k], upper[k] = family.limits(level)
         if self.to_limits is not None:
@@ -425,7 +428,8 @@ class Comparison:
         words : ndarray of str
             How each table was tested, or why it was not.
         """
-        layout, verdict = self.layout, self.verdict
+        layout = self.layout
+        verdict = self.verdict
         cuts = layout.cuts
         is_wald = verdict == Kind.WALD
         # by table; of an empty table reduceat returns the entry at its start: of the next table, or
@@ -457,7 +461,8 @@ class Comparison:
             if family is not None and len(family.log_c) > 1:
                 exact_p_values.setdefault(int(table_of[k]), []).append(family.p())
         for table, p_values in exact_p_values.items():
-            p[table], df[table] = min(1.0, min(p_values) * len(p_values)), len(p_values)
+            p[table] = min(1.0, min(p_values) * len(p_values))
+            df[table] = len(p_values)
         return statistic, df, p, self._describe_tests(cuts, n_wald, df)
 
     def _describe_tests(self, cuts: np.ndarray, n_wald: np.ndarray, df: np.ndarray) -> np.ndarray:

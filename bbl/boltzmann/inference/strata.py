@@ -80,18 +80,17 @@ def coupling_family(
     in all strata. `stratum_of_row` (n,) comes from `pair_strata`. None where no stratum tells
     anything, or the computation would not end.
     """
-    codes_i, codes_j = sample.codes[:, i], sample.codes[:, j]
+    codes_i = sample.codes[:, i]
+    codes_j = sample.codes[:, j]
     is_used = (
         ((codes_i == 0) | (codes_i == a))
         & ((codes_j == 0) | (codes_j == b))
         & (stratum_of_row >= 0)
     )
-    at_a, at_b, weights, strata_used = (
-        codes_i[is_used] == a,
-        codes_j[is_used] == b,
-        sample.weights[is_used],
-        stratum_of_row[is_used],
-    )
+    at_a = codes_i[is_used] == a
+    at_b = codes_j[is_used] == b
+    weights = sample.weights[is_used]
+    strata_used = stratum_of_row[is_used]
     if not len(weights):
         return None
     n_strata = int(strata_used.max()) + 1
@@ -118,10 +117,8 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     is_used = ((codes == 0) | (codes == a)) & (sample.codes[:, neighbours] == 0).all(axis=1)
     if sample.missing is not None:
         is_used &= ~sample.missing[:, [i, *neighbours]].any(axis=1)
-    n_rows, n_at_level = (
-        float(sample.weights[is_used].sum()),
-        float(sample.weights[is_used & (codes == a)].sum()),
-    )
+    n_rows = float(sample.weights[is_used].sum())
+    n_at_level = float(sample.weights[is_used & (codes == a)].sum())
     if not 0 < n_rows < MAX_SUPPORT:
         return None
     counts = np.arange(n_rows + 1.0)

@@ -46,7 +46,8 @@ def effective_rows(sample: Sample) -> Sample:
     """Return the rows with weights that sum to their effective number ``(sum w)^2 / sum w^2`` (Kish
     1965).
     """
-    total, squares = sample.total, float(sample.weights @ sample.weights)
+    total = sample.total
+    squares = float(sample.weights @ sample.weights)
     return replace(sample, weights=sample.weights * (total / squares)) if sample.n else sample
 
 
@@ -65,7 +66,8 @@ def linearised(
         f"Totals of {size} parameters in {plan.n_units:,} clusters",
         "Fit fewer predictors or fewer interactions.",
     )
-    totals, offset = np.zeros((plan.n_units, size)), 0
+    totals = np.zeros((plan.n_units, size))
+    offset = 0
     for chunk in rows.blocks(max(1, MAX_INFLUENCES // max(size, 1))):
         # adds to `totals` in place
         plan.totals(

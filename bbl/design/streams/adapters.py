@@ -59,7 +59,8 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
         and all(isinstance(path, str | os.PathLike) for path in data)
     ):
         return parquet_source([os.fspath(path) for path in data], argument)
-    kind, module = type(data).__name__, type(data).__module__.partition(".")[0]
+    kind = type(data).__name__
+    module = type(data).__module__.partition(".")[0]
     if kind == "LazyFrame" and module == "polars":
         return _polars_source(data)
     if module.startswith("dask") and hasattr(data, "partitions"):
@@ -139,7 +140,8 @@ class _Spool:
     text = "the RecordBatchReader"
 
     def __init__(self, reader: pa.RecordBatchReader):
-        self.pa, self.reader = pyarrow_for("A RecordBatchReader"), reader
+        self.pa = pyarrow_for("A RecordBatchReader")
+        self.reader = reader
         self.names: list | None = None  # columns in the file; None before the reader is read
 
     def read(self, wanted: list) -> Iterator[Batch]:

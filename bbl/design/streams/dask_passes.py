@@ -146,7 +146,8 @@ class OnCluster:
         if not design.classes:
             totals = [np.array([summary.total]) for summary in self.summaries]
             return [np.array([float(summary.n)]) for summary in self.summaries], totals
-        name, response = design.response.name, design.response
+        name = design.response.name
+        response = design.response
         part_sizes = [
             summary.columns[name].by_level(response, "data", skip_missing=True)
             for summary in self.summaries

@@ -43,8 +43,12 @@ class Merged:
     """
 
     def __init__(self, name: Hashable):
-        self.name, self.values, self.kinds = name, [], []  # type: tuple[Hashable, list, list[str]]
-        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)
+        # type: tuple[Hashable, list, list[str]]
+        self.name = name
+        self.values = []
+        self.kinds = []
+        self.counts = np.zeros(0, dtype=np.int64)
+        self.totals = np.zeros(0)
         self.declared: bool | None = None
         self.ordered = False
         self.order_problem = ""
@@ -88,21 +92,17 @@ class Merged:
         ]
         if self.declared is None:
             # `_categories`: those of the first batch that has values
-            self.declared, self.ordered, self._categories = (
-                column.declared,
-                column.ordered,
-                categories,
-            )
+            self.declared = column.declared
+            self.ordered = column.ordered
+            self._categories = categories
         problem = column.order_problem
         if self.declared != column.declared or self.ordered != column.ordered:
             problem = problem or "is not of the same categories in all batches. Declare them alike"
         elif self.declared and categories != self._categories:
             problem = problem or describe_difference(self._categories, categories, "batches")
         self.order_problem = self.order_problem or problem
-        self.declared, self.ordered = (
-            self.declared and column.declared,
-            self.ordered or column.ordered,
-        )
+        self.declared = self.declared and column.declared
+        self.ordered = self.ordered or column.ordered
 
     def _check(self) -> None:
         """Refuse continuous columns and identifiers early, before their values fill the memory."""
@@ -124,10 +124,8 @@ class Merged:
         kept_positions = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
         # moves it to the end, and keeps the order
         kept_positions.sort(key=lambda k: self.kinds[k] == "missing")
-        values, kinds = (
-            [self.values[k] for k in kept_positions],
-            [self.kinds[k] for k in kept_positions],
-        )
+        values = [self.values[k] for k in kept_positions]
+        kinds = [self.kinds[k] for k in kept_positions]
         declarations = bool(self.declared), self.ordered, self.order_problem
         return Counted(self.name, self.counts[kept_positions], values, kinds, *declarations)
 
@@ -144,10 +142,8 @@ class Merged:
             for k in np.flatnonzero(self.counts)
             if not (skip_missing and self.kinds[k] == "missing")
         ]
-        values, kinds = (
-            [self.values[k] for k in kept_positions],
-            [self.kinds[k] for k in kept_positions],
-        )
+        values = [self.values[k] for k in kept_positions]
+        kinds = [self.kinds[k] for k in kept_positions]
         # a column with one row for each value that occurs
         column = Column(
             self.name,
@@ -157,7 +153,8 @@ class Merged:
             bool(self.declared),
             self.ordered,
         )
-        codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
+        codes = factor.encode(column, argument=argument)[0]
+        L = len(factor.levels)
         # sums of the counts, and of the weights, of the values of each level
         return np.bincount(codes, self.counts[kept_positions], L), np.bincount(
             codes, self.totals[kept_positions], L

@@ -277,7 +277,8 @@ def _check_schema(
                 column=name,
                 argument="data",
             )
-        file_type, source_type = file_schema.field(name).type, schema.field(name).type
+        file_type = file_schema.field(name).type
+        source_type = schema.field(name).type
         # a column of nulls ("none") goes with any other
         if _kind(file_type) != _kind(source_type) and "none" not in (
             _kind(file_type),

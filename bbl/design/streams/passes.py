@@ -97,7 +97,8 @@ class SourceSummary:
         """Add the values and counts of another part of the source."""
         for name, column in other.columns.items():
             self.columns[name].join(column)
-        self.whole, self.unit = self.whole and other.whole, self.unit and other.unit
+        self.whole = self.whole and other.whole
+        self.unit = self.unit and other.unit
         self.has_missing = self.has_missing or other.has_missing
         for name in ("n", "total", "incomplete", "dropped", "rows"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -179,7 +180,8 @@ def encode_source(
         check_variable(factors)
     if not declared:
         check_levels(factors, summary.total)
-    m, K = len(factors), len(response.levels)
+    m = len(factors)
+    K = len(response.levels)
     # to two levels or more
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
@@ -323,11 +325,9 @@ def _make_factors(
         )
 
     if terms.response is None:
-        response, n_rows, totals = (
-            NO_RESPONSE,
-            np.array([float(summary.n)]),
-            np.array([summary.total]),
-        )
+        response = NO_RESPONSE
+        n_rows = np.array([float(summary.n)])
+        totals = np.array([summary.total])
     else:
         response, n_rows, totals = make_factor(terms.response, is_response=True)
         check_groups(response, n_rows, declared)
@@ -374,7 +374,8 @@ def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sam
     """Return the rows of a batch with codes of type `dtype`, and their groups (n,); -1 for a
     missing response.
     """
-    codes, missing = np.empty((batch.n, len(design.predictors)), dtype=dtype), None
+    codes = np.empty((batch.n, len(design.predictors)), dtype=dtype)
+    missing = None
     skip_missing = design.missing == "marginal"
     for i, factor in enumerate(design.predictors):
         column = batch.columns[factor.name]

@@ -242,7 +242,8 @@ class Posterior(Engine):
 
     def describe(self, layout: Layout) -> str:
         """Return the posterior and the sampler in words."""
-        sampler, states = self.resolve(layout), n_states(layout)
+        sampler = self.resolve(layout)
+        states = n_states(layout)
         prior = f"{self.prior} prior" + (
             f" of tau {self.tau:g}" if self.prior != "conjugate" else ""
         )
@@ -279,7 +280,8 @@ class Posterior(Engine):
         rows well.
         """
         self.check_missing(sample)
-        states, sampler = n_states(layout), self.resolve(layout)
+        states = n_states(layout)
+        sampler = self.resolve(layout)
         if sampler == "exact" and states > MAX_STATES:
             raise OptionError(
                 f"sampler='exact' sums over all states, and these {layout.m} predictors have "
@@ -411,7 +413,8 @@ class Posterior(Engine):
         The state holds, for each chain, the mean probability of acceptance and the number of
         divergent transitions.
         """
-        sampler, states = self.resolve(layout), n_states(layout)
+        sampler = self.resolve(layout)
+        states = n_states(layout)
         problem = Problem(
             sample,
             layout,
@@ -459,9 +462,11 @@ class Posterior(Engine):
         ).target()
         # with tau = inf the prior adds nothing; the gradient, the second argument, is not read
         value = target.value(np.ascontiguousarray(to_simplex(layout, theta)), np.empty(layout.size))
-        rhat, ess = split_rhat(drawn, folded=True), effective_sample_size(drawn)
+        rhat = split_rhat(drawn, folded=True)
+        ess = effective_sample_size(drawn)
         notes, converged = _notes(layout, rhat, ess, self.chains)
-        sd, loglik = drawn.std(axis=(0, 1), ddof=1), float(value) / sample.total
+        sd = drawn.std(axis=(0, 1), ddof=1)
+        loglik = float(value) / sample.total
         return EngineFit(
             theta, loglik, converged=converged, notes=notes, sd=sd, draws=drawn, state=state
         )
@@ -486,12 +491,14 @@ def _notes(
     is the number of chains.
     """
     # nan of parameters that never change
-    rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
+    rhat = np.nan_to_num(rhat, nan=1.0)
+    ess = np.nan_to_num(ess, nan=np.inf)
     is_uncertain = (rhat > np.maximum(MAX_RHAT, 1.0 + RHAT_CHANCE * chains / ess)) | (
         ess < MIN_ESS * chains
     )
     text = "chains have not mixed, or are too short; raise warmup and draws"
-    notes, converged = [], np.ones(layout.m, bool)
+    notes = []
+    converged = np.ones(layout.m, bool)
     predictors = np.full((2, layout.size), -1)  # the one or two predictors of each parameter
     predictors[0, : layout.D] = np.repeat(np.arange(layout.m), np.diff(layout.start))
     for pair in layout.pairs:  # its table in `predictors` is a view (2, L_i - 1, L_j - 1)

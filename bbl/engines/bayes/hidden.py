@@ -117,7 +117,8 @@ def hidden_draws(
     its share of the chain.
     """
     warmup, draws = counts
-    wide, n = widened(layout, hidden, coupled), int(rows.total)
+    wide = widened(layout, hidden, coupled)
+    n = int(rows.total)
     # three arrays of numbers of 8 bytes, for each observation with a number by unit and by contrast
     check_memory(
         24.0 * n * (hidden + layout.D),
@@ -169,7 +170,8 @@ def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.nd
     predictors (D, hidden) and of the couplings between units (pairs,), and the two units of each of
     these pairs (2, pairs).
     """
-    position, units = np.arange(wide.size), np.arange(m, wide.m)
+    position = np.arange(wide.size)
+    units = np.arange(m, wide.m)
     # a unit has one contrast: its axis has length 1
     fields = np.array([wide.table(position, k)[0] for k in units])
     cross = [np.concatenate([wide.table(position, i, k) for k in units], axis=1) for i in range(m)]
@@ -187,7 +189,8 @@ def _draw_units(
     couples the units.
     """
     # a logistic number is below the log odds of +1 with the probability of +1
-    new_units, noise = units.copy(), rng.logistic(size=field.shape)
+    new_units = units.copy()
+    noise = rng.logistic(size=field.shape)
     for k in range(len(gamma)):
         new_units[:, k] = np.where(
             noise[:, k] < 2.0 * (field[:, k] + new_units @ gamma[:, k]), 1.0, -1.0

@@ -111,7 +111,8 @@ class Problem:
         """Return the log posterior density as a new kernel object, whose scratch arrays threads
         must not share.
         """
-        layout, rows = self.layout, self.sample
+        layout = self.layout
+        rows = self.sample
         group, kind = coefficient_groups(layout)
         # of each predictor the matrix (L, L) with a row for each level: a one, then the level's
         # contrasts
@@ -210,7 +211,8 @@ def _hessian(
     """Return the Hessian (d, d) at `x` by central differences of the gradient, which `objective`
     returns second.
     """
-    step, H = 1e-4, np.empty((len(x), len(x)))
+    step = 1e-4
+    H = np.empty((len(x), len(x)))
     for k in range(len(x)):
         shifted = x.copy()
         shifted[k] = x[k] + step
@@ -235,14 +237,13 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     prior's precision P. Its posterior has the curvature ``M' (H - P) M + P``: about ``M' H M``
     where the rows outweigh the prior.
     """
-    layout, rows, prior_precision = (
-        problem.layout,
-        problem.sample,
-        np.eye(len(centre)) / problem.tau**2,
-    )
+    layout = problem.layout
+    rows = problem.sample
+    prior_precision = np.eye(len(centre)) / problem.tau**2
     h, J = to_matrix(layout, to_reference(layout, centre))  # fields (D,) and couplings (D, D)
     # sums over rows of score score' and of the score
-    score_squares, gradient = np.zeros_like(hessian), np.zeros(len(centre))
+    score_squares = np.zeros_like(hessian)
+    gradient = np.zeros(len(centre))
     with serial_blas():
         for chunk in rows.blocks(CHUNK):
             X = one_hot(chunk.codes, layout)  # indicators (rows, D) of the non-reference levels
@@ -252,7 +253,8 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
             score[:, : layout.D] = residual
             # a coupling is in the conditional distributions of both predictors
             for i, j in layout.pairs:
-                columns_i, columns_j = layout.columns([i]), layout.columns([j])
+                columns_i = layout.columns([i])
+                columns_j = layout.columns([j])
                 layout.table(score, int(i), int(j))[:] = (
                     residual[:, columns_i, None] * X[:, None, columns_j]
                     + X[:, columns_i, None] * residual[:, None, columns_j]
@@ -387,8 +389,10 @@ def _nuts_chain(
     and `root` are as in `_start`. `progress` is called with shares of the chain. `hessian` and
     `sweeps` are not used: the arguments are those of `_exchange_chain`.
     """
-    target, stop = problem.target(), stop_flag()
-    x, d = _start(problem, centre, root, rng), problem.layout.size
+    target = problem.target()
+    stop = stop_flag()
+    x = _start(problem, centre, root, rng)
+    d = problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
     step = START_STEP
     if problem.horseshoe:
@@ -398,7 +402,9 @@ def _nuts_chain(
         log_scales = log_scales - 0.5 * np.log1p((np.exp(log_scales) / problem.tau) ** 2)
         x[:d] /= np.exp(log_scales)[group]  # the kernel's points hold phi in units of the scales
         # 0.1, less than START_STEP: the metric is not yet estimated
-        root, centre, step = np.eye(target.size), np.zeros(target.size), 0.1
+        root = np.eye(target.size)
+        centre = np.zeros(target.size)
+        step = 0.1
     windows = _windows(warmup) if problem.horseshoe else [warmup]
     acceptance = HORSESHOE_ACCEPTANCE if problem.horseshoe else TARGET_ACCEPTANCE
     tuner = _tuner(step)
@@ -409,7 +415,8 @@ def _nuts_chain(
         # not from the first window, nor in the last one, and only from enough points for a
         # covariance
         if 0 < window < len(windows) - 1 and length > 2 * target.size:
-            root, centre = _metric(points), points.mean(axis=0)
+            root = _metric(points)
+            centre = points.mean(axis=0)
             tuner = _tuner(START_STEP)
         if progress is not None:
             progress(length / (warmup + draws))
@@ -444,12 +451,11 @@ def _exchange_chain(
     in `draw_chains` and `_start`. With `sweeps` rows are drawn by Gibbs sweeps from the data, else
     exactly from a table of all states.
     """
-    target, stop, rows = (
-        replace(problem, enumerate=not sweeps).target(),
-        stop_flag(),
-        problem.sample,
-    )
-    x, d = _start(problem, centre, root, rng), problem.layout.size
+    target = replace(problem, enumerate=not sweeps).target()
+    stop = stop_flag()
+    rows = problem.sample
+    x = _start(problem, centre, root, rng)
+    d = problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
     # the observations that sweeps start from
     data = np.zeros((0, problem.layout.m), dtype=np.int32)

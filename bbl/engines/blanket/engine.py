@@ -171,11 +171,9 @@ class MarkovBlanket(Engine):
         parents = climb(families, interacts, sample_size)
         K = int(families.n_levels[RESPONSE])
         # used: mask of the parameters that some table has
-        theta, constant, used = (
-            np.zeros((K, layout.size)),
-            np.zeros(K),
-            np.zeros(layout.size, dtype=bool),
-        )
+        theta = np.zeros((K, layout.size))
+        constant = np.zeros(K)
+        used = np.zeros(layout.size, dtype=bool)
         tables = [(parents[RESPONSE], _response_table(families, parents[RESPONSE], sample_size))]
         for i, parents_of_i in enumerate(parents):
             if RESPONSE in parents_of_i:  # a child

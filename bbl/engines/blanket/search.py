@@ -40,12 +40,15 @@ class _Network:
     """
 
     def __init__(self, families: Families, interacts: np.ndarray, sample_size: float):
-        self.families, self.interacts, self.sample_size = families, interacts, sample_size
+        self.families = families
+        self.interacts = interacts
+        self.sample_size = sample_size
         M = families.n_variables
         self.parents: list[tuple[int, ...]] = [()] * M
         self.scores_alone = families.scores_alone(sample_size)
         self.scores = self.scores_alone.copy()
-        self.scores_with, self.scores_without = np.empty((M, M)), np.full((M, M), -np.inf)
+        self.scores_with = np.empty((M, M))
+        self.scores_without = np.full((M, M), -np.inf)
         self.is_ancestor = np.zeros((M, M), dtype=bool)
         self._scores_by_parents: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
         for i in range(M):
@@ -55,14 +58,17 @@ class _Network:
         """Add the arc from j to i, which closes no cycle."""
         self._set_parents(i, (*self.parents[i], j))
         # a path leads from j and its ancestors to i and its descendants
-        is_source, is_target = self.is_ancestor[:, j].copy(), self.is_ancestor[i].copy()
+        is_source = self.is_ancestor[:, j].copy()
+        is_target = self.is_ancestor[i].copy()
         is_source[j] = is_target[i] = True
         self.is_ancestor |= np.logical_and.outer(is_source, is_target)
 
     def remove(self, j: int, i: int) -> None:
         """Remove the arc from j to i."""
         self._set_parents(i, tuple(k for k in self.parents[i] if k != j))
-        is_ancestor, new_pairs = self.has_arc, self.has_arc  # ends of paths of one arc
+        # ends of paths of one arc
+        is_ancestor = self.has_arc
+        new_pairs = self.has_arc
         while new_pairs.any():  # ends of paths of one arc more, which no shorter path joins
             new_pairs = (new_pairs.astype(np.float32) @ self.has_arc > 0.0) & ~is_ancestor
             is_ancestor = is_ancestor | new_pairs
@@ -129,7 +135,8 @@ class _Network:
         The two predictors of a family with the response must interact, as its table gives them a
         coupling.
         """
-        parents, column = self.parents[i], np.full(len(self.parents), -np.inf)
+        parents = self.parents[i]
+        column = np.full(len(self.parents), -np.inf)
         if len(parents) < MAX_PARENTS:
             column[:] = self._scores_with_one_more(i, parents)
             if i == RESPONSE and parents:

@@ -134,12 +134,11 @@ class Boosting(Engine):
         # groups that have rows; `y` are their numbers among these
         groups, y = np.unique(sample.response, return_inverse=True)
         folds = stratified_folds(sample, NFOLD, rng)
-        codes, y = np.ascontiguousarray(sample.codes.T, dtype=np.int32), y.ravel()
+        codes = np.ascontiguousarray(sample.codes.T, dtype=np.int32)
+        y = y.ravel()
         log_shares = np.log(np.bincount(y, sample.weights) / sample.total)
-        n_levels, pairs = (
-            np.asarray(layout.n_levels, dtype=np.intp),
-            np.asarray(layout.pairs, dtype=np.intp),
-        )
+        n_levels = np.asarray(layout.n_levels, dtype=np.intp)
+        pairs = np.asarray(layout.pairs, dtype=np.intp)
         models = [
             boost(
                 Rows(codes, n_levels, y, train, held),
@@ -154,8 +153,10 @@ class Boosting(Engine):
             )
         ]
         theta, constant, scores, used = _mean_scores(models, layout, log_shares, codes)
-        all_theta, all_constants = np.zeros((K, layout.size)), np.zeros(K)
-        all_theta[groups], all_constants[groups] = theta, constant
+        all_theta = np.zeros((K, layout.size))
+        all_constants = np.zeros(K)
+        all_theta[groups] = theta
+        all_constants[groups] = constant
         return [
             JointFit(
                 all_theta,
@@ -181,7 +182,8 @@ def _mean_scores(
     `log_shares` (G,) are those of the groups in all rows, `codes` (m, n) the levels of the rows.
     The last array is a mask (size,) of the parameters that some table has.
     """
-    theta, constant = np.zeros((len(log_shares), layout.size)), log_shares.copy()
+    theta = np.zeros((len(log_shares), layout.size))
+    constant = log_shares.copy()
     used = np.zeros(layout.size, dtype=bool)
     scores = np.repeat(log_shares[:, None], codes.shape[1], axis=1)
     for model in models:

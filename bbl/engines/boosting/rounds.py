@@ -109,7 +109,8 @@ def boost(
         more, has_ended = _repeat(
             lambda number: steps.of_pairs(chosen, cells, number), steps, cells
         )
-        rounds, converged = rounds + more, converged and has_ended
+        rounds = rounds + more
+        converged = converged and has_ended
         for (i, j), table in zip(
             chosen.tolist(), np.split(cells, np.cumsum(sizes)[:-1]), strict=True
         ):
@@ -138,7 +139,10 @@ class _Steps:
     def __init__(self, rows: Rows, rate: float, stream: np.ndarray, p: np.ndarray):
         from scipy.special import gammainccinv
 
-        self.codes, self.rows, self.rate, self.stream = rows.codes, rows, rate, stream
+        self.codes = rows.codes
+        self.rows = rows
+        self.rate = rate
+        self.stream = stream
         self.boosted = kernel.BoostedRows(rows.y, rows.train, p)
         self.p = self.boosted.p
         G = p.shape[1]
@@ -185,14 +189,19 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
 
     ``step(number)`` makes a round, which changes ``steps.p`` and `tables`.
     """
-    held, best, best_round, best_tables = np.flatnonzero(steps.rows.held), np.inf, 0, tables.copy()
+    held = np.flatnonzero(steps.rows.held)
+    best = np.inf
+    best_round = 0
+    best_tables = tables.copy()
     if not len(held):  # nothing tells when to end
         return 0, True
-    y, weights = steps.rows.y[held], steps.rows.held[held] / steps.rows.held.sum()
+    y = steps.rows.y[held]
+    weights = steps.rows.held[held] / steps.rows.held.sum()
     for made in range(MAX_ROUNDS + 1):
         loss = -float(weights @ np.log(steps.p[held, y]))
         if loss < best - GAIN:
-            best, best_round = loss, made
+            best = loss
+            best_round = made
             best_tables[:] = tables
         elif made - max(best_round, RANDOM_ROUNDS) >= PATIENCE:
             break

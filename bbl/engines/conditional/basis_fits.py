@@ -60,7 +60,8 @@ def fit_by_basis(
         )
         scores = None
     else:
-        codes, scores = sample.codes[oof_scores.rows], oof_scores.scores
+        codes = sample.codes[oof_scores.rows]
+        scores = oof_scores.scores
         weights = np.zeros((len(codes), K))
         weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
     basis = make_basis(codes, weights.sum(axis=1), layout, scale, RANK, ordered)
@@ -85,7 +86,8 @@ def fit_by_basis(
         )
     # parameters of the functions of all groups of all fits, whose weights (r, K) are side by side
     theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
-    theta, constant = theta.reshape(len(ridges), K, -1), constant.reshape(len(ridges), K)
+    theta = theta.reshape(len(ridges), K, -1)
+    constant = constant.reshape(len(ridges), K)
     fits: dict[int, JointFit] = {}  # by position in `ridges`
     for k, solution, tables, constants in zip(order, solutions, theta, constant, strict=True):
         # with early stopping, `solution.converged` compares the gradient with the coarse tolerance

@@ -152,7 +152,8 @@ class Coding:
         their values V (L_i, r) at all levels have ``V V' = F F'``, with F (L_i, d_i) the centred
         features. `shares` (L_i,) are the shares of the rows with each level.
         """
-        features, L = self.features[i], len(shares)
+        features = self.features[i]
+        L = len(shares)
         if features is None:
             # (L_i, r): simplex contrasts with columns of unit norm
             spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)

@@ -41,7 +41,8 @@ def coefficient_covariance(
     from scipy.linalg import cho_factor, cho_solve
 
     n, r = basis.functions.shape
-    K, total = p.shape[1], weights.sum()
+    K = p.shape[1]
+    total = weights.sum()
     # fisher and H are those of one observation: I and H divided by `total`, the number of
     # observations
     fisher = information(np.column_stack([basis.functions, np.ones(n)]), p, weights / total)

@@ -144,12 +144,17 @@ def solve(
     list of Solution
         One for each of `ridges`.
     """
-    r, K, total = len(spectrum), group_weights.shape[1], group_weights.sum()
+    r = len(spectrum)
+    K = group_weights.shape[1]
+    total = group_weights.sum()
     panels = functions if isinstance(functions, Panels) else Panels(functions)
     shares = group_weights / total
-    fixed_scores, offset_penalty, temperature_curvature = np.empty((0, K)), OFFSET_PENALTY, 1.0
+    fixed_scores = np.empty((0, K))
+    offset_penalty = OFFSET_PENALTY
+    temperature_curvature = 1.0
     if scores is not None:
-        fixed_scores, offset_penalty = np.ascontiguousarray(bound_scores(scores)), 1.0 / total
+        fixed_scores = np.ascontiguousarray(bound_scores(scores))
+        offset_penalty = 1.0 / total
         # the curvature along ln T, at T = 1 and equal probabilities of the groups; plus 1, so that
         # it is not zero
         centred = fixed_scores - fixed_scores.mean(axis=1, keepdims=True)
@@ -172,7 +177,8 @@ def solve(
         value, largest_gradient, evaluations = regression.minimise(
             x, scale, *tolerance, stop_flag()
         )
-        weights, offset = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
+        weights = x[: r * K].reshape(K, r).T.copy()
+        offset = x[r * K : -1].copy()
         # the loss is the objective without its penalties; x[r * K :]: the offsets and ln T, which
         # is 0 without scores
         loss = value - 0.5 * offset_penalty * float(x[r * K :] @ x[r * K :])
@@ -270,7 +276,8 @@ def fit_minibatches(
     for epoch in range(epochs if np.isfinite(ridge) else 0):
         # step lengths at the beginning and at the end of the epoch; the weights are passed with
         # mean 1
-        first_step, last_step = rate * (1.0 - epoch / epochs), rate * (1.0 - (epoch + 1) / epochs)
+        first_step = rate * (1.0 - epoch / epochs)
+        last_step = rate * (1.0 - (epoch + 1) / epochs)
         order = rng.permutation(n)
         loss = climber.epoch(
             codes,

@@ -316,7 +316,8 @@ class Conditional(Engine):
         determined : ndarray of bool, shape (layout.size,)
             Whether the rows determine a parameter, rather than the penalty.
         """
-        rank, K = min(len(codes), RANK), p.shape[1]
+        rank = min(len(codes), RANK)
+        K = p.shape[1]
         # of a fit, of four matrices like the information of (rank + 1) (K - 1) weights, and of two
         # like `tables`
         check_memory(
@@ -342,7 +343,8 @@ class Conditional(Engine):
 
         `codes`, `weights` and `p` are as in `difference`.
         """
-        rank, K = min(len(codes), RANK), p.shape[1]
+        rank = min(len(codes), RANK)
+        K = p.shape[1]
         n_coefficients = K * (1.0 + layout.size)
         check_memory(
             self.memory(len(codes), layout)
@@ -444,7 +446,8 @@ class Conditional(Engine):
         """
         # coefficients (K, 1 + size): intercepts first
         optimum = self.maximum(sample, layout, K, start).maximum
-        theta, constant = optimum.coefficients[:, 1:].copy(), optimum.coefficients[:, 0].copy()
+        theta = optimum.coefficients[:, 1:].copy()
+        constant = optimum.coefficients[:, 0].copy()
         return JointFit(
             theta,
             constant,

@@ -101,17 +101,17 @@ class HeldOut:
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
-        n, y = len(codes), sample.response
+        n = len(codes)
+        y = sample.response
         fold_weights = [
             group_weights(distinct_row.ravel(), n, y, weights, K) for weights in folds.train
         ]
         order = _order_by_fold(fold_weights)
-        self.codes, self.distinct_row = codes[order], np.argsort(order)[distinct_row.ravel()]
-        self.fold_weights, self.layout, self.K = (
-            [weights[order] for weights in fold_weights],
-            layout,
-            K,
-        )
+        self.codes = codes[order]
+        self.distinct_row = np.argsort(order)[distinct_row.ravel()]
+        self.fold_weights = [weights[order] for weights in fold_weights]
+        self.layout = layout
+        self.K = K
         self.weights = np.bincount(self.distinct_row, sample.weights, n)
         self.bases: dict[tuple, Basis] = {}
         self.panels: dict[tuple, Panels] = {}

@@ -114,9 +114,14 @@ class FullBatch:
     ):
         from scipy.sparse import block_diag, coo_array
 
-        self.codes, self.y, self.weights = codes, y.astype(np.intp), weights / weights.sum()
-        self.layout, self.K, self.offset_penalty = layout, K, offset_penalty
-        self.fits_f, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
+        self.codes = codes
+        self.y = y.astype(np.intp)
+        self.weights = weights / weights.sum()
+        self.layout = layout
+        self.K = K
+        self.offset_penalty = offset_penalty
+        self.fits_f = bool(np.isfinite(ridge))
+        self.ridge = ridge if np.isfinite(ridge) else 0.0
         self.scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
         coding = coding_of(layout, ordered)
         level_shares, self.kernel_factors = shares_and_factors(
@@ -142,7 +147,9 @@ class FullBatch:
         self.scale = self._scale(np.concatenate([variance for _, variance in contrasts]))
         side = layout.D if layout.count(2) else 0  # no table without pairs
         self.residual_sums = np.empty((side, side, K)), np.empty((layout.D, K)), np.empty(K)
-        self.residuals, self.evaluations, self.loss = np.empty(self.scores.shape), 0, np.nan
+        self.residuals = np.empty(self.scores.shape)
+        self.evaluations = 0
+        self.loss = np.nan
 
     def _scale(self, variance: np.ndarray) -> np.ndarray:
         """Return the units of the unknowns, about the inverse roots of the objective's curvatures
@@ -151,11 +158,9 @@ class FullBatch:
         `variance` (R,) is that of each contrast over the rows. Probabilities P are taken as 1 / K,
         in P (1 - P).
         """
-        K, (row, column), (field_factor, coupling_factor) = (
-            self.K,
-            self.contrast_cells,
-            self.kernel_factors,
-        )
+        K = self.K
+        (row, column) = self.contrast_cells
+        (field_factor, coupling_factor) = self.kernel_factors
         f_variance = np.concatenate(
             [field_factor * variance, coupling_factor * variance[row] * variance[column]]
         )
@@ -195,20 +200,22 @@ class FullBatch:
 
         The inverse of `tables`.
         """
-        D, m = self.layout.D, self.means
-        h, J = theta[:, :D].T, np.empty((0, self.K))
+        D = self.layout.D
+        m = self.means
+        h = theta[:, :D].T
+        J = np.empty((0, self.K))
         # fields where all other indicators are at their means
-        centred_h, J_at_means = h.copy(), np.zeros(self.K)
+        centred_h = h.copy()
+        J_at_means = np.zeros(self.K)
         if len(self.level_cells[0]):
             # (D, D, K): J, zero below the diagonal
             tables = self._scatter(theta[:, D:].T, self.level_cells, D)
             # what couplings add to the fields of first and of second levels if the other is at its
             # mean, (D, K)
-            first_means, second_means = (
-                np.einsum("cdk,d->ck", tables, m),
-                np.einsum("cdk,c->dk", tables, m),
-            )
-            centred_h, J_at_means = h + first_means + second_means, m @ first_means
+            first_means = np.einsum("cdk,d->ck", tables, m)
+            second_means = np.einsum("cdk,c->dk", tables, m)
+            centred_h = h + first_means + second_means
+            J_at_means = m @ first_means
             # or 1.0: a factor of 0 leaves couplings out of f, whatever J is
             J = self._change_basis(tables, self.inverse)[self.contrast_cells] / np.sqrt(
                 self.kernel_factors[1] or 1.0
@@ -224,35 +231,38 @@ class FullBatch:
         """Return fields and couplings (K, layout.size) in the reference gauge, constants (K,), and
         T.
         """
-        R, K, m = self.basis.shape[1], self.K, self.means
+        R = self.basis.shape[1]
+        K = self.K
+        m = self.means
         x = unknowns * self.scale
-        fields, couplings = x[: R * K].reshape(R, K), x[R * K : -K - 1].reshape(-1, K)
+        fields = x[: R * K].reshape(R, K)
+        couplings = x[R * K : -K - 1].reshape(-1, K)
         h = np.sqrt(self.kernel_factors[0]) * (self.basis @ fields)
-        constant, J = x[-K - 1 : -1] - m @ h, couplings
+        constant = x[-K - 1 : -1] - m @ h
+        J = couplings
         if len(couplings):
             contrast_tables = self._scatter(
                 np.sqrt(self.kernel_factors[1]) * couplings, self.contrast_cells, R
             )
             tables = self._change_basis(contrast_tables, self.basis)
             # as in `unknowns`: what couplings add to fields if the other level is at its mean
-            first_means, second_means = (
-                np.einsum("cdk,d->ck", tables, m),
-                np.einsum("cdk,c->dk", tables, m),
-            )
-            h, constant, J = (
-                h - first_means - second_means,
-                constant + m @ first_means,
-                tables[self.level_cells],
-            )
+            first_means = np.einsum("cdk,d->ck", tables, m)
+            second_means = np.einsum("cdk,c->dk", tables, m)
+            h = h - first_means - second_means
+            constant = constant + m @ first_means
+            J = tables[self.level_cells]
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
 
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the objective at scaled unknowns, and its gradient by them; sets `loss`, and
         counts `evaluations`.
         """
-        K, m, x = self.K, self.means, unknowns * self.scale
+        K = self.K
+        m = self.means
+        x = unknowns * self.scale
         theta, constant, temperature = self.tables(unknowns)
-        climber, D = self.climber, self.layout.D
+        climber = self.climber
+        D = self.layout.D
         climber.h[:], climber.b[:], climber.shift[:] = theta[:, :D].T, constant, 0.0
         row, column = self.level_cells
         if len(row):
@@ -262,11 +272,13 @@ class FullBatch:
         value = climber.residual_sums(
             self.codes, self.y, self.weights, scores, BATCH, *self.residual_sums, self.residuals
         )
-        self.loss, self.evaluations = value, self.evaluations + 1
+        self.loss = value
+        self.evaluations = self.evaluations + 1
         pair_sums, level_sums, total = self.residual_sums
         gradient = np.zeros(len(x))
         # the latter with ln T
-        f_part, offset_part = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)
+        f_part = slice(0, len(x) - K - 1)
+        offset_part = slice(len(x) - K - 1, None)
         if self.fits_f:
             fields = np.sqrt(self.kernel_factors[0]) * (
                 self.basis.T @ (level_sums - m[:, None] * total)
@@ -274,7 +286,8 @@ class FullBatch:
             couplings = np.empty((0, K))
             if len(row):
                 # sums of the products of centred indicators with the residuals
-                row_mean, column_mean = m[row, None], m[column, None]
+                row_mean = m[row, None]
+                column_mean = m[column, None]
                 centred = pair_sums[row, column] - level_sums[row] * column_mean
                 centred = centred - level_sums[column] * row_mean + total * row_mean * column_mean
                 tables = self._change_basis(self._scatter(centred, (row, column), D), self.basis.T)
@@ -311,7 +324,8 @@ class FullBatch:
             value, new_gradient, displacement = step
             if displacement @ (new_gradient - gradient) > 0.0:
                 curvature_pairs.append((displacement, new_gradient - gradient))
-            x, gradient = x + displacement, new_gradient
+            x = x + displacement
+            gradient = new_gradient
         return x
 
     def _line_search(
@@ -324,7 +338,10 @@ class FullBatch:
         bisected between `low`, which is too short, and `high`, which is too long; it is doubled
         while no length was too long.
         """
-        slope, step, low, high = float(gradient @ direction), 1.0, 0.0, np.inf
+        slope = float(gradient @ direction)
+        step = 1.0
+        low = 0.0
+        high = np.inf
         for _ in range(MAX_TRIALS):
             new_value, new_gradient = self(x + step * direction)
             new_slope = float(new_gradient @ direction)
@@ -348,7 +365,8 @@ def _direction(
     `curvature_pairs` holds steps, each as its displacement and the change of the gradient, the
     oldest first.
     """
-    out, projections = -gradient, []
+    out = -gradient
+    projections = []
     for displacement, gradient_change in reversed(curvature_pairs):
         projections.append(float(displacement @ out) / float(displacement @ gradient_change))
         out = out - projections[-1] * gradient_change

@@ -53,9 +53,13 @@ class ConditionalInfluence(JointInfluence):
     def __init__(
         self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, weights: np.ndarray
     ):
-        self.layout, self.maximum, self.total = layout, maximum, float(weights.sum())
-        self.coefficients, self.reference = maximum.coefficients, maximum.reference
-        self._codes, self._weights = codes, weights
+        self.layout = layout
+        self.maximum = maximum
+        self.total = float(weights.sum())
+        self.coefficients = maximum.coefficients
+        self.reference = maximum.reference
+        self._codes = codes
+        self._weights = weights
 
     @property
     def log_likelihood(self) -> float:
@@ -73,7 +77,8 @@ class ConditionalInfluence(JointInfluence):
         """Return P(group | row), shape (n, K), of a design (n, 1 + size); zero for groups without
         rows.
         """
-        groups, out = self.maximum.groups, np.zeros((len(Z), len(self.coefficients)))
+        groups = self.maximum.groups
+        out = np.zeros((len(Z), len(self.coefficients)))
         out[:, groups] = np.exp(log_probabilities(Z @ self.coefficients[groups].T))
         return out
 
@@ -86,7 +91,8 @@ class ConditionalInfluence(JointInfluence):
         with serial_blas():
             Z = design(self._codes, self.layout)
             # without the reference group, which has no coefficient in the basis
-            p, basis = self.probabilities(Z)[:, groups], self.maximum.basis[groups[1:]]
+            p = self.probabilities(Z)[:, groups]
+            basis = self.maximum.basis[groups[1:]]
             fisher = information(Z, p, self._weights / self.total, basis)
             # of all its coefficients
             return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
@@ -95,7 +101,8 @@ class ConditionalInfluence(JointInfluence):
         """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero of those
         outside the basis.
         """
-        shape, basis = self.coefficients.shape, self.maximum.basis.ravel()
+        shape = self.coefficients.shape
+        basis = self.maximum.basis.ravel()
         check_memory(
             8.0 * float(basis.size) ** 2, f"A covariance of {basis.size:,} coefficients", "See bse."
         )
@@ -158,7 +165,8 @@ class ConditionalInfluence(JointInfluence):
 
         Coefficients outside the basis have no influences.
         """
-        scores, basis = self.scores(rows), self.maximum.basis
+        scores = self.scores(rows)
+        basis = self.maximum.basis
         out = np.zeros(scores.shape)
         out[:, basis] = scores[:, basis] @ self._inverse
         return out

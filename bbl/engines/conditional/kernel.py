@@ -61,14 +61,16 @@ class Kernel:
         """Return k(x, x_p) as an array (n, r), from the features (n, F) of x and the centred
         features (r, F) of x_p.
         """
-        layout, coding = self.layout, self.coding
+        layout = self.layout
+        coding = self.coding
         # (x - mean)'p = x'(p - mean'p), as the indicators x of a predictor sum to one
         if coding.is_nominal:
             factors = points.T.copy()  # (F, r): g is rows @ factors
             for columns in coding.columns:
                 factors[columns] -= self.means[columns] @ factors[columns]
         else:
-            rows, factors = rows - self.means, points.T
+            rows = rows - self.means
+            factors = points.T
         g = rows @ factors
         if not self.scale[1]:  # no couplings
             return self.scale[0] * g
@@ -157,7 +159,8 @@ def _kernel_means(
     for first in range(0, len(codes), CHUNK):
         chunk = slice(first, first + CHUNK)
         g, g2 = diagonal(codes[chunk], means, layout, coding)
-        a, b = a + float(share[chunk] @ g), b + float(share[chunk] @ g2)
+        a = a + float(share[chunk] @ g)
+        b = b + float(share[chunk] @ g2)
     return a, b
 
 
@@ -224,13 +227,15 @@ def make_basis(
     kernel = Kernel(layout, coding, means, _kernel_scale(float(share @ g), float(share @ g2), tau))
     # (n,): k(x, x) less what the factor explains of it
     residual = kernel.scale[0] * g + kernel.scale[1] * g2
-    negligible, max_rank = NEGLIGIBLE_TRACE * (residual @ share), min(rank, len(rows))
+    negligible = NEGLIGIBLE_TRACE * (residual @ share)
+    max_rank = min(rank, len(rows))
     # the matrix of k at all pairs of rows is about factor' factor
     factor = np.empty((max_rank, len(rows)))
     pivots: list[int] = []  # rows that were chosen
     while len(pivots) < max_rank and residual @ share > negligible:
         # n_explained: rows of the factor that `columns` below takes into account
-        n_explained, weighted_residual = len(pivots), residual * share
+        n_explained = len(pivots)
+        weighted_residual = residual * share
         block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
         # (block, n): kernel columns of the block, less what the factor explains of them
         columns = (
@@ -278,12 +283,15 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     reference levels (the first of each predictor); the constants are the functions at the row of
     reference levels.
     """
-    layout, coding, scale = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale
+    layout = basis.kernel.layout
+    coding = basis.kernel.coding
+    scale = basis.kernel.scale
     # (F,): centred features of the reference levels
     reference = coding.row_features(np.zeros((1, layout.m), dtype=np.intp))[0] - basis.kernel.means
     alpha = (basis.mix @ weights).T  # (K, r): function k is sum_p alpha_kp k(x, x_p)
     slopes = scale[0] * (alpha @ basis.points)  # (K, F), of the centred features
-    theta, constant = np.zeros((len(alpha), layout.size)), slopes @ reference
+    theta = np.zeros((len(alpha), layout.size))
+    constant = slopes @ reference
     theta[:, : layout.D] = coding.differences(range(layout.m), slopes)
     for i in np.unique(layout.pairs[:, 0]):
         pairs = np.flatnonzero(layout.pairs[:, 0] == i)
@@ -349,12 +357,10 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     weights : ndarray, shape (n,)
         Those of the training rows.
     """
-    layout, coding, scale, means = (
-        basis.kernel.layout,
-        basis.kernel.coding,
-        basis.kernel.scale,
-        basis.kernel.means,
-    )
+    layout = basis.kernel.layout
+    coding = basis.kernel.coding
+    scale = basis.kernel.scale
+    means = basis.kernel.means
     reference_distance = np.array(  # (m,): d_j, of the reference level's features from the means
         [coding.squared_distances(i, means[columns])[0] for i, columns in enumerate(coding.columns)]
     )

@@ -64,10 +64,12 @@ def fit_many_rows(
         if oof_scores is None
         else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
     )
-    scores, offset_penalty = None, OFFSET_PENALTY
+    scores = None
+    offset_penalty = OFFSET_PENALTY
     if oof_scores is not None:
         # the penalty of offsets and of the temperature has the weight of one observation
-        scores, offset_penalty = bound_scores(oof_scores.scores), 1.0 / rows.total
+        scores = bound_scores(oof_scores.scores)
+        offset_penalty = 1.0 / rows.total
     ends_with_minibatches = engine.early_stopping and coding_of(layout, engine.ordered).is_nominal
     fit, fits = None, {}  # the fit before, a `JointFit`; all fits, by position in `ridges`
     for k in sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True):

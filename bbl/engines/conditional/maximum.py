@@ -168,8 +168,12 @@ class _Likelihood:
     """
 
     def __init__(self, Z: np.ndarray, shares: np.ndarray, support: np.ndarray, free: np.ndarray):
-        self.Z, self.shares, self.support, self.free = Z, shares, support, free
-        self.row_shares, self.observed = shares.sum(axis=1), shares > 0.0
+        self.Z = Z
+        self.shares = shares
+        self.support = support
+        self.free = free
+        self.row_shares = shares.sum(axis=1)
+        self.observed = shares > 0.0
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
         """Return the coefficients (k - 1, p) of groups after the first, from the vector of those
@@ -229,8 +233,12 @@ class _Table:
     """
 
     def __init__(self, codes: np.ndarray, counts: np.ndarray, layout: Layout, start: np.ndarray):
-        self.codes, self.counts, self.layout, self.start = codes, counts, layout, start
-        self.Z, self.shares = design(codes, layout), counts / counts.sum()
+        self.codes = codes
+        self.counts = counts
+        self.layout = layout
+        self.start = start
+        self.Z = design(codes, layout)
+        self.shares = counts / counts.sum()
         self.columns, self.aliased = _independent_columns(self.Z)
         n_free = int(self.columns.sum()) * (counts.shape[1] - 1)
         if n_free > MAX_COEFFICIENTS:
@@ -280,7 +288,9 @@ class _Table:
         Both come from the null space of an information matrix on the support. That space is the
         same at all positive probabilities; here the cells of a row have equal ones.
         """
-        k, p, r = self.counts.shape[1], self.Z.shape[1], int(self.columns.sum())
+        k = self.counts.shape[1]
+        p = self.Z.shape[1]
+        r = int(self.columns.sum())
         free = np.repeat(self.columns[None], k - 1, axis=0)
         if support.all():
             return free, np.zeros((k - 1, p, 0))
@@ -358,8 +368,10 @@ class _Face:
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)
         is_off_face = ~separation.support
         if is_off_face.any():
-            Z, shares = self.likelihood.Z, self.likelihood.shares
-            scores, score_rates = Z @ coefficients.T, Z @ separation.direction.T
+            Z = self.likelihood.Z
+            shares = self.likelihood.shares
+            scores = Z @ coefficients.T
+            score_rates = Z @ separation.direction.T
             observed = shares.argmax(axis=1)[:, None]  # an observed group of each row
             # of each cell off the face: how fast its score falls behind, and how much it has to
             # fall
@@ -397,7 +409,8 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     R, pivots = qr(scaled, mode="r", pivoting=True)
     diagonal = np.abs(R.diagonal())
     r = int((diagonal > MIN_PIVOT * diagonal.max(initial=0.0)).sum())
-    columns, aliased = np.zeros(p, dtype=bool), np.zeros(p, dtype=bool)
+    columns = np.zeros(p, dtype=bool)
+    aliased = np.zeros(p, dtype=bool)
     columns[pivots[:r]] = True
     aliased[pivots[r:]] = True
     # columns of the basis that others are combinations of
@@ -417,7 +430,10 @@ def find_maximum(
     weights; else at 0.
     """
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)
-    n, K, p, k = len(codes), weights.shape[1], 1 + layout.size, len(groups)
+    n = len(codes)
+    K = weights.shape[1]
+    p = 1 + layout.size
+    k = len(groups)
     n_free = float(min(n, p) * max(k - 1, 1))
     check_memory(  # three times the design and the table of cells, and four information matrices
         8.0 * (3.0 * n * (p + k) + 4.0 * min(n_free, MAX_COEFFICIENTS) ** 2),
@@ -434,13 +450,13 @@ def find_maximum(
         if complete_separation is None:  # judge by the information alone
             flat = face.flat_and_uninformed()
         elif (complete_separation.support != separation.support).any():
-            separation, face = (
-                complete_separation,
-                table.maximise_on_face(complete_separation.support),
-            )
+            separation = complete_separation
+            face = table.maximise_on_face(complete_separation.support)
             flat = face.flat
-    coefficients, basis = np.zeros((K, p)), np.zeros((K, p), dtype=bool)
-    coefficients[groups], basis[groups[1:]] = face.to_limit(separation), face.likelihood.free
+    coefficients = np.zeros((K, p))
+    basis = np.zeros((K, p), dtype=bool)
+    coefficients[groups] = face.to_limit(separation)
+    basis[groups[1:]] = face.likelihood.free
     all_flat = np.zeros((K, p, flat.shape[2]))
     all_flat[groups[1:]] = flat
     is_separated = bool((separation.support.sum(axis=1) == 1).all()) and k > 1

@@ -24,7 +24,8 @@ def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np
     order of contrasts. `functions` (n, r) holds z_n, `p` (n, K) the probabilities of the classes,
     `weights` (n,) w_n. C (K, K - 1) is `contrasts(K)`.
     """
-    r, C = functions.shape[1], contrasts(p.shape[1])
+    r = functions.shape[1]
+    C = contrasts(p.shape[1])
     contrast_means = p @ C  # (n, K - 1)
     out = np.empty((C.shape[1], r, C.shape[1], r))
     for k in range(C.shape[1]):
@@ -69,7 +70,8 @@ def difference_covariance(
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    r, K = functions.shape[1], p.shape[1]
+    r = functions.shape[1]
+    K = p.shape[1]
     total = weights.sum()
     # fisher and H are those of one observation: I and H divided by `total`
     fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)

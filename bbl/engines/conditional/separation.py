@@ -59,7 +59,8 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
         of a term.
     """
     k = counts.shape[1]
-    support, direction = np.ones(counts.shape, dtype=bool), np.zeros((k, 1 + layout.size))
+    support = np.ones(counts.shape, dtype=bool)
+    direction = np.zeros((k, 1 + layout.size))
     for scope in layout.scopes:
         shape = tuple(int(L) for L in layout.n_levels[list(scope)])
         # of each row, (n,)
@@ -95,8 +96,10 @@ def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
     """
     from scipy import sparse
 
-    (n, k), p = counts.shape, Z.shape[1]
-    support, direction = np.ones((n, k), dtype=bool), np.zeros((k, p))
+    (n, k) = counts.shape
+    p = Z.shape[1]
+    support = np.ones((n, k), dtype=bool)
+    direction = np.zeros((k, p))
     modal_group = counts.argmax(axis=1)  # (n,): the most frequent group of each row
     is_other = np.arange(k) != modal_group[:, None]
     # the cells of other groups, as (row, group): those with a weight must keep the score of the

@@ -47,7 +47,8 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     # weights (L_i,) of the levels of each predictor
     counts = level_counts(sample.pooled, layout.n_levels)
     # masks (size,) of parameters; [1:] leaves the intercept out
-    has_absent_level, aliased = holds_absent_level(layout, counts), maximum.aliased[1:]
+    has_absent_level = holds_absent_level(layout, counts)
+    aliased = maximum.aliased[1:]
     notes = absent_levels(counts, ABSENT)  # one for each level without rows
     if maximum.is_separated:
         notes += (Note(predictor=-1, level=-1, what=SEPARATED),)  # -1: of no predictor and no level

@@ -267,7 +267,8 @@ class HighOrder(Engine):
         """
         full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
         D = varying_layout.D
-        theta, full_votes = np.zeros(full_layout.size), np.zeros(full_layout.size)
+        theta = np.zeros(full_layout.size)
+        full_votes = np.zeros(full_layout.size)
         theta[: full_layout.D] = np.concatenate(
             [log_ratio(f) for f in frequencies(sample, layout, 1.0)]
         )
@@ -341,7 +342,8 @@ def _regress(
     """
     others = np.delete(np.arange(len(n_levels)), i)
     occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)
-    K, levels = len(occurring_levels), [int(n_levels[j]) for j in others]
+    K = len(occurring_levels)
+    levels = [int(n_levels[j]) for j in others]
     lambda_ = (
         engine.lambda_
         if not isinstance(engine.lambda_, float)
@@ -360,7 +362,8 @@ def _regress(
         refit=True,
         rng=rng,
     )
-    weights, intercept = chosen.weights, chosen.intercept
+    weights = chosen.weights
+    intercept = chosen.intercept
     if engine.lambda_ == "ebic":
         # a point of the path has a stage for each order; the last one has the chosen products of
         # all orders ([-1:]: the last one, or none)
@@ -376,7 +379,8 @@ def _regress(
     # that of () is the intercept's
     zero_sum_tables = {term: zero_sum_table(term, levels, w) for term, w in weights.items()}
     zero_sum_tables[()] = intercept[None] + zero_sum_tables.get((), 0.0)
-    tables, level_contrasts = {}, contrasts(K).T
+    tables = {}
+    level_contrasts = contrasts(K).T
     for term, table in reference_tables(zero_sum_tables).items():
         # the reshape drops a leading axis of length 1 of the intercept; the last axis of scores:
         # levels that occur

@@ -92,8 +92,11 @@ class PseudoObjective:
             f"A joint fit of {sample.n} rows",
             "Use fewer rows or predictors.",
         )
-        self.layout, self.ridge, self.monomials = layout, _ridges(layout, ridge), Monomials(layout)
-        self.X, self.weights = one_hot(sample.codes, layout), sample.weights / sample.total
+        self.layout = layout
+        self.ridge = _ridges(layout, ridge)
+        self.monomials = Monomials(layout)
+        self.X = one_hot(sample.codes, layout)
+        self.weights = sample.weights / sample.total
         # first column and number of columns in X of each predictor that has any
         self.first_column = layout.start[:-1][layout.n_levels > 1]
         self.n_columns = layout.n_levels[layout.n_levels > 1] - 1
@@ -141,7 +144,9 @@ class ExactObjective:
             )
         # two arrays (states, D) of numbers of 8 bytes
         check_memory(16.0 * states * layout.D, f"A list of {states} states", "Take refit='pseudo'.")
-        self.means, self.ridge, self.monomials = means, _ridges(layout, ridge), Monomials(layout)
+        self.means = means
+        self.ridge = _ridges(layout, ridge)
+        self.monomials = Monomials(layout)
         self.X = one_hot(state_codes(np.arange(states), layout.n_levels), layout)
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -191,7 +196,8 @@ def minimise(
             return Fitted(theta, -value, norm, n_steps, converged=True)
         # an inexact Newton step, ever more accurate as the norm falls
         direction = _solve_newton(objective, -gradient, min(0.1, math.sqrt(norm)))
-        slope, step = float(gradient @ direction), 1.0
+        slope = float(gradient @ direction)
+        step = 1.0
         while step > 1e-10:
             new_theta = theta + step * direction
             new_value, new_gradient = objective(new_theta)
@@ -204,7 +210,9 @@ def minimise(
         else:
             value, gradient = objective(theta)
             break
-        theta, value, gradient = new_theta, new_value, new_gradient
+        theta = new_theta
+        value = new_value
+        gradient = new_gradient
         n_steps += 1
     norm = float(np.linalg.norm(gradient))
     return Fitted(theta, -value, norm, n_steps, converged=norm <= 100.0 * tolerance)
@@ -218,9 +226,11 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
     """
     # the bound only prevents division by zero
     preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)
-    out, residual = np.zeros_like(right), right.copy()
+    out = np.zeros_like(right)
+    residual = right.copy()
     scaled = preconditioner * residual
-    direction, squared_norm = scaled, float(residual @ scaled)
+    direction = scaled
+    squared_norm = float(residual @ scaled)
     target = accuracy**2 * squared_norm
     for _ in range(MAX_CG_STEPS):
         hessian_direction = objective.curve(direction)
@@ -228,15 +238,14 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
         if curvature <= 0.0:  # flat to rounding
             break
         step = squared_norm / curvature
-        out, residual = out + step * direction, residual - step * hessian_direction
+        out = out + step * direction
+        residual = residual - step * hessian_direction
         scaled = preconditioner * residual
         new_squared_norm = float(residual @ scaled)
         if new_squared_norm <= target:
             break
-        direction, squared_norm = (
-            scaled + new_squared_norm / squared_norm * direction,
-            new_squared_norm,
-        )
+        direction = scaled + new_squared_norm / squared_norm * direction
+        squared_norm = new_squared_norm
     # the latter if not even the first step was possible
     return out if out.any() else preconditioner * right
 
@@ -261,7 +270,8 @@ def fit_jointly(
     with serial_blas():
         if method == "pseudo":
             return minimise(PseudoObjective(layout, sample, ridge), theta, tolerance)
-        X, weights = one_hot(sample.codes, layout), sample.weights / sample.total
+        X = one_hot(sample.codes, layout)
+        weights = sample.weights / sample.total
         means = Monomials(layout).sums(X, weights)
         if method == "exact":
             return minimise(ExactObjective(layout, means, ridge), theta, tolerance)
@@ -289,18 +299,21 @@ def _ascend(
     starts from `theta` (size,).
     """
     monomials = Monomials(layout)
-    scale, ridges = np.maximum(means * (1.0 - means), MIN_VARIANCE), _ridges(layout, ridge)
+    scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)
+    ridges = _ridges(layout, ridge)
     if method == "mf":
-        moments, pseudo = (
-            _mean_field_moments(layout, monomials, sample),
-            PseudoObjective(layout, sample, ridge),
-        )
+        moments = _mean_field_moments(layout, monomials, sample)
+        pseudo = PseudoObjective(layout, sample, ridge)
     else:
-        moments, pseudo = _chain_moments(layout, monomials, sample, theta, method, rng), None
+        moments = _chain_moments(layout, monomials, sample, theta, method, rng)
+        pseudo = None
     # of sampled moments: averages over the second half of the steps; of mean field: the point of
     # the best evaluation
-    average, mean_gradient = theta, np.zeros(len(theta))
-    best, best_step, best_value = theta, 0, math.inf
+    average = theta
+    mean_gradient = np.zeros(len(theta))
+    best = theta
+    best_step = 0
+    best_value = math.inf
     for step in range(STEPS):
         gradient = means - moments(theta) - ridges * theta
         theta = theta + RATE / (1.0 + step / DECAY_STEPS) * gradient / scale
@@ -314,7 +327,9 @@ def _ascend(
             and step % EVALUATE_EVERY == 0
             and (value := pseudo(theta)[0]) < best_value
         ):
-            best_value, best, best_step = value, theta, step
+            best_value = value
+            best = theta
+            best_step = step
     if pseudo is not None:
         is_last = best_step + EVALUATE_EVERY >= STEPS  # of the evaluations
         return Fitted(
@@ -332,7 +347,8 @@ def _mean_field_moments(
     The means r (n, D) of the levels start at each row and are updated by ``r <- .2 r + .8 P(x |
     r)``. The mean of a monomial is approximated by the product of means.
     """
-    X, share = one_hot(sample.codes, layout), sample.weights / sample.total
+    X = one_hot(sample.codes, layout)
+    share = sample.weights / sample.total
 
     def moments(theta: np.ndarray) -> np.ndarray:
         """Return the moments (size,) at `theta` (size,)."""

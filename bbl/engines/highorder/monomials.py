@@ -46,7 +46,8 @@ class Monomials:
     """
 
     def __init__(self, layout: Layout):
-        self.D, self.size = layout.D, layout.size
+        self.D = layout.D
+        self.size = layout.size
         # (highest order, size): columns in X of each parameter's indicators, then -1
         columns = term_columns(layout)
         order = (columns >= 0).sum(axis=0)
@@ -115,7 +116,8 @@ class Monomials:
         out = np.zeros(self.size)
         out[: self.D] = G.sum(axis=0)
         for rows in self._chunks(len(X)):
-            chunk, G_chunk = X[rows], G[rows]
+            chunk = X[rows]
+            G_chunk = G[rows]
             for positions, columns, _ in self.orders:
                 for axis in range(len(columns)):
                     other_products = _product(chunk, np.delete(columns, axis, axis=0))

@@ -111,7 +111,8 @@ class CliqueDesign:
     """
 
     def __init__(self, layout: Layout, cliques: list[Clique], clique_of_term: np.ndarray):
-        self.layout, self.cliques = layout, cliques
+        self.layout = layout
+        self.cliques = cliques
         self.parts: list[list[Part]] = []
         first_cell = 0
         for k, clique in enumerate(cliques):
@@ -133,7 +134,9 @@ class CliqueDesign:
         """
         from scipy import sparse
 
-        layout, rows, columns = self.layout, [], []
+        layout = self.layout
+        rows = []
+        columns = []
         for part in (part for parts in self.parts for part in parts):
             # level of each predictor in each cell
             cell_codes = np.indices(part.shape).reshape(len(part.shape), -1)
@@ -148,7 +151,8 @@ class CliqueDesign:
                     position = position * (int(layout.n_levels[i]) - 1) + code[cells] - 1
                 rows.append(part.cells.start + cells)
                 columns.append(layout.cuts[term] + position)
-        row, column = np.concatenate(rows), np.concatenate(columns)
+        row = np.concatenate(rows)
+        column = np.concatenate(columns)
         return sparse.csr_matrix(
             (np.ones(len(row)), (row, column)), shape=(n_part_cells, layout.size)
         )
@@ -158,7 +162,8 @@ class CliqueDesign:
         ...); return it.
         """
         # columns: () or (v,), for v vectors theta
-        part_energies, columns = self.part_design @ theta, theta.shape[1:]
+        part_energies = self.part_design @ theta
+        columns = theta.shape[1:]
         if self.has_whole_tables:
             out[...] = part_energies
             return out

@@ -63,7 +63,8 @@ def components(layout: Layout) -> list[Component]:
     scopes: list[list[tuple[int, ...]]] = [[] for _ in range(n_components)]
     for scope in layout.scopes:
         scopes[label[scope[0]]].append(scope)
-    flat_positions, found_components = np.arange(layout.size), []
+    flat_positions = np.arange(layout.size)
+    found_components = []
     for k in range(n_components):
         predictors = np.flatnonzero(label == k)
         # of a predictor within the component

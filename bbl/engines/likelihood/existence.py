@@ -161,7 +161,8 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
         if table.possible is None
         else table.possible.reshape(table.shape)
     )
-    support, direction = possible.copy(), np.zeros(layout.size)
+    support = possible.copy()
+    direction = np.zeros(layout.size)
     observed = counts.reshape(table.shape)
     for scope in layout.scopes:
         other_axes = tuple(i for i in range(layout.m) if i not in scope)

@@ -131,7 +131,8 @@ class IncompleteLikelihood:
             f"Sums over {table.n} states of incomplete rows",
             "Use fewer predictors, missing='level' or method='pseudo'.",
         )
-        self.table, self.penalty = table, penalty
+        self.table = table
+        self.penalty = penalty
         self.support: np.ndarray | None = None
         self.complete = added_counts + sum(
             pattern.counts.ravel() for pattern in patterns if not pattern.missing
@@ -187,10 +188,8 @@ class IncompleteLikelihood:
 
     def expected_counts(self) -> np.ndarray:
         """Return the expected counts (n,) of all states given what is known of all rows."""
-        counts, state_p = (
-            self.complete.reshape(self.table.shape).copy(),
-            self.p.reshape(self.table.shape),
-        )
+        counts = self.complete.reshape(self.table.shape).copy()
+        state_p = self.p.reshape(self.table.shape)
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
             counts += _shares(pattern.counts, margin) * state_p
         return counts.ravel()
@@ -275,12 +274,11 @@ class IncompleteLikelihood:
 
         They are the moments of the model where nothing is known of a row.
         """
-        table, size = self.table, self.table.layout.size
+        table = self.table
+        size = self.table.layout.size
         out = np.tile(self.mu, (rows.n, 1))
-        state_p, indicators = (
-            self.p.reshape(table.shape),
-            self._indicators.reshape(*table.shape, size),
-        )
+        state_p = self.p.reshape(table.shape)
+        indicators = self._indicators.reshape(*table.shape, size)
         for is_missing, positions in rows_by_pattern(rows):
             if is_missing.all():
                 continue

@@ -69,7 +69,9 @@ class LikelihoodInfluence(RowInfluence):
     """
 
     def __init__(self, rows: Sample, layout: Layout, solution: Solution, penalty: Penalty):
-        self.layout, self.theta, self.total = layout, solution.theta, rows.total
+        self.layout = layout
+        self.theta = solution.theta
+        self.total = rows.total
         check_memory(
             32.0 * float(layout.size) ** 2,  # four matrices (size, size) of numbers of 8 bytes
             f"The information of {layout.size} parameters",
@@ -133,7 +135,8 @@ class LikelihoodInfluence(RowInfluence):
         are not used.
         """
         # cuts: where each table of parameters begins
-        covariance, cuts = self.covariance(rows), self.layout.cuts
+        covariance = self.covariance(rows)
+        cuts = self.layout.cuts
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def __call__(self, rows: Sample) -> np.ndarray:
@@ -192,7 +195,8 @@ class _Part:
         basis: np.ndarray,
         penalty: Penalty,
     ):
-        self.component, self.total = component, rows.total
+        self.component = component
+        self.total = rows.total
         self._incomplete: IncompleteLikelihood | None = None
         if rows.complete:
             mu, information = _information(component.layout, theta)
@@ -200,10 +204,8 @@ class _Part:
         else:
             # `rows` hold the columns of the component alone, so that its predictors have the
             # numbers 0, 1, ... in them
-            table, renumbered = (
-                StateTable(component.layout),
-                component._replace(predictors=np.arange(component.layout.m)),
-            )
+            table = StateTable(component.layout)
+            renumbered = component._replace(predictors=np.arange(component.layout.m))
             patterns = missing_patterns(table, renumbered, rows)
             # zeros: no prior count and no penalty, which H gets below
             self._incomplete = IncompleteLikelihood(
@@ -212,10 +214,12 @@ class _Part:
             # sets the probabilities, and `gradient` the moments, at theta
             self._incomplete.value(theta)
             self._incomplete.gradient()
-            mu, self.total = self._incomplete.mu, self._incomplete.total
+            mu = self._incomplete.mu
+            self.total = self._incomplete.total
             # that of the rows, and what it would be if they were complete
             information, complete_information = self._incomplete.curvatures()
-        self.mu, self.share = mu, self.total / (self.total + penalty.prior_count)
+        self.mu = mu
+        self.share = self.total / (self.total + penalty.prior_count)
         # the rows of a prior count are complete
         H = (
             self.share * information

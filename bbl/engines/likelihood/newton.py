@@ -93,13 +93,11 @@ class StateLikelihood:
         support: np.ndarray | None,
         basis: np.ndarray,
     ):
-        self.table, self.target, self.penalty, self.support, self.basis = (
-            table,
-            target,
-            penalty,
-            support,
-            basis,
-        )
+        self.table = table
+        self.target = target
+        self.penalty = penalty
+        self.support = support
+        self.basis = basis
 
     def value(self, theta: np.ndarray) -> float:
         """Return the objective at `theta`."""
@@ -142,18 +140,24 @@ def maximise(
         A smaller norm. Steps go on below `tolerance` until it is reached, as long as each step
         halves the norm: some states may have frequencies below `tolerance`.
     """
-    theta, within_tolerance, norm, n_iter = start.copy(), False, np.inf, 0
+    theta = start.copy()
+    within_tolerance = False
+    norm = np.inf
+    n_iter = 0
     value = objective.value(theta)
     while n_iter < itmax:
         n_iter += 1
         gradient = objective.gradient()
-        last_norm, norm = norm, float(np.linalg.norm(gradient))
+        last_norm = norm
+        norm = float(np.linalg.norm(gradient))
         if norm == 0.0 or (within_tolerance and (norm <= aim or norm > 0.5 * last_norm)):
             break
         # the step below is the last one, unless `aim` asks for more
         within_tolerance = norm <= tolerance
         step = _uphill_step(objective.curvatures(), gradient)
-        slope, length = float(gradient @ step), 1.0  # length: share of the Newton step
+        # length: share of the Newton step
+        slope = float(gradient @ step)
+        length = 1.0
         error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))
         while True:
             candidate = theta + length * step
@@ -165,7 +169,8 @@ def maximise(
         if not is_better:
             value = objective.value(theta)  # so that the objective is at the point that is returned
             break
-        theta, value = candidate, new_value
+        theta = candidate
+        value = new_value
     return Maximum(theta, value, norm, n_iter)
 
 

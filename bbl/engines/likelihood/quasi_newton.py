@@ -53,7 +53,8 @@ def minimise(
     """
     # step, change of the gradient, and their inner product
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
-    g, n_iter = gradient(theta), 0
+    g = gradient(theta)
+    n_iter = 0
     while n_iter < itmax:
         n_iter += 1
         norm = float(np.linalg.norm(g))
@@ -66,7 +67,8 @@ def minimise(
         curvature = float(step @ change)
         if curvature > 0.0:
             pairs.append((step, change, curvature))
-            theta, g = theta + step, g_new
+            theta = theta + step
+            g = g_new
         # no step along this direction lowers the slope: try again without curvature pairs
         elif pairs:
             pairs.clear()
@@ -88,7 +90,9 @@ def _step(
     longest step that was tried whose slope is still negative, zero if there is none.
     """
     # low: longest step with a negative slope; high: last one with a positive one
-    low, high, length = 0.0, np.inf, 1.0
+    low = 0.0
+    high = np.inf
+    length = 1.0
     g_low = np.zeros(len(theta))  # gradient after the step `low`; not read if this stays zero
     for _ in range(MAX_TRIALS):
         g = gradient(theta + length * direction)
@@ -98,7 +102,8 @@ def _step(
         if new_slope > 0.0 or not np.isfinite(new_slope):
             high = length
         else:
-            low, g_low = length, g
+            low = length
+            g_low = g
         length = 0.5 * (low + high) if np.isfinite(high) else 4.0 * length
     return low * direction, g_low
 
@@ -109,7 +114,8 @@ def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -
 
     The initial inverse Hessian is diagonal, `inverse_curvature` (size,), scaled to the last pair.
     """
-    q, factors = g.copy(), []
+    q = g.copy()
+    factors = []
     for step, change, curvature in reversed(pairs):
         factor = float(step @ q) / curvature
         factors.append(factor)

@@ -164,7 +164,9 @@ def least_width(layout: Layout) -> int:
     has left, if those with the fewest are removed one by one.
     """
     mask = layout.mask.astype(np.intp)
-    degree, remaining, width = mask.sum(axis=1), np.ones(layout.m, dtype=bool), 0
+    degree = mask.sum(axis=1)
+    remaining = np.ones(layout.m, dtype=bool)
+    width = 0
     for _ in range(layout.m):
         i = int(np.argmin(np.where(remaining, degree, layout.m)))
         width = max(width, int(degree[i]))
@@ -186,33 +188,31 @@ class Solver:
     """
 
     def __init__(self, layout: Layout, tolerance: float, itmax: int):
-        self.layout, self.tolerance, self.itmax = layout, tolerance, itmax
+        self.layout = layout
+        self.tolerance = tolerance
+        self.itmax = itmax
 
     def fit(self, rows: Rows, penalty: Penalty, start: np.ndarray | None = None) -> Solution:
         """Fit the rows of one group; rows with missing values need a table of all states of a part.
 
         Iterations begin at `start` (size,), else at the fields of independent predictors.
         """
-        theta, (determined, basis) = (
-            np.zeros(self.layout.size),
-            np.ones((2, self.layout.size), dtype=bool),
-        )
-        value, norm, n_iter = 0.0, 0.0, 0
+        theta = np.zeros(self.layout.size)
+        (determined, basis) = np.ones((2, self.layout.size), dtype=bool)
+        value = 0.0
+        norm = 0.0
+        n_iter = 0
         with serial_blas():
             for component in components(self.layout):
                 part_penalty = Penalty(penalty.ridge[component.positions], penalty.prior_count)
                 part_start = None if start is None else start[component.positions]
                 fit = self._fit_part(component, rows, part_penalty, part_start)
                 theta[component.positions] = fit.theta
-                determined[component.positions], basis[component.positions] = (
-                    fit.determined,
-                    fit.basis,
-                )
-                value, norm, n_iter = (
-                    value + fit.value,
-                    float(np.hypot(norm, fit.norm)),
-                    max(n_iter, fit.n_iter),
-                )
+                determined[component.positions] = fit.determined
+                basis[component.positions] = fit.basis
+                value = value + fit.value
+                norm = float(np.hypot(norm, fit.norm))
+                n_iter = max(n_iter, fit.n_iter)
         return Solution(theta, value, norm, n_iter, determined, basis)
 
     def _fit_part(
@@ -251,7 +251,8 @@ class Solver:
         theta = tree.closed_form(counts)
         if theta is None:
             return None
-        target, margins = tree.moments_of(counts / rows.total), tree.margins(theta)
+        target = tree.moments_of(counts / rows.total)
+        margins = tree.margins(theta)
         norm = float(np.linalg.norm(target - tree.moments(margins)))
         all_parameters = np.ones(component.layout.size, dtype=bool)
         return Solution(
@@ -272,7 +273,8 @@ class Solver:
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(
             penalty.prior_count
         )
-        target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
+        target = table.moments(counts / counts.sum())
+        free = penalty.ridge == 0.0
         start = _independent_start(component.layout, target) if start is None else start
         face = zero_margins(table, counts, free)
         basis, determined = _rank_on_face(table, face, penalty)
@@ -323,7 +325,8 @@ class Solver:
         if limit_face.support is not None and (
             face.support is None or (limit_face.support < face.support).any()
         ):
-            face, objective.support = limit_face, limit_face.support
+            face = limit_face
+            objective.support = limit_face.support
             on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
             maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
         # sets the probabilities, and `gradient` the moments, that `curvatures` reads
@@ -345,7 +348,8 @@ class Solver:
         order = tree_order(component.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
         tree = JunctionTree(component.layout, order)
-        ridge, total = penalty.ridge, rows.total + penalty.prior_count
+        ridge = penalty.ridge
+        total = rows.total + penalty.prior_count
         counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts) + tree.spread(
             penalty.prior_count
         )
@@ -475,7 +479,8 @@ def _find_tree_face(
     cells keep one. `counts` (n_cells,) are the observed counts; `free` (size,) marks parameters
     without a penalty.
     """
-    layout, direction = tree.layout, np.zeros(tree.layout.size)
+    layout = tree.layout
+    direction = np.zeros(tree.layout.size)
     support = np.ones(tree.n_cells, dtype=bool)
     for scope, clique_number in zip(layout.scopes, tree.clique_of_term.tolist(), strict=True):
         clique = tree.cliques[clique_number]

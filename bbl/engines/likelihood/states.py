@@ -179,7 +179,8 @@ class StateTable:
         n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):
-                in_row, in_column = codes[rows, i] == level, codes[:, i] == level
+                in_row = codes[rows, i] == level
+                in_column = codes[:, i] == level
                 shares_level = (
                     np.outer(in_row, in_column) if in_row.any() and in_column.any() else None
                 )

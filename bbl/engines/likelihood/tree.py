@@ -50,7 +50,8 @@ def perfect_order(layout: Layout) -> list[int] | None:
     partners if there are several.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
-    order, remaining = [], set(range(layout.m))
+    order = []
+    remaining = set(range(layout.m))
     while remaining:
         i = next(
             (
@@ -88,7 +89,9 @@ class Margins:
     """
 
     def __init__(self, log_z: float, joint: np.ndarray, conditional: np.ndarray):
-        self.log_z, self.joint, self.conditional = log_z, joint, conditional
+        self.log_z = log_z
+        self.joint = joint
+        self.conditional = conditional
 
 
 class JunctionTree:
@@ -332,7 +335,8 @@ def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]
     in `order`.
     """
     scopes = clique_scopes(layout, order)
-    cliques, first = [], 0
+    cliques = []
+    first = 0
     for scope in scopes:
         shape = tuple(int(layout.n_levels[i]) for i in scope)
         n_clique_cells = int(np.prod(shape))
@@ -380,7 +384,10 @@ class TreeLikelihood:
         ridge: np.ndarray,
         log_support: np.ndarray | None,
     ):
-        self.tree, self.target, self.ridge, self.log_support = tree, target, ridge, log_support
+        self.tree = tree
+        self.target = target
+        self.ridge = ridge
+        self.log_support = log_support
         self.margins = tree.unfilled()
 
     def value(self, theta: np.ndarray) -> float:

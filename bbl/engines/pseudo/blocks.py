@@ -142,8 +142,12 @@ class Corrected:
     """
 
     def __init__(self, engine: Any, rows: StoredSample, layout: Layout, workers: int):
-        self.engine, self.rows, self.layout, self.workers = engine, rows, layout, workers
-        self.passes, self.n_site_levels = 0, np.diff(layout.start)
+        self.engine = engine
+        self.rows = rows
+        self.layout = layout
+        self.workers = workers
+        self.passes = 0
+        self.n_site_levels = np.diff(layout.start)
         self.key = (engine.precision, layout.n_levels.tobytes(), *_term_key(layout))
         self.moments = _moments(rows, layout, engine.prior_count, workers)
         self.point: _Point | None = None
@@ -161,15 +165,19 @@ class Corrected:
         """
         # FINEST: least tolerance, and FLOOR, below: gradient norm near rounding, in single or
         # double precision
-        m, tolerance = self.layout.m, max(self.engine.tolerance, FINEST[self.engine.precision])
+        m = self.layout.m
+        tolerance = max(self.engine.tolerance, FINEST[self.engine.precision])
         penalty = np.append(lambdah, penalties(self.layout, lambda_))  # of the columns (1 + D,)
         # n_slow: slow rounds of each site in a row
-        sites, n_slow, n_iter = Sites(m), np.zeros(m, dtype=int), np.zeros(m, dtype=np.int32)
+        sites = Sites(m)
+        n_slow = np.zeros(m, dtype=int)
+        n_iter = np.zeros(m, dtype=np.int32)
         norm = (
             np.full(m, np.inf) if self.point is None else self._gradient_norms(self.point, penalty)
         )
         # aim: norm after the next round to norm before
-        is_done, aim_ratio = norm <= tolerance, np.full(m, LEAST_RATIO)
+        is_done = norm <= tolerance
+        aim_ratio = np.full(m, LEAST_RATIO)
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MAX_ROUNDS):
             is_stalled = n_slow >= STALL_ROUNDS
@@ -183,7 +191,8 @@ class Corrected:
                 break
             if (is_stalled & ~is_done).any():
                 self._enlarge(int(np.argmax(np.where(is_done, -1.0, norm))), norm)
-                n_slow[:], pairs = 0, []
+                n_slow[:] = 0
+                pairs = []
             # gradient norm of the sample's objective at which the fit of each site ends: at once if
             # the site is done
             target_norm = (
@@ -231,7 +240,8 @@ class Corrected:
             is_done |= norm <= tolerance
         assert self.point is not None  # noqa: S101  # a first round took place
         theta[:] = self.point.theta
-        sites.norm, sites.n_iter = norm, n_iter
+        sites.norm = norm
+        sites.n_iter = n_iter
         sites.value = self.point.value + 0.5 * self._sum_by_site(theta**2 * penalty)
         sites.status[:] = np.where(
             norm <= max(tolerance, FLOOR[self.engine.precision]), CONVERGED, STUCK
@@ -328,7 +338,8 @@ class Corrected:
             return trial
         # `factors` holds a; between the loops, minimising the sample's objective with a linear term
         # that gives it the gradient q is nearly a step by -H0 q
-        point, factors = self.point, []
+        point = self.point
+        factors = []
         q = point.gradient + penalty * point.theta
         for step, change, inverse in reversed(pairs):
             factors.append(inverse * self._sum_by_site(step * q))
@@ -410,7 +421,8 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: in
         name = ("joint levels", *_term_key(layout))
         counts = rows.sums(name, partial(_block_pairs, layout), workers) / rows.total
     # means of the constant and of all columns, (1 + D,)
-    means, prior_share = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
+    means = np.append(1.0, counts.diagonal())
+    prior_share = prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + regs.D))
     # of site i: 0 for the constant, then 1 + column of its regressors
     for i, columns in enumerate(regs.columns):

@@ -353,7 +353,8 @@ class PseudoLikelihood(Engine):
             check_memory(
                 self.memory(sample.n, layout), description, "Use fewer predictors or rows."
             )
-        site_rows, counts = sample, None
+        site_rows = sample
+        counts = None
         if sample.missing is None:
             counts = None if warm_starts else level_counts(sample, layout.n_levels)
             solutions = solve_complete(
@@ -433,7 +434,8 @@ class PseudoLikelihood(Engine):
             site_theta[:, 0] = np.concatenate([log_ratio(level_shares) for level_shares in shares])
         rounds = Corrected(engine, rows, layout, workers)
         for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
-            lambda_, site_theta = grid[k], site_theta.copy()
+            lambda_ = grid[k]
+            site_theta = site_theta.copy()
             sites = rounds.fit(lambda_, self.lambdah_at(lambda_), site_theta, self.itmax)
             fit = engine._finish(
                 rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent
@@ -485,7 +487,8 @@ class PseudoLikelihood(Engine):
                 unbounded = unbounded_parameters(
                     sample, layout, site_theta, max_parameters=POLISH_SIZE
                 )
-        value, converged = -float(sites.value.sum()), sites.status == CONVERGED
+        value = -float(sites.value.sum())
+        converged = sites.status == CONVERGED
         converged[[i for i, *_ in unbounded]] = False  # i: the predictor, first in each tuple
         return EngineFit(
             theta,

@@ -45,8 +45,10 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
     `sample` holds the codes of the `Regressors` and the ``client`` of the cluster.
     """
     # without the client, to be sent
-    client, plain_sample = sample.client, Sample(sample.codes, sample.weights)
-    remote_rows, share_count = remote_value(client, plain_sample), n_shares(sample)
+    client = sample.client
+    plain_sample = Sample(sample.codes, sample.weights)
+    remote_rows = remote_value(client, plain_sample)
+    share_count = n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
         """Fit all sites in place; return the normaliser of a `Solution`. `sample` and `workers` are
@@ -97,7 +99,8 @@ def _solve_share(
     D) to start from.
     """
     engine, layout, precision, lambda_, lambdah, start = arguments
-    theta, sites = start.copy(), Sites(layout.m)
+    theta = start.copy()
+    sites = Sites(layout.m)
     problem = prepare_problem(rows, layout, precision, prior_count)
     by_lbfgs(problem, precision, share)(
         engine, rows, layout, lambda_, lambdah, theta, sites, workers=1

@@ -77,7 +77,8 @@ def solve_available(
         is_kept = np.array(layout.mask[site_group].any(axis=0))
         is_kept[site_group] = True
         # the predictors of this model, and the number of each in it
-        predictors, number = np.flatnonzero(is_kept), np.cumsum(is_kept) - 1
+        predictors = np.flatnonzero(is_kept)
+        number = np.cumsum(is_kept) - 1
         # the terms of the group's sites, in each order
         terms = [
             number[term_array[np.isin(term_array, site_group).any(axis=1)]]
@@ -94,7 +95,8 @@ def solve_available(
             layout.columns(site_group),
             np.append(0, 1 + all_columns.positions(sub_layout, predictors)),
         )
-        sub_levels, share = sub_layout.columns(number[site_group]), sub_sample.total / sample.total
+        sub_levels = sub_layout.columns(number[site_group])
+        share = sub_sample.total / sample.total
 
         def restrict(site_theta: np.ndarray) -> np.ndarray:
             """Return the group's solution with the entries of its sites from a whole one, and zero
@@ -158,7 +160,8 @@ def solve_complete(
         )
     sample = once("codes", partial(_joint_levels, sample, layout))
     # fit_engine: the engine with the tolerance and precision of the last fit
-    sites, fit_engine = None, engine
+    sites = None
+    fit_engine = engine
     for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
         lambda_ = grid[k]
         # all fits of a comparison but its first, which is exact unless it starts where exact fits
@@ -245,7 +248,8 @@ def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.n
         return warm_starts[min(fitted_penalties, key=lambda other: abs(other - lambda_))].copy()
     # position of the next stronger penalty, such that there is a weaker one before it
     upper = min(max(int(np.searchsorted(fitted_penalties, lambda_)), 1), len(fitted_penalties) - 1)
-    weak, strong = fitted_penalties[upper - 1], fitted_penalties[upper]
+    weak = fitted_penalties[upper - 1]
+    strong = fitted_penalties[upper]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))
     out = share * warm_starts[strong]
     out += (1.0 - share) * warm_starts[weak]

@@ -64,7 +64,8 @@ class Sites:
     """
 
     def __init__(self, m: int):
-        self.value, self.norm = np.zeros(m), np.zeros(m)
+        self.value = np.zeros(m)
+        self.norm = np.zeros(m)
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
     def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
@@ -108,7 +109,8 @@ def by_newton(
     functions with the same arguments. `linear` (layout.D, 1 + D), if given, is subtracted from the
     gradients.
     """
-    fitted_sites, regs = np.arange(layout.m) if only is None else only, regressors(layout)
+    fitted_sites = np.arange(layout.m) if only is None else only
+    regs = regressors(layout)
     newton.solve_sites(
         sample.codes,
         sample.weights,

@@ -242,7 +242,9 @@ class PersistentVI(Engine):
 
         `n` rows and `settings` take no more: the arguments are those of all engines.
         """
-        D, Q, free_levels = float(layout.D), self.draws, layout.n_levels - 1.0
+        D = float(layout.D)
+        Q = self.draws
+        free_levels = layout.n_levels - 1.0
         # parameters; if the layout has no pairs, as many as with all of them
         size = layout.size if layout.count(2) else D + (D**2 - float((free_levels**2).sum())) / 2.0
         # bytes of the chains, and of the bits of all levels after each sweep, in whole words of 8
@@ -384,8 +386,11 @@ class PersistentVI(Engine):
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
         """Return a note if the fit has not converged, by the `history` of `ascend`."""
-        t, scale = history["iteration"], history["scale_couplings"]  # one entry for each record
-        scale_at_half, last_scale = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
+        # one entry for each record
+        t = history["iteration"]
+        scale = history["scale_couplings"]
+        scale_at_half = scale[np.searchsorted(t, t[-1] / 2)]
+        last_scale = scale[-1]
         # scales beyond the slab have the bound of the slab, so that their changes do not matter
         # [0]: the scales, which `slabbed` returns with their slopes
         bounded_at_half, bounded_last = slabbed(np.log([scale_at_half, last_scale]), self._slab)[0]
@@ -412,7 +417,8 @@ class PersistentVI(Engine):
         """Return the approximate posterior of a fit; a ValueError if what it stores does not fit
         the layout.
         """
-        mean, log_sd = fit.state["mean"], fit.state["log_sd"]
+        mean = fit.state["mean"]
+        log_sd = fit.state["log_sd"]
         if len(mean) != Approximation.length(layout, self._prior, self.scale) or len(log_sd) != len(
             mean
         ):
@@ -451,7 +457,8 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
         sample = sample.rows(~sample.missing.any(axis=1))
     # weights of the rows with two non-reference levels (D, D), and of those with each level, (L_i,)
     # of each predictor
-    counts, level_weights = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
+    counts = pair_counts(sample, layout)
+    level_weights = level_counts(sample, layout.n_levels)
     n_observed = np.array([(n > 0).sum() for n in level_weights])  # levels of each predictor
     # counts of the reference levels
     reference_weights = np.concatenate([n[:1] for n in level_weights])
@@ -460,22 +467,16 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
         i, j = layout.pairs[positions].T
         if a < 2 or b < 2:
             continue
-        rows, columns = (
-            layout.start[i, None] + np.arange(a - 1),
-            layout.start[j, None] + np.arange(b - 1),
-        )
+        rows = layout.start[i, None] + np.arange(a - 1)
+        columns = layout.start[j, None] + np.arange(b - 1)
         # weights of the levels of i (T, a - 1) and of j (T, b - 1), and of the cells of each table:
         # without reference levels (T, a - 1, b - 1), with that of j alone (T, a - 1) or of i alone
         # (T, b - 1), and with both (T,)
         inner = counts[rows[:, :, None], columns[:, None, :]]
-        weights_i, weights_j = (
-            np.stack([level_weights[k][1:] for k in i]),
-            np.stack([level_weights[k][1:] for k in j]),
-        )
-        with_reference_j, with_reference_i = (
-            weights_i - inner.sum(axis=2),
-            weights_j - inner.sum(axis=1),
-        )
+        weights_i = np.stack([level_weights[k][1:] for k in i])
+        weights_j = np.stack([level_weights[k][1:] for k in j])
+        with_reference_j = weights_i - inner.sum(axis=2)
+        with_reference_i = weights_j - inner.sum(axis=1)
         with_both = reference_weights[i] - with_reference_i.sum(axis=1)
         n_edge_cells = (
             (with_reference_j > 0).sum(axis=1)

@@ -71,7 +71,9 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
     known, times the weight of all rows.
     """
     # counts (D, D)
-    out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total
+    out = np.empty(layout.size)
+    counts = pair_counts(sample, layout)
+    total = sample.total
     if sample.missing is None:
         # to `out`, from counts of pairs and, on the diagonal, of levels
         tables.features(counts, total, out)
@@ -85,7 +87,8 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
     scaled_counts = counts * scale[np.ix_(predictor, predictor)]
     tables.features(scaled_counts, total, out)  # the sums of fields; those of pairs are replaced
     for i, j in layout.pairs:
-        levels_i, levels_j = slice(*layout.start[i : i + 2]), slice(*layout.start[j : j + 2])
+        levels_i = slice(*layout.start[i : i + 2])
+        levels_j = slice(*layout.start[j : j + 2])
         levels = np.r_[levels_i, levels_j]
         table_counts = scaled_counts[np.ix_(levels, levels)]
         # counts of single levels, on the diagonal, have to be those in the rows where both
@@ -147,14 +150,17 @@ class SampledGradient:
         rng: np.random.Generator,
         crews: Sequence[Crew],
     ):
-        self.tables, self.sweeps, self.total = _tables(layout), sweeps, sample.total
+        self.tables = _tables(layout)
+        self.sweeps = sweeps
+        self.total = sample.total
         self.sums = feature_sums(sample, layout, self.tables)  # (size,)
         self.blocks = _blocks(layout.pair_start[1:])  # runs (first, end) of pairs
         # by draw and block, see `gradient`
         self.h = np.zeros((len(crews), len(self.blocks), layout.D))
         self.J = [np.zeros((layout.D, layout.D)) for _ in crews]  # couplings of each draw
         # chains leave out constant predictors
-        zeros, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]
+        zeros = np.zeros(layout.D)
+        levels = layout.n_levels[layout.n_levels > 1]
         draws = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
         self.chains = [
             Chains(zeros, J, levels, n_chains, draw_rng, crew.workers)
@@ -166,7 +172,10 @@ class SampledGradient:
         """Write the gradient at `simplex` (size,) to `out` (size,) after sweeps of the chains of
         draw q.
         """
-        chains, crew, h, J = self.chains[q], self.crews[q], self.h[q], self.J[q]
+        chains = self.chains[q]
+        crew = self.crews[q]
+        h = self.h[q]
+        J = self.J[q]
         # each adds its fields to a row of h, and writes its couplings to J
         blocks = zip(h, self.blocks, strict=True)
         crew.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
@@ -186,16 +195,17 @@ class PseudoLikelihoodGradient:
     def __init__(self, sample: Sample, layout: Layout):
         if sample.missing is not None:
             sample = sample.rows(~sample.missing.any(axis=1))
-        self.layout, self.tables, self.rows = layout, _tables(layout), sample
+        self.layout = layout
+        self.tables = _tables(layout)
+        self.rows = sample
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient at `simplex` (size,) to `out` (size,), whatever the draw q."""
-        h, J = np.zeros(self.layout.D), np.zeros((self.layout.D, self.layout.D))
+        h = np.zeros(self.layout.D)
+        J = np.zeros((self.layout.D, self.layout.D))
         self.tables.couple(simplex, h, J)  # writes h and J, in the reference gauge
-        coupling_gradient, field_gradient = (
-            np.zeros((self.layout.D, self.layout.D)),
-            np.zeros(self.layout.D),
-        )
+        coupling_gradient = np.zeros((self.layout.D, self.layout.D))
+        field_gradient = np.zeros(self.layout.D)
         with serial_blas():
             for chunk in self.rows.blocks(CHUNK):
                 X = one_hot(chunk.codes, self.layout)
@@ -268,7 +278,9 @@ def ascend(
         posterior mean, smoothed over about ten records; ``scale_fields`` and ``scale_couplings``,
         global scales.
     """
-    schedule, history, stop = _Schedule(budget), _History(budget.n_iter, begin), stop_flag()
+    schedule = _Schedule(budget)
+    history = _History(budget.n_iter, begin)
+    stop = stop_flag()
     with Crew(workers) as crew:
         state = _State(begin, likelihood, budget.draws, rng, crew)
         while schedule.running:
@@ -290,9 +302,12 @@ class _Schedule:
     """Iterations and step sizes: those of iteration t fall linearly to zero at iteration `end`."""
 
     def __init__(self, budget: Budget):
-        self.budget, self.t, self.end = budget, 0, budget.n_iter
+        self.budget = budget
+        self.t = 0
+        self.end = budget.n_iter
         # a share of the first step size, and its iteration
-        self.share_at_decline, self.decline_from = 1.0, 0
+        self.share_at_decline = 1.0
+        self.decline_from = 0
         self.first_weight = 0.0  # sum of the weights of all gradients in Adam's first moment
         self.finishing = False  # whether `finish` has brought the end forward
 
@@ -340,12 +355,10 @@ class _Schedule:
         """
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
-            self.share_at_decline, self.decline_from, self.end, self.finishing = (
-                self.share,
-                self.t,
-                end,
-                True,
-            )
+            self.share_at_decline = self.share
+            self.decline_from = self.t
+            self.end = end
+            self.finishing = True
 
 
 class _History:
@@ -375,7 +388,8 @@ class _History:
         )
         rms = np.sqrt(self.mean_square_sum / (t - self.records[-1][0] if self.records else t))
         self.records.append((t, rms, change, *current.global_scales))
-        self.smoothed_mean, self.mean_square_sum = smoothed, 0.0
+        self.smoothed_mean = smoothed
+        self.mean_square_sum = 0.0
         return change
 
     @property
@@ -404,21 +418,30 @@ class _State:
         rng: np.random.Generator,
         crew: Crew,
     ):
-        n, size, groups = len(begin.mean), begin.layout.size, begin.groups
-        self.begin, self.likelihood, self.groups, self.size = begin, likelihood, groups, size
-        self.crew, self.blocks = crew, _blocks(groups.cuts[1:])
+        n = len(begin.mean)
+        size = begin.layout.size
+        groups = begin.groups
+        self.begin = begin
+        self.likelihood = likelihood
+        self.groups = groups
+        self.size = size
+        self.crew = crew
+        self.blocks = _blocks(groups.cuts[1:])
         # states of each draw's random generators, which run side by side: four words each, not all
         # zero
         self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
-        self.mean, self.log_sd = begin.mean.copy(), begin.log_sd.copy()
-        self.first_moments, self.second_moments = np.zeros((2, n)), np.zeros((2, n))
+        self.mean = begin.mean.copy()
+        self.log_sd = begin.log_sd.copy()
+        self.first_moments = np.zeros((2, n))
+        self.second_moments = np.zeros((2, n))
         # by block: see `step`
         self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))
         self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
         self.scale = np.empty((draws, len(groups)))
         self.scale_gradient = np.empty((draws, n - size))
-        self.sums, self.n_summed = np.zeros((2, n)), 0
+        self.sums = np.zeros((2, n))
+        self.n_summed = 0
 
     @property
     def current(self) -> Approximation:
@@ -431,7 +454,8 @@ class _State:
     @property
     def averaged(self) -> Approximation:
         """The average of the approximations that were added to it."""
-        b, (mean, log_sd) = self.begin, self.sums / self.n_summed
+        b = self.begin
+        (mean, log_sd) = self.sums / self.n_summed
         return Approximation(b.layout, b.prior, b.slab, b.scale, mean, log_sd)
 
     def add_to_average(self) -> None:
@@ -453,7 +477,10 @@ class _State:
         """Draw parameters and scales, and write the gradients at draw q by parameters, by u and by
         v.
         """
-        b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
+        b = self.begin
+        groups = self.groups
+        noise = self.noise[q]
+        prior = self.begin.prior
         kernel.normal(self.streams[q], noise)
         # empty if the prior gives all groups the global scale
         u_entries = slice(self.size, self.size + len(groups) if prior.slope else self.size)

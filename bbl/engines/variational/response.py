@@ -110,14 +110,14 @@ def bound_hessian(
     sd, the term with the gradient of the log posterior is replaced by -1, its value at an optimum,
     where the gradient of the bound is zero: that of the entropy by each log sd is 1.
     """
-    F, n, sd = state_features(approx.layout), len(approx.mean), np.exp(approx.log_sd)
+    F = state_features(approx.layout)
+    n = len(approx.mean)
+    sd = np.exp(approx.log_sd)
     out = np.zeros((2, n, 2, n))  # axes 0 and 2: by means (0) or log sds (1)
     for draw in noise:
         # the derivative of the point by a log sd is its deviation from the mean
-        H, deviation = (
-            log_posterior_hessian(approx, F, feature_sums, total, approx.mean + sd * draw),
-            sd * draw,
-        )
+        H = log_posterior_hessian(approx, F, feature_sums, total, approx.mean + sd * draw)
+        deviation = sd * draw
         by_log_sd = H * deviation
         out[0, :, 0] += H
         out[0, :, 1] += by_log_sd
@@ -141,21 +141,18 @@ def log_posterior_hessian(
     `F` (states, size) holds the `state_features` of all states; `feature_sums` and `total` are as
     in `response_covariance`.
     """
-    size, group_of, entries = (
-        approx.layout.size,
-        approx.groups.of_parameter,
-        _log_scale_entries(approx),
-    )
+    size = approx.layout.size
+    group_of = approx.groups.of_parameter
+    entries = _log_scale_entries(approx)
     v = x[-2:] if approx.scale is None else np.full(2, np.log(approx.scale))
     u = x[entries] if approx.prior.slope else approx.groups.repeat_by_kind(v)
     scale, log_slope = slabbed(u, approx.slab)
     # first and second derivatives of each parameter's scale by its log scale; log_slope s is that
     # of the log of the bounded scale, and has itself the derivative -2 s (1 - s)
-    slope, second = (
-        (scale * log_slope)[group_of],
-        (scale * log_slope * (3.0 * log_slope - 2.0))[group_of],
-    )
-    scale, z = scale[group_of], x[:size]
+    slope = (scale * log_slope)[group_of]
+    second = (scale * log_slope * (3.0 * log_slope - 2.0))[group_of]
+    scale = scale[group_of]
+    z = x[:size]
     log_p = F @ (scale * z)
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
@@ -167,7 +164,8 @@ def log_posterior_hessian(
     J[np.arange(size), np.arange(size)] = scale
     H[np.arange(size), np.arange(size)] = -1.0  # the standard normal prior of z
     has_scale = entries[group_of] >= 0  # parameters whose log scale is an entry of x
-    z_entry, scale_entry = np.flatnonzero(has_scale), entries[group_of][has_scale]
+    z_entry = np.flatnonzero(has_scale)
+    scale_entry = entries[group_of][has_scale]
     J[z_entry, scale_entry] = (z * slope)[has_scale]
     # second derivatives of the parameters by z and the log scale, times the gradient
     np.add.at(H, (z_entry, scale_entry), (gradient * slope)[has_scale])
@@ -198,22 +196,23 @@ def mean_slopes(approx: Approximation) -> np.ndarray:
     """Return the derivatives (layout.size, 2n) of the parameters' means by means and log sds of the
     approximation.
     """
-    size, n, group_of, entries = (
-        approx.layout.size,
-        len(approx.mean),
-        approx.groups.of_parameter,
-        _log_scale_entries(approx),
-    )
+    size = approx.layout.size
+    n = len(approx.mean)
+    group_of = approx.groups.of_parameter
+    entries = _log_scale_entries(approx)
     mean, sd = approx.log_scales  # (G,) each, of the log scales
     scale, log_slope = slabbed(mean + sd * NODES[:, None], approx.slab)
     # the mean scale of each group (G,), and its derivatives by the mean and the log sd of the log
     # scale
-    mean_scale, by_mean = NODE_WEIGHTS @ scale, NODE_WEIGHTS @ (scale * log_slope)
+    mean_scale = NODE_WEIGHTS @ scale
+    by_mean = NODE_WEIGHTS @ (scale * log_slope)
     by_log_sd = NODE_WEIGHTS @ (scale * log_slope * sd * NODES[:, None])
-    out, z = np.zeros((size, 2 * n)), approx.mean[:size]
+    out = np.zeros((size, 2 * n))
+    z = approx.mean[:size]
     out[np.arange(size), np.arange(size)] = mean_scale[group_of]
     has_scale = entries[group_of] >= 0  # parameters whose log scale is not fixed
-    parameter, scale_entry = np.flatnonzero(has_scale), entries[group_of][has_scale]
+    parameter = np.flatnonzero(has_scale)
+    scale_entry = entries[group_of][has_scale]
     out[parameter, scale_entry] = (z * by_mean[group_of])[has_scale]
     out[parameter, n + scale_entry] = (z * by_log_sd[group_of])[has_scale]
     return out

@@ -138,10 +138,8 @@ class Approximation:
     @property
     def simplex_variance(self) -> np.ndarray:
         """Posterior variances (layout.size,) in simplex coding."""
-        z_mean, z_variance = (
-            self.mean[: self.layout.size],
-            np.exp(2.0 * self.log_sd[: self.layout.size]),
-        )
+        z_mean = self.mean[: self.layout.size]
+        z_variance = np.exp(2.0 * self.log_sd[: self.layout.size])
         scale_mean, scale_square = (moment[self.groups.of_parameter] for moment in self._scales)
         return scale_square * (z_mean**2 + z_variance) - (scale_mean * z_mean) ** 2
 
@@ -151,7 +149,8 @@ class Approximation:
         parameters.
         """
         layout = self.layout
-        z_mean, z_variance = self.mean[: layout.size], np.exp(2.0 * self.log_sd[: layout.size])
+        z_mean = self.mean[: layout.size]
+        z_variance = np.exp(2.0 * self.log_sd[: layout.size])
         scale_mean, scale_square = self._scales
         # independent over parameters: the variance of z times the mean square of the scale
         variance = reference_variance(layout, scale_square[self.groups.of_parameter] * z_variance)
@@ -177,8 +176,10 @@ class Approximation:
         """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum
         gauge.
         """
-        layout, groups = self.layout, self.groups
-        z_mean, z_sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
+        layout = self.layout
+        groups = self.groups
+        z_mean = self.mean[: layout.size]
+        z_sd = np.exp(self.log_sd[: layout.size])
         u_mean, u_sd = self.log_scales
         out = np.zeros((n, layout.m + len(layout.pairs)))
         # noise of the two global scales, repeated for each group; used if groups have no scales of
@@ -208,11 +209,14 @@ def start(
 
     `prior`, `slab` and `scale` are as in `Approximation`.
     """
-    n, groups = Approximation.length(layout, prior, scale), Groups(layout)
-    mean, log_sd = np.zeros(n), np.full(n, -3.0)
+    n = Approximation.length(layout, prior, scale)
+    groups = Groups(layout)
+    mean = np.zeros(n)
+    log_sd = np.full(n, -3.0)
     if prior.slope:
         u = slice(layout.size, layout.size + len(groups))
-        mean[u], log_sd[u] = -1.0, np.log(0.8)
+        mean[u] = -1.0
+        log_sd[u] = np.log(0.8)
     if scale is None:
         mean[-2:] = -3.0 if prior.slope else -1.0
     approximation = Approximation(layout, prior, slab, scale, mean, log_sd)

@@ -75,7 +75,8 @@ def plot_blocks(
     ax : matplotlib Axes, optional
         A new figure by default.
     """
-    n_rows, n_columns = len(rows), len(columns)
+    n_rows = len(rows)
+    n_columns = len(columns)
     ax = axes_or_new(ax, _figure_size(n_rows, n_columns))
     # of the groups, in sorted order
     ends = [np.cumsum(np.bincount(partition)) for partition in (rows, columns)]
@@ -196,8 +197,10 @@ def _colour_scale(
         listed = ListedColormap(list(colours)).with_extremes(bad=MISSING)
         return {"cmap": listed, "vmin": -0.5, "vmax": len(levels) - 0.5}
     is_finite = np.isfinite(values)
-    values, weight = values[is_finite], weight[is_finite]
-    low, high = values.min(), values.max()
+    values = values[is_finite]
+    weight = weight[is_finite]
+    low = values.min()
+    high = values.max()
     if weight.sum() > CLIP_ABOVE:
         order = np.argsort(values)
         # cumulative: low and high are weighted quantiles
@@ -239,20 +242,20 @@ def _label_axes(
     its items.
     """
     for k, axis in enumerate((ax.yaxis, ax.xaxis)):  # rows, then columns
-        partition, title = partitions[k], short_name(names[k])
+        partition = partitions[k]
+        title = short_name(names[k])
         ends = np.cumsum(np.bincount(partition))
         # along the height for rows, along the width for columns; labels and colour bar take 15 %
         inches_per_item = 0.85 * axes_inches(ax)[1 - k] / len(partition)
         is_small = len(partition) <= MAX_NAMED
         if is_small:
             order = np.argsort(partition, kind="stable")
-            texts, positions = [item_names[k][i] for i in order], np.arange(len(partition)) + 0.5
+            texts = [item_names[k][i] for i in order]
+            positions = np.arange(len(partition)) + 0.5
         else:
             # in the middle of each group
-            texts, positions = (
-                [str(g) for g in range(len(ends))],
-                ends - np.diff(ends, prepend=0) / 2.0,
-            )
+            texts = [str(g) for g in range(len(ends))]
+            positions = ends - np.diff(ends, prepend=0) / 2.0
             title = f"{title} group"
         if not is_small and len(ends) > MAX_NUMBERED:
             axis.set_ticks([])
@@ -321,7 +324,8 @@ def plot_similarity(
     for ax, share, partition, name, items in zip(
         axes_list, shares, partitions, names, item_names, strict=True
     ):
-        order, ends = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition))
+        order = np.argsort(partition, kind="stable")
+        ends = np.cumsum(np.bincount(partition))
         n = len(partition)
         image = ax.imshow(
             share[order][:, order], extent=(0, n, n, 0), vmin=0.0, vmax=1.0, cmap=SEQUENTIAL

@@ -79,11 +79,14 @@ def plot_cv(
     setting, score = frame.columns[:2]  # names of columns
     ax = axes_or_new(ax, size=(5.2, 3.6))
     table = frame.sort_values(setting, kind="stable")
-    x, y = table[setting].to_numpy(float), table[score].to_numpy(float)
-    symbol, title = symbol or short_name(setting), title or short_name(setting)
+    x = table[setting].to_numpy(float)
+    y = table[score].to_numpy(float)
+    symbol = symbol or short_name(setting)
+    title = title or short_name(setting)
     ax.plot(x, y, color=COLOURS[0], marker="o", markersize=4.5, linewidth=1.4, zorder=3)
     if {"ci1", "ci2"} <= set(frame.columns):
-        low, high = table["ci1"], table["ci2"]
+        low = table["ci1"]
+        high = table["ci2"]
         ax.fill_between(
             x, low, high, color=COLOURS[0], alpha=0.18, linewidth=0, label="95% interval"
         )
@@ -323,10 +326,8 @@ def _new_image_axes(
     width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
     foot = 0.15 + (fit_names(names, pixels, width / shape[1], NAME_DEPTH).depth if names else 0.0)
     columns = grid_columns(K, width + 0.15)
-    rows, head = (
-        math.ceil(K / columns),
-        0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, lines=3)),
-    )
+    rows = math.ceil(K / columns)
+    head = 0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, lines=3))
     height = max(width * shape[0] / shape[1], 0.15)
     if rows * (height + head) > MAX_HEIGHT:
         height = max(MAX_HEIGHT / rows - head, 0.1)

@@ -42,7 +42,8 @@ def plot_edges(
 
     is_shown = probability >= MIN_SHOWN
     order = np.argsort(probability[is_shown], kind="stable")  # the most probable on top
-    ends, probability = ends[is_shown][order], probability[is_shown][order]
+    ends = ends[is_shown][order]
+    probability = probability[is_shown][order]
     title = "Probability of edges"
     # a list with the axes of the graph, and the axes of the colour bar, None beside the caller's
     # axes

@@ -220,7 +220,8 @@ def new_graph_axes(
     for its colour bar.
     """
     # graphs, and nodes of the largest
-    n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))
+    n = min(len(names), MOST_PANELS)
+    n_nodes = max(map(len, names))
     # inches of the circle's radius and of the names outside
     radius, depth = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
     # radial names have room in a font that is half a point larger than the smallest
@@ -269,7 +270,8 @@ def _graph_parameters(
     """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in
     `draw_network`.
     """
-    theta, titles = [], []
+    theta = []
+    titles = []
     for g in labels.groups if groups is None else groups:
         is_pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups
         # `second` is empty for a single group
@@ -382,10 +384,12 @@ def _name_nodes(
     `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are
     inches of the axes. A smaller font is taken only if it shows clearly more letters.
     """
-    n, is_radial = len(names), len(names) > MAX_HORIZONTAL_NAMES
+    n = len(names)
+    is_radial = len(names) > MAX_HORIZONTAL_NAMES
     # best choice so far: font size, texts, radius; -1: the first font is taken even if it shows no
     # letters
-    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)
+    most_letters = -1
+    best = (MIN_FONT, [""] * n, 1.0)
     for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
         # inches outside the circle for names, on the left and right, and above and below; the
@@ -408,12 +412,14 @@ def _name_nodes(
         n_letters = count_letters(texts) * (not is_radial or radius >= _least_radius(n, size))
         # without letters so far, the smaller font
         if n_letters > MORE_LETTERS * most_letters or not most_letters:
-            most_letters, best = n_letters, (float(size), texts, radius)
+            most_letters = n_letters
+            best = (float(size), texts, radius)
     size, texts, radius = best
     # names that overlap: every step-th
     step = max(1, math.ceil(_least_radius(n, size) / radius)) if is_radial else 1
     for k in range(0, n, step):
-        (x, y), degrees = nodes[k], np.degrees(angle[k]) % 360
+        (x, y) = nodes[k]
+        degrees = np.degrees(angle[k]) % 360
         is_left = 90 < degrees < 270
         ax.annotate(
             texts[k],

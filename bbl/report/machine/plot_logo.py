@@ -108,10 +108,12 @@ def plot_logo(
     >>> plt.close()
     """
     if choice("kind", kind, ("information", "fields")) == "information":
-        heights, title = information(self.labels, self._counts), "Bits"
+        heights = information(self.labels, self._counts)
+        title = "Bits"
     else:
         d = "" if self.parameters.pooled is None else r"\Delta "
-        heights, title = zero_sum_fields(self.parameters), f"Field ${d}h$"
+        heights = zero_sum_fields(self.parameters)
+        title = f"Field ${d}h$"
     return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
 
@@ -173,7 +175,8 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
         ``f_i(x) - mean_x f_i(x)`` with ``f_i(x) = h_i(x) + sum_j mean_x' J_ij(x, x')``, means over
         all levels, the reference included; likewise with couplings of more predictors.
     """
-    layout, theta = parameters.layout, parameters.shift
+    layout = parameters.layout
+    theta = parameters.shift
     # for each coupling J_ij(x, x') of a pair the two fields, 0..D-1, of the same levels: h_i(x),
     # and h_j(x')
     row, col = cells(layout)
@@ -246,7 +249,8 @@ def draw_logo(
     >>> counts = [[[8, 1, 1, 0], [3, 2, 3, 2]], [[0, 0, 0, 10], [1, 2, 3, 4]]]
     >>> axes = draw_logo(labels, information(labels, counts))
     """
-    shown, m = group_numbers(labels, groups), len(labels.names)
+    shown = group_numbers(labels, groups)
+    m = len(labels.names)
     if m > MAX_POSITIONS:
         raise OptionError(
             f"A logo has room for {MAX_POSITIONS} predictors, but there are {m}; fit fewer of them."
@@ -270,10 +274,8 @@ def draw_logo(
     ]
     if _alphabet_colours(labels) is not None:  # capitals fill the height better
         letters = [[x.upper() for x in levels] for levels in letters]
-    colours, titles = (
-        _level_colours(labels),
-        group_titles(labels, names, min(axes_inches(ax)[0] for ax in panels)),
-    )
+    colours = _level_colours(labels)
+    titles = group_titles(labels, names, min(axes_inches(ax)[0] for ax in panels))
     # a new figure may have fewer panels
     for k, ax, title in zip(shown, panels, titles, strict=False):
         for i, table in enumerate(tables):
@@ -298,7 +300,8 @@ def _fit_predictor_names(labels: Labels, width: float) -> TickNames:
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     """Return axes of a new figure, one per group, as wide as the names of the levels need."""
-    n, m = len(groups), len(labels.names)
+    n = len(groups)
+    m = len(labels.names)
     longest_name = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
     width = float(
         np.clip(0.4 + m * (0.36 if longest_name == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0)

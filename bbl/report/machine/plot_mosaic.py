@@ -180,7 +180,8 @@ def _fit_level_names(
     axis = number % 2  # 0 along x, 1 along y
     # levels, in a key of `boxes`, of the earlier variables that split along the side, and of those
     # that split across it
-    along, across = slice(axis, number, 2), slice(1 - axis, number, 2)
+    along = slice(axis, number, 2)
+    across = slice(1 - axis, number, 2)
     # for each part of the side: the levels across it of the tiles that are next to it
     strips: dict[tuple, tuple] = {}
     # in the order of their distance from the side; the last levels are next to the right side

@@ -111,11 +111,9 @@ def plot_parameters(
     shown = group_numbers(labels, groups)
     # shift (K, size): parameters, or with a pooled fit their differences from it; then d is before
     # the symbols h and J
-    layout, theta, d = (
-        parameters.layout,
-        parameters.shift[shown],
-        "" if parameters.pooled is None else r"\Delta ",
-    )
+    layout = parameters.layout
+    theta = parameters.shift[shown]
+    d = "" if parameters.pooled is None else r"\Delta "
     # (2, groups shown, D): distances of the lower and the upper limits from the fields
     limit_distances = (
         None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
@@ -135,7 +133,8 @@ def plot_parameters(
         # without maps there is no note
         note_shown(panels[0], n_maps or len(group_names), len(group_names), "maps")
     else:
-        panels, bar_axes = check_axes(axes, 1 + n_maps), [None, None]
+        panels = check_axes(axes, 1 + n_maps)
+        bar_axes = [None, None]
     fields = theta[:, : layout.D]
     if fields.size <= MAX_BARS:
         _draw_bars(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", limit_distances)
@@ -196,10 +195,8 @@ class _MapStyle:
         """Choose cells, names and sizes for `n_maps` maps, one for each group."""
         shows_levels = bool(layout.D <= MAX_SINGLE_COUPLINGS or (layout.n_levels == 2).all())
         n = layout.D if shows_levels else layout.m
-        names, positions = (
-            list(labels.names),
-            _predictor_middles(layout) if shows_levels else np.arange(layout.m),
-        )
+        names = list(labels.names)
+        positions = _predictor_middles(layout) if shows_levels else np.arange(layout.m)
         are_large = n_maps <= MAX_LARGE_MAPS
         if shows_levels and layout.D <= MAX_NAMED_LEVELS and are_large:
             names = [
@@ -263,7 +260,8 @@ def _new_figure(
     `names` are the groups; the first `n_maps` of them have a map. The first colour bar belongs to
     the fields (None if they are not a map), the second to the couplings (None without maps).
     """
-    K, is_map = len(names), len(names) * layout.D > MAX_BARS
+    K = len(names)
+    is_map = len(names) * layout.D > MAX_BARS
     height = float(np.clip(0.2 * K, 1.2, 6.0)) if is_map else 2.1
     left_margin = 0.5 + _group_tick_names(names, height).depth if is_map else 0.85
     if is_map:
@@ -296,7 +294,8 @@ def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -
         return Grid(
             n=0, columns=1, width=0.0, height=0.0, left=0.0, head=0.0, foot=0.0, gap=0.0, bar=0.0
         )
-    min_side, max_side = map_style.min_side, min(map_style.max_side, 1.3 * map_style.min_side)
+    min_side = map_style.min_side
+    max_side = min(map_style.max_side, 1.3 * map_style.min_side)
     columns = grid_columns(len(names), min_side + GAP)
     left_margin = map_style.tick_names(min_side)[1].depth + 0.2
     # 1.0: the colour bar
@@ -361,7 +360,8 @@ def _draw_bars(
     K = len(fields)
     D = fields.shape[1]
     # bars of a level fill 80 % of its place
-    width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)
+    width = 0.8 / K
+    values = np.where(np.isfinite(fields), fields, np.nan)
     x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
     bars = [
         ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))

@@ -94,7 +94,8 @@ def _new_panels(titles: Sequence[str]) -> list[Axes]:
     import matplotlib.pyplot as plt
 
     # one more line than line breaks, and R-hat
-    n, lines = len(titles), max(title.count("\n") for title in titles) + 2
+    n = len(titles)
+    lines = max(title.count("\n") for title in titles) + 2
     columns = min(n, 3)
     rows = -(-n // columns)  # rounded up
     # inches: 1.45 for a panel without its title, 0.175 for a line of the title, 0.6 for the titles
@@ -118,7 +119,9 @@ def _draw_forest(
     """Draw means and highest-density intervals of the `top` parameters with the largest |mean| / sd
     in any group.
     """
-    mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)  # (groups, parameters)
+    # (groups, parameters)
+    mean = draws.mean(axis=(0, 1))
+    sd = draws.std(axis=(0, 1), ddof=1)
     has_draws = ~np.isnan(mean).all(axis=1)  # for each group
     # 1e-300: no 0 / 0; initial: possibly no group has draws
     z = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)

@@ -94,7 +94,8 @@ def plot_terms(
     1
     >>> plt.close()
     """
-    layout, names = self.parameters.layout, list(self.labels.names)
+    layout = self.parameters.layout
+    names = list(self.labels.names)
     # their positions; a DataError if no term has three predictors
     predictors = strongest_term(self.parameters)
     if term is not None:
@@ -169,7 +170,8 @@ def plot_term(
     """
     shown = group_numbers(labels, groups)
     # d is written before the symbol J if couplings are differences from the pooled fit
-    layout, d = parameters.layout, "" if parameters.pooled is None else r"\Delta "
+    layout = parameters.layout
+    d = "" if parameters.pooled is None else r"\Delta "
     rows, columns, *other_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
     table = layout.table(parameters.shift[shown], *term)  # (groups, L_i - 1, L_j - 1, ...)
     # (groups, rows, columns, joint levels of the others)

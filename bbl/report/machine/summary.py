@@ -244,10 +244,8 @@ def fit_summary(
         "h": h,
     }
     if len(names) <= SHOWN:
-        title, test_sections = (
-            "naive Bayes coefficients:",
-            [_h_section(labels, tests, i) for i in range(len(names))],
-        )
+        title = "naive Bayes coefficients:"
+        test_sections = [_h_section(labels, tests, i) for i in range(len(names))]
     else:
         largest = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
         title = "naive Bayes likelihood-ratio tests:"
@@ -301,13 +299,12 @@ def density_summary(
         },
         index=label_index(labels.names),
     )
-    shown, heading = table, "shares of levels"
+    shown = table
+    heading = "shares of levels"
     if len(table) > SHOWN:
         largest = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
-        shown, heading = (
-            table.iloc[largest],
-            f"{SHOWN} largest entropies of {len(table)} predictors",
-        )
+        shown = table.iloc[largest]
+        heading = f"{SHOWN} largest entropies of {len(table)} predictors"
     sections = [Section(heading, shown), *sections]
     tables = {
         "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),

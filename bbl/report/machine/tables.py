@@ -88,7 +88,9 @@ class _GroupTables(Mapping[Any, Tables], Notebook):
     """
 
     def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
-        self._labels, self._layout, self._theta = labels, layout, theta
+        self._labels = labels
+        self._layout = layout
+        self._theta = theta
         self._positions = {name: i for i, name in enumerate(labels.names)}
 
     def _notebook(self) -> tuple[str, list[Section]]:
@@ -181,7 +183,9 @@ class _TablesByGroup(Mapping[Any, Tables], Notebook):
         labels: Labels,
         parameters: Parameters,
     ):
-        self._kind, self._labels, self._parameters = kind, labels, parameters
+        self._kind = kind
+        self._labels = labels
+        self._parameters = parameters
         self._positions = {group: g for g, group in enumerate(labels.groups)}
 
     def __getitem__(self, group: object) -> Tables:
@@ -278,10 +282,12 @@ class Coefficients(Named, Notebook):
     """
 
     def __init__(self, labels: Labels, parameters: Parameters):
-        self._labels, self._parameters = labels, parameters
+        self._labels = labels
+        self._parameters = parameters
         self.h: Mapping[Any, FieldTables] = _TablesByGroup(FieldTables, labels, parameters)
         self.J: Mapping[Any, CouplingTables] = _TablesByGroup(CouplingTables, labels, parameters)
-        pooled, layout = parameters.pooled, parameters.layout
+        pooled = parameters.pooled
+        layout = parameters.layout
         self.h0 = None if pooled is None else FieldTables(labels, layout, pooled)
         self.J0 = None if pooled is None else CouplingTables(labels, layout, pooled)
 
@@ -306,8 +312,10 @@ class Coefficients(Named, Notebook):
         >>> fit.coef().to_frame().shape
         (18, 9)
         """
-        labels, parameters = self._labels, self._parameters
-        layout, K = parameters.layout, len(labels.groups)
+        labels = self._labels
+        parameters = self._parameters
+        layout = parameters.layout
+        K = len(labels.groups)
         levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
         # (max(order, 2), K size): of each parameter the fields (0..D-1) of its levels; -1 where it
         # has fewer predictors
@@ -336,7 +344,8 @@ class Coefficients(Named, Notebook):
         """Return the fields of the first `SHOWN` groups, a row for each of the first `SHOWN`
         levels.
         """
-        labels, layout = self._labels, self._parameters.layout
+        labels = self._labels
+        layout = self._parameters.layout
         fields = self._parameters.theta[:, : layout.D]
         columns = [str(g) for g in labels.groups[:SHOWN]]
         if self._parameters.pooled is not None:
@@ -362,7 +371,8 @@ class Coefficients(Named, Notebook):
 
     def _head_text(self) -> str:
         """Return how many coefficients there are, and how they are looked up."""
-        labels, layout = self._labels, self._parameters.layout
+        labels = self._labels
+        layout = self._parameters.layout
         groups = (
             f"{len(labels.groups)} groups of {labels.response}"
             if labels.response is not None

@@ -116,7 +116,8 @@ def plot_probabilities(
     -------
     matplotlib Axes
     """
-    shown, errors = table.iloc[:MAX_CONFIGURATIONS], errors.iloc[:MAX_CONFIGURATIONS]
+    shown = table.iloc[:MAX_CONFIGURATIONS]
+    errors = errors.iloc[:MAX_CONFIGURATIONS]
     n_rows, L = shown.shape  # configurations of the parents, and levels
     ax = axes_or_new(ax, size=(float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
     handles = []
@@ -124,7 +125,8 @@ def plot_probabilities(
         # the L bars of a configuration are centred at its number; a gap of one bar separates
         # configurations
         x = np.arange(n_rows) + (k + 0.5) / (L + 1) - 0.5 * L / (L + 1)
-        heights, se = shown.iloc[:, k].to_numpy(float), errors.iloc[:, k].to_numpy(float)
+        heights = shown.iloc[:, k].to_numpy(float)
+        se = errors.iloc[:, k].to_numpy(float)
         handles.append(ax.bar(x, heights, 0.9 / (L + 1), color=colour))
         has_se = np.isfinite(se)
         if has_se.any():

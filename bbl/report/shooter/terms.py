@@ -56,7 +56,8 @@ def term_frame(
             weights = layout.table(theta[k], *term)  # (L_1 - 1, L_2 - 1, ...)
             if not layout.table(free[k], *term).any():
                 continue
-            strength, names = _strength(weights), tuple(labels.names[i] for i in term)
+            strength = _strength(weights)
+            names = tuple(labels.names[i] for i in term)
             for cell in np.ndindex(weights.shape):
                 # + 1: the reference level has no weights
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(term, cell, strict=True))

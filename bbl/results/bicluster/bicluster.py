@@ -385,7 +385,9 @@ class BiclusterResults(BlockTables):
         >>> axis = fit.plot()
         >>> plt.close()
         """
-        table, entries = self.table, None  # entries: None to draw the block means
+        # entries: None to draw the block means
+        table = self.table
+        entries = None
         # (a, b); means (a, b, L) are shares of the levels of a categorical table: draw the code of
         # the largest
         means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)

@@ -99,7 +99,8 @@ class Posterior:
     @property
     def popularity(self) -> pd.Series:
         """Posterior mean of the weight w of each column; the weights sum to one."""
-        mean, names = self.draws.popularity.mean(axis=0), self.column_factor.levels
+        mean = self.draws.popularity.mean(axis=0)
+        names = self.column_factor.levels
         return pd.Series(
             mean, index=pd.Index(names, name=self.column_factor.name), name="popularity"
         )

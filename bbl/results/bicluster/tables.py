@@ -96,7 +96,8 @@ class BlockTables:
             # a block's prior count, split evenly
             counts = self.sums + self.method.prior_count / self.sums.shape[2]
             return counts / counts.sum(axis=2, keepdims=True)
-        counts, value_sums = self.sums[..., 0], self.sums[..., 1]
+        counts = self.sums[..., 0]
+        value_sums = self.sums[..., 1]
         # the mean of all cells stands for a block without cells
         mean_without_cells = value_sums.sum() / counts.sum()
         if self.method.name == "prototype" and self.method.fill is not None:
@@ -169,11 +170,13 @@ class BlockTables:
         """
         block_values = self._block_predictions(self._means)
         if self.table.formula is None:
-            rows, columns = pd.Index(self.table.rows.levels), pd.Index(self.table.columns.levels)
+            rows = pd.Index(self.table.rows.levels)
+            columns = pd.Index(self.table.columns.levels)
             matrix = np.asarray(block_values)[self.rows][:, self.columns]
             return pd.DataFrame(matrix, index=rows.rename(self.table.rows.name), columns=columns)
         cells = self._require_cells()
-        row_factor, column_factor = self.table.rows, self.table.columns
+        row_factor = self.table.rows
+        column_factor = self.table.columns
         observed = cells.value
         if self.table.holds == "levels" and self.table.levels is not None:
             # from codes to levels

@@ -83,10 +83,8 @@ def find_effects(
     # levels of parameters without a finite optimum, if known
     unbounded: frozenset[tuple[int, int]] = frozenset()
     if errors.se is False:
-        effect_values, note = (
-            estimate_effects(questions, rows, scores),
-            "Without standard errors, as se=False asks.",
-        )
+        effect_values = estimate_effects(questions, rows, scores)
+        note = "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
         # a function for class scores for each refit
         replicates, description = refit_bootstrap(fit, errors)

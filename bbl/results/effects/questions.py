@@ -258,7 +258,8 @@ def make_comparison_questions(
     quantities = []
     for pair_set in pair_sets:
         pair_predictors = tuple(i for i, _ in pair_set)
-        scenarios, signs = [], []
+        scenarios = []
+        signs = []
         # one predictor: high - low; two: (high, high) - (high, low) - (low, high) + (low, low), and
         # so on
         # 0 is high; 1 is low and changes the sign

@@ -128,11 +128,9 @@ def refit_replicates(fit: EffectFit, survey: SurveySample, errors: ErrorOptions)
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
     # weights (n, R) of the training rows in R replicates; `survey.rows` are their positions in the
     # whole sample
-    rows, replicate_weights, n_levels = (
-        fit._rows(),
-        survey.replicates.weights[survey.rows],
-        fit.design.n_levels,
-    )
+    rows = fit._rows()
+    replicate_weights = survey.replicates.weights[survey.rows]
+    n_levels = fit.design.n_levels
     # for each predictor a mask (L_i,) of the levels that some row has; `level_counts` returns m
     # arrays (L_i,)
     occurring_levels = [counts > 0.0 for counts in level_counts(rows.pooled, n_levels)]

@@ -208,7 +208,8 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
             argument="grid",
         )
     elif choice("grid", grid, GRIDS) == "balanced":
-        code_lists, text = [list(range(len(levels))) for levels in labels.levels], "a balanced grid"
+        code_lists = [list(range(len(levels))) for levels in labels.levels]
+        text = "a balanced grid"
     else:
         text = "the row of the modes"
     n = math.prod(len(code_list) for code_list in code_lists)
@@ -306,11 +307,13 @@ def _number_units(
         names = list(by)
     if not names:
         return _number_units(fit, rows, by=None)
-    codes_by_name, levels_by_name = [], []
+    codes_by_name = []
+    levels_by_name = []
     for name in names:
         if name in predictors:
             i = predictors.index(name)
-            column_codes, levels = rows.codes[:, i].astype(np.intp), list(fit.labels.levels[i])
+            column_codes = rows.codes[:, i].astype(np.intp)
+            levels = list(fit.labels.levels[i])
             if rows.missing is not None:  # missing cells have a further code, for None
                 column_codes = np.where(rows.missing[:, i], len(levels), column_codes)
                 levels.append(None)

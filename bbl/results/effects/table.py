@@ -105,7 +105,8 @@ class Effects:
         # differences, or log odds ratios
         if groups is None and len(group_positions) == 2 and self.null == 0.0:
             group_positions = group_positions[1:]
-        frame, group_names = self.frame, [self.labels.groups[k] for k in group_positions]
+        frame = self.frame
+        group_names = [self.labels.groups[k] for k in group_positions]
         # rows of `frame` of each group: groups change fastest in it
         rows_by_group = [
             list(range(k, len(frame), len(self.labels.groups))) for k in group_positions

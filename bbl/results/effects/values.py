@@ -80,7 +80,8 @@ def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.nd
     """Return codes (n, m) and missing cells (n, m) or None of rows set to the levels of a
     scenario.
     """
-    codes, missing = rows.codes.copy(), None if rows.missing is None else rows.missing.copy()
+    codes = rows.codes.copy()
+    missing = None if rows.missing is None else rows.missing.copy()
     for i, code in scenario:
         codes[:, i] = code
         if missing is not None:
@@ -117,7 +118,8 @@ def _row_probabilities(
         if not scenario:  # the rows themselves cannot occur
             raise
         # (n,): the rows whose scores are refused are those that cannot occur
-        possible, K = ~error.rows, error.n_groups
+        possible = ~error.rows
+        K = error.n_groups
     # a second call scores the other rows, if there are any; it does not use weights and units of
     # `possible_rows`
     possible_rows = replace(
@@ -182,7 +184,8 @@ def estimate_by_delta_method(
     """
     # ``delta.gradient.theta`` (K, size) are the parameters of each group
     # the intercept, then parameters
-    K, n_coefficients = len(delta.gradient.theta), 1 + delta.gradient.layout.size
+    K = len(delta.gradient.theta)
+    n_coefficients = 1 + delta.gradient.layout.size
     # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities by the coefficients of K
     # groups
     block_units = max(1, BLOCK // (len(questions.scenarios) * K * K * n_coefficients))
@@ -214,7 +217,8 @@ def _delta_block(
     its averages, and the derivatives (U, K, K, 1 + size) of each of the S scenarios: of its K
     averages by the intercept and the `size` parameters of each of K groups.
     """
-    scenario_averages, derivatives_by_scenario = [], []
+    scenario_averages = []
+    derivatives_by_scenario = []
     for scenario in questions.scenarios:
         codes, missing, p = _row_probabilities(scores, rows, scenario)
         scenario_averages.append(_average_by_unit(p, rows))
@@ -226,7 +230,9 @@ def _delta_block(
             weights = np.where(missing.all(axis=1), rows.weights, weights)
         derivatives_by_scenario.append(delta.gradient.sums(codes, missing, p, weights, rows.starts))
     # the first is (S, U, K)
-    average_by_scenario, estimates, variances = np.array(scenario_averages), [], []
+    average_by_scenario = np.array(scenario_averages)
+    estimates = []
+    variances = []
     for quantity in questions.quantities:
         contrast, derivatives_by_average = contrast_values(
             questions.transform, average_by_scenario[quantity.scenarios], quantity.signs
@@ -302,10 +308,8 @@ def estimate_by_design_replicates(
     )
     # (R, Q U K); and (Q U K, 1), so that ``flat_estimates[k]`` is a vector (1,), as `deviations`
     # needs it
-    flat_replicates, flat_estimates = (
-        replicate_values.reshape(len(replicate_values), -1),
-        estimates.reshape(-1, 1),
-    )
+    flat_replicates = replicate_values.reshape(len(replicate_values), -1)
+    flat_estimates = estimates.reshape(-1, 1)
     is_partial = ~np.isfinite(flat_replicates).all(axis=0)  # (Q U K,)
     # (R, Q U K): their squares sum to the variances. Zeros stand in for the partial quantities
     deviations = survey.replicates.deviations(
@@ -355,10 +359,8 @@ def _add_t_limits(
     `se` (Q, U, K) are their standard errors.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        half_width, t = (
-            t_quantile(0.5 + level / 2, df) * se,
-            (estimates - TRANSFORMS[questions.transform].null) / se,
-        )
+        half_width = t_quantile(0.5 + level / 2, df) * se
+        t = (estimates - TRANSFORMS[questions.transform].null) / se
     return EffectValues(
         estimates, se, estimates - half_width, estimates + half_width, t, two_sided_p(t, df)
     )

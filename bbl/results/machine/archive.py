@@ -281,9 +281,11 @@ def _unpack_section(stored: dict) -> Section:
         raise ValueError("a heading of its summary is not as saved")
     # escapes control characters; names: of rows, then of columns
     heading, note, *names = map(label_text, texts)
-    n_rows, columns = len(stored["rows"]), []
+    n_rows = len(stored["rows"])
+    columns = []
     for column in stored["columns"]:
-        kind, cells = column["kind"], column["cells"]
+        kind = column["kind"]
+        cells = column["cells"]
         cell_types = {"float": (float, str), "int": (int,), "bool": (bool,), "text": (str,)}[kind]
         is_valid = (
             type(cells) is list
@@ -339,7 +341,9 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     if stored is None:
         return None
     values, loss, offset = (_unpack_numbers(stored[name]) for name in ("values", "loss", "offset"))
-    chosen, temperature, problems = stored["chosen"], stored["temperature"], stored["found"]
+    chosen = stored["chosen"]
+    temperature = stored["temperature"]
+    problems = stored["found"]
     is_valid = (
         type(chosen) is int
         and 0 <= chosen < len(values) == len(loss)
@@ -388,8 +392,10 @@ def _unpack_support(
     check_arrays(stored_arrays, specs, m=len(design.n_levels))
     if not stored_arrays:
         return None
-    scope, possible = stored_arrays["zeros_scope"], stored_arrays["zeros_possible"]
-    scope_shape, K = design.n_levels[scope].tolist(), len(design.response.levels)
+    scope = stored_arrays["zeros_scope"]
+    possible = stored_arrays["zeros_possible"]
+    scope_shape = design.n_levels[scope].tolist()
+    K = len(design.response.levels)
     has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(scope_shape)
     # the scope is not empty and rises; each group has a cell that can occur; some cell cannot
     if (
@@ -477,10 +483,8 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
     """
     if "log_loss" in meta or tuning is None:
         return unpack_loss(meta)
-    loss, calibrate = (
-        float(tuning.loss[tuning.chosen]),
-        "none" if estimate.calibration is None else "temperature",
-    )
+    loss = float(tuning.loss[tuning.chosen])
+    calibrate = "none" if estimate.calibration is None else "temperature"
     # loss, that of the shares of the groups, kind of rows, advice; auto=False: it does not name
     # ``method="auto"``
     return LossRecord(

@@ -44,7 +44,8 @@ def clbic(self: MachineResults) -> float:
     """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows as
     the factor of tr.
     """
-    likelihoods_and_df, n_groups = _composite_by_group(self), len(self.labels.groups)
+    likelihoods_and_df = _composite_by_group(self)
+    n_groups = len(self.labels.groups)
     rows = self._testable_rows()  # the training rows, whose weights are counts
     # (n_groups,): share times sum of all weights
     group_sizes = self.estimate.class_prior * self.nobs()

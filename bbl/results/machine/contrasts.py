@@ -89,7 +89,10 @@ class DifferenceInference(Estimates):
         # `check_differences` limits
         sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
         cast(JointTraits, engine.joint).check_differences(engine, sample.n)
-        self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
+        self._labels = labels
+        self._estimate = estimate
+        self._engine = engine
+        self._sample = sample
         # what `_covariances` returns, by the positions of the two groups
         self._covariance_cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
@@ -165,7 +168,8 @@ class DifferenceInference(Estimates):
             np.nan,
         )
         half_width = float(ndtri(0.5 + level / 2)) * se
-        lower, upper = frame["estimate"] - half_width, frame["estimate"] + half_width
+        lower = frame["estimate"] - half_width
+        upper = frame["estimate"] + half_width
         reason = np.where(has_se, NO_TEST, self._reason_without_se)
         return frame.assign(se=se, z=np.nan, p=np.nan, lower=lower, upper=upper, test=reason)
 
@@ -228,7 +232,8 @@ class DifferenceInference(Estimates):
         0       Sex        Age      0.86
         """
         share("level", level)
-        parameters, groups = self._estimate.parameters, list(self._labels.groups)
+        parameters = self._estimate.parameters
+        groups = list(self._labels.groups)
         # (P,), in the order of the rows of `frame`
         pair_radii = self._confidence_radii(*self._covariances(of), level)
         frame = untested_table(self._labels, parameters, of, NO_TEST)
@@ -236,7 +241,8 @@ class DifferenceInference(Estimates):
         # a column, so that it is sorted with the rows
         frame["radius"] = np.nan if flag("apc", apc) else pair_radii
         frame = rank_interactions(frame, parameters, of, groups, apc)
-        row_radii, strength = frame.pop("radius"), frame["strength"]
+        row_radii = frame.pop("radius")
+        strength = frame["strength"]
         lower_position = list(frame.columns).index("strength") + 1
         frame.insert(lower_position, "lower", (strength - row_radii).clip(lower=0.0))
         frame.insert(lower_position + 1, "upper", strength + row_radii)

@@ -63,7 +63,9 @@ class PosteriorInference(Estimates):
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine):
-        self._labels, self._estimate, self._engine = labels, estimate, engine
+        self._labels = labels
+        self._estimate = estimate
+        self._engine = engine
         # not None: the method has a posterior
         self._posterior = cast(PosteriorTraits, engine.posterior)
         self._posterior_name = self._posterior.name(engine)
@@ -93,7 +95,8 @@ class PosteriorInference(Estimates):
 
         The variances of two groups add up, because groups share no rows.
         """
-        layout, K = self._estimate.parameters.layout, len(self._labels.groups)
+        layout = self._estimate.parameters.layout
+        K = len(self._labels.groups)
         no_sds = np.full(layout.size, np.nan)
         # a pooled run comes after K
         sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]
@@ -109,14 +112,16 @@ class PosteriorInference(Estimates):
 
         The n draws are those of all chains, one chain after the other.
         """
-        size, K = self._estimate.parameters.layout.size, len(self._labels.groups)
+        size = self._estimate.parameters.layout.size
+        K = len(self._labels.groups)
         draws = [
             None if run.draws is None else run.draws.reshape(-1, size)
             for run in self._estimate.fits[:K]
         ]
         if isinstance(selection, str):
             return draws
-        a, b = draws[selection[0]], draws[selection[1]]
+        a = draws[selection[0]]
+        b = draws[selection[1]]
         # the draws of two groups are independent
         return [None if a is None or b is None else a - b]
 
@@ -174,11 +179,10 @@ class PosteriorInference(Estimates):
         from scipy.special import ndtri
 
         share("level", level)
-        selection, frame = (
-            self._selection(of),
-            estimate_table(self._labels, self._estimate.parameters, of),
-        )
-        mean, sd = frame["estimate"].to_numpy(), self._sds(selection)
+        selection = self._selection(of)
+        frame = estimate_table(self._labels, self._estimate.parameters, of)
+        mean = frame["estimate"].to_numpy()
+        sd = self._sds(selection)
         # of a normal distribution; draws replace the limits below
         half_width = float(ndtri(0.5 + level / 2)) * sd
         limits = np.array([mean - half_width, mean + half_width])
@@ -248,7 +252,8 @@ class PosteriorInference(Estimates):
         """
         real("tau", tau, 0.0)
         self._selection(of)  # raises an OptionError if there is no posterior of what `of` selects
-        parameters, groups = self._estimate.parameters, list(self._labels.groups)
+        parameters = self._estimate.parameters
+        groups = list(self._labels.groups)
         frame = untested_table(self._labels, parameters, of, f"no test: {self._posterior_name}")
         sd: float | np.ndarray = np.nan
         inclusion: float | np.ndarray = np.nan
@@ -257,7 +262,8 @@ class PosteriorInference(Estimates):
             sds, inclusions = zip(
                 *(self._strength_posterior(run, tau) for run in runs), strict=True
             )
-            sd, inclusion = np.concatenate(sds), np.concatenate(inclusions)
+            sd = np.concatenate(sds)
+            inclusion = np.concatenate(inclusions)
         # These methods have pairs alone: no column "order", and P rows a group. Position 3 is after
         # group, predictor and predictor2; `rank_interactions` puts strength between these and sd
         frame.insert(3, "sd", sd)

@@ -122,7 +122,10 @@ def pnll(
         refuse_weights(weights)
         rows = self._rows()
         # y (n,) is the group of each row
-        codes, missing, y, frequencies = rows.codes, rows.missing, rows.response, rows.weights
+        codes = rows.codes
+        missing = rows.missing
+        y = rows.response
+        frequencies = rows.weights
     else:
         newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
@@ -258,7 +261,9 @@ def reconstruct(
     self.engine.check_density("reconstruct()")
     choice("method", method, MARGINS)
     choice("type", type, ("prob", "class"))
-    rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
+    rng = generator(seed)
+    workers = n_workers(n_jobs)
+    labels = self.labels
     newdata = to_frame(newdata, "newdata")
     # missing cells are marked, whatever the policy
     codes, missing = self.design.encode(newdata, missing="marginal")

@@ -105,7 +105,8 @@ class SampleResults:
         ['No', 'Yes']
         >>> plt.close()
         """
-        titles, names = list(self.labels.groups), self.labels.names
+        titles = list(self.labels.groups)
+        names = self.labels.names
         return plot.plot_configurations(
             self.codes, shape=shape, positions=positions, axes=axes, titles=titles, names=names
         )
@@ -157,7 +158,8 @@ class GroupParameters(Named):
         of D.
         """
         level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
-        coupling_matrix, (first_predictors, second_predictors) = J.copy(), np.nonzero(layout.mask)
+        coupling_matrix = J.copy()
+        (first_predictors, second_predictors) = np.nonzero(layout.mask)
         tables: dict[tuple[int, ...], np.ndarray] = {
             (i, j): coupling_matrix[level_slices[i], level_slices[j]]
             for i, j in zip(first_predictors.tolist(), second_predictors.tolist(), strict=True)

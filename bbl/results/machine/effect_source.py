@@ -73,7 +73,8 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
         )
     # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit improves;
     # effects that use them get a note
-    estimate, unbounded = self.estimate, _unbounded_levels(self)
+    estimate = self.estimate
+    unbounded = _unbounded_levels(self)
     if self.engine.posterior:
         if estimate.predictive is None:  # the draws with their ln Z, over which predictions average
             lacking = self.engine.refusals().get(
@@ -104,7 +105,8 @@ def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
     the two levels may be the one without rows: so all levels are returned. `converged` (m,) says
     whether a predictor reached its optimum.
     """
-    layout, theta = fit.parameters.layout, fit.parameters.theta
+    layout = fit.parameters.layout
+    theta = fit.parameters.theta
     # a run for each of the K groups (that on all rows pooled may follow); a posterior has no
     # optimum to be missed
     runs = () if fit.engine.posterior else fit.estimate.fits[: len(theta)]
@@ -120,7 +122,8 @@ def delta_method(self: MachineFit) -> DeltaMethod:
     """Return the covariance and gradient for the delta method; an OptionError or DataError if the
     fit has none.
     """
-    estimate, parameters = self.estimate, self.parameters
+    estimate = self.estimate
+    parameters = self.parameters
     # else the class shares are estimated too, from the rows
     has_given_shares = self.priors is not None
     covariance = score_covariance(
@@ -139,7 +142,8 @@ def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
     Each draw has class shares (K,) of its own, from a Dirichlet distribution with the group sizes
     as parameters.
     """
-    estimate, priors = fit.estimate, fit.priors
+    estimate = fit.estimate
+    priors = fit.priors
     # draws of parameters `theta` (K, T, size) and of ln Z `log_z` (K, T)
     draws = estimate.predictive
     assert draws is not None  # noqa: S101  # the caller has checked it

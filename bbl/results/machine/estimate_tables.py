@@ -76,7 +76,8 @@ def untested_table(
     Rows are ordered by group, then by term: pairs, then terms of three predictors, and so on.
     """
     layout = parameters.layout
-    n_interactions, terms = sum(map(len, layout.terms)), term_labels(labels, layout, layout.m)
+    n_interactions = sum(map(len, layout.terms))
+    terms = term_labels(labels, layout, layout.m)
     tests = {
         "chisq": np.nan,
         "df": 0,
@@ -129,7 +130,8 @@ def permutation_table(
     # the text of pairs without a test below
     frame = untested_table(labels, parameters, "group", Kind.FEW.text)
     # rows of a group: pairs come first
-    n_pairs, n_interactions = len(layout.pairs), sum(map(len, layout.terms))
+    n_pairs = len(layout.pairs)
+    n_interactions = sum(map(len, layout.terms))
     if layout.order > 2:
         frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
     for g, group_rng in enumerate(rng.spawn(len(labels.groups))):

@@ -173,7 +173,8 @@ class Estimates(Notebook, ABC):
         >>> inference.cov_params("Yes").shape
         (9, 9)
         """
-        groups, se = list(self._labels.groups), self.bse
+        groups = list(self._labels.groups)
+        se = self.bse
         if group is not None and group not in groups:
             raise OptionError(
                 f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {groups}.",

@@ -36,7 +36,8 @@ def _missing_text(fit: MachineResults) -> str:
 
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the facts of a summary, values by title in the order of printing."""
-    joint_traits, posterior_traits = fit.engine.joint, fit.engine.posterior
+    joint_traits = fit.engine.joint
+    posterior_traits = fit.engine.posterior
     # the attributes of an engine are its options
     settings = ", ".join(
         f"{option} = {value:.7g}" if isinstance(value, float) else f"{option} = {value}"
@@ -90,10 +91,8 @@ def _order_facts(fit: MachineResults) -> dict[str, Any]:
     """
     # n_ordered (m,): number of levels of each predictor that are in order; the order of two levels
     # tells nothing
-    coding, ordered_predictors = (
-        vars(fit.engine).get("ordered", "nominal"),
-        np.flatnonzero(fit.design.n_ordered > 2),
-    )
+    coding = vars(fit.engine).get("ordered", "nominal")
+    ordered_predictors = np.flatnonzero(fit.design.n_ordered > 2)
     if coding == "nominal" or not len(ordered_predictors):
         return {}
     return {

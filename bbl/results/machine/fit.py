@@ -270,7 +270,8 @@ class BBLResults(MachineResults, ClassifierResults):
         """Return the facts of the summary, values by title: those of the machine, calibration,
         priors and log-loss.
         """
-        facts, calibration = fit_facts(self), self.estimate.calibration
+        facts = fit_facts(self)
+        calibration = self.estimate.calibration
         converged = facts.pop("Converged")  # put at the end again: it is printed last
         facts["Calibration"] = "none"
         if calibration is not None:
@@ -294,7 +295,8 @@ class BBLResults(MachineResults, ClassifierResults):
         They are in the zero-sum gauge: each table sums to zero over the levels of each of its
         predictors.
         """
-        estimate, names = self.estimate, [label_text(name) for name in self.labels.names]
+        estimate = self.estimate
+        names = [label_text(name) for name in self.labels.names]
         layout = self.parameters.layout
         # `support` says which combinations of levels can occur (structural zeros), in each group if
         # these differ
@@ -326,11 +328,9 @@ class BBLResults(MachineResults, ClassifierResults):
         It keeps the calibration of this fit, as a new one would take a cross-validation. If `warm`,
         it starts at the coefficients of this fit, unless predictors are chosen anew.
         """
-        K, layout, relevance = (
-            len(self.labels.groups),
-            self.parameters.layout,
-            self.estimate.relevance,
-        )
+        K = len(self.labels.groups)
+        layout = self.parameters.layout
+        relevance = self.estimate.relevance
         if relevance is not None:  # predictors are chosen anew, among the terms of the formula
             # of the formula; `complete` if it has all pairs, `terms.terms` lists them
             terms = self.design.terms

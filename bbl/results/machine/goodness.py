@@ -101,7 +101,8 @@ def goodness_of_fit(
     >>> fit.goodness_of_fit()[["value", "df"]].loc["G2"].round(2).tolist()
     [605.72, 7.0]
     """
-    n_tables, rng = integer("bootstrap", bootstrap, 0), generator(seed)
+    n_tables = integer("bootstrap", bootstrap, 0)
+    rng = generator(seed)
     if self.estimate.relevance is not None:
         raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
     tables = _group_tables(self, "goodness_of_fit()")  # one for each group
@@ -168,7 +169,8 @@ def cells(self: MachineResults) -> pd.DataFrame:
     0   1st  Female       No       4.0   98.16    -9.50     -17.3
     1   1st  Female      Yes     141.0   46.84    13.76      17.3
     """
-    tables, labels = _group_tables(self, "cells()"), self.labels
+    tables = _group_tables(self, "cells()")
+    labels = self.labels
     layout = self.parameters.layout
     observed, fitted, pearson = _counts_and_residuals(tables)
     adjusted = np.full(len(fitted), np.nan)
@@ -238,9 +240,11 @@ def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
     >>> plt.close()
     """
     labels = self.labels
-    names, levels = list(labels.names), list(labels.levels)
+    names = list(labels.names)
+    levels = list(labels.levels)
     if self.design.classes:
-        names, levels = [labels.response, *names], [labels.groups, *levels]
+        names = [labels.response, *names]
+        levels = [labels.groups, *levels]
     # raises an OptionError if there are too many variables or cells
     check_mosaic([len(x) for x in levels])
     observed, _, pearson = _counts_and_residuals(_group_tables(self, "plot_mosaic()"))

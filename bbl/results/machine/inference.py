@@ -132,7 +132,10 @@ class Inference(Estimates):
         survey: SurveySample | None = None,
     ):
         engine.check_equations()  # raises an OptionError if the method has no standard errors
-        self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
+        self._labels = labels
+        self._estimate = estimate
+        self._engine = engine
+        self._sample = sample
         self._survey = survey
         note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else NOTE
         # in place of `NOTE`, because there are no exact tests; `JOINT_NOTE` stays true
@@ -164,7 +167,8 @@ class Inference(Estimates):
         """For each group: unpenalised estimates, their covariances, and the kind of test of each
         parameter.
         """
-        layout, engine = self._parameters.layout, self._engine
+        layout = self._parameters.layout
+        engine = self._engine
         return [  # the fit without a penalty starts at the penalised parameters `theta`
             evidence(
                 self._sample.group(g), layout.of_group(g), theta, engine, self._group_survey(g)
@@ -275,10 +279,8 @@ class Inference(Estimates):
         1     Class   3rd     -3.72  -5.02  -2.77
         """
         share("level", level)
-        comparisons, frame = (
-            self._comparisons(of),
-            estimate_table(self._labels, self._parameters, of),
-        )
+        comparisons = self._comparisons(of)
+        frame = estimate_table(self._labels, self._parameters, of)
         kinds = np.concatenate([comparison.verdict for comparison in comparisons])
         # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a
         # standard error. Under a sampling design there are no exact tests: parameters of too few
@@ -342,9 +344,11 @@ class Inference(Estimates):
         3     Class        Sex   3  0.0000
         4       Sex        Age   1  0.0001
         """
-        groups, comparisons = selection_names(of, list(self._labels.groups)), self._comparisons(of)
+        groups = selection_names(of, list(self._labels.groups))
+        comparisons = self._comparisons(of)
         layout = self._parameters.layout
-        m, tables = layout.m, []
+        m = layout.m
+        tables = []
         for group, comparison in zip(groups, comparisons, strict=True):
             # an entry for each term: m predictors, then interactions
             chisq, df, p, test_texts = comparison.tables()
@@ -399,7 +403,8 @@ class Inference(Estimates):
         if self._covariances.deviations is not None:
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
-        layout, engine = self._parameters.layout, self._engine
+        layout = self._parameters.layout
+        engine = self._engine
         return block_diag(
             *(full_covariance(self._sample.group(g), layout.of_group(g), engine) for g in groups)
         )

@@ -102,7 +102,8 @@ def _interacting_pairs(self: MachineArrays) -> Iterator[tuple[Hashable, Hashable
     """
     # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters of
     # a group
-    layout, names = self.parameters.layout, self.labels.names
+    layout = self.parameters.layout
+    names = self.labels.names
     for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
         # those of larger terms follow the pairs
         strengths = interaction_strength(layout, theta)[: len(layout.pairs)]

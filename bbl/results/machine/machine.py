@@ -168,7 +168,8 @@ class MachineResults(ModelResults):
     @property
     def _traits(self) -> MethodTraits:
         """Properties of the engine and its calibration, for averages and comparisons."""
-        engine, calibration = self.engine, self.estimate.calibration
+        engine = self.engine
+        calibration = self.estimate.calibration
         # the tuned option is always shown
         options = [] if engine.tuned is None else [engine.tuned.option]
         options += [  # others are shown if they are not 0 or None
@@ -374,7 +375,8 @@ class MachineResults(ModelResults):
         if not rows.in_memory:
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
-            layout, thetas = self.parameters.layout, self.parameters.theta
+            layout = self.parameters.layout
+            thetas = self.parameters.theta
             # (sum w, sum w E)
             sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]
             return sum(
@@ -504,7 +506,8 @@ class MachineResults(ModelResults):
         """Return the content of a model file, with the training rows if `store_data`; see
         `archive.pack`.
         """
-        survey, design_text = self.survey, self._sampling_design
+        survey = self.survey
+        design_text = self._sampling_design
         return pack(
             self,
             self.engine,

@@ -121,10 +121,8 @@ def _conditional_ratio_test(
     columns_in_large = [large.labels.names.index(name) for name in small.labels.names]
     if not _have_same_rows(small, large, columns_in_large):
         raise DataError("the models were fitted to different rows, groups or levels.")
-    df, ratio = (
-        large.n_parameters - small.n_parameters,
-        2.0 * (large._log_likelihood - small._log_likelihood),
-    )
+    df = large.n_parameters - small.n_parameters
+    ratio = 2.0 * (large._log_likelihood - small._log_likelihood)
     if df < 1:
         raise DataError(
             "the rows determine no more parameters of the larger model than of the smaller one."
@@ -196,7 +194,8 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
     other.engine.check_equations()
     n_terms = (len(one.parameters.layout.scopes), len(other.parameters.layout.scopes))
     large, small = (one, other) if n_terms[0] >= n_terms[1] else (other, one)
-    names, small_names = large.labels.names, small.labels.names
+    names = large.labels.names
+    small_names = small.labels.names
     if set(names) != set(small_names):
         unshared = next(
             name for name in (*names, *small_names) if (name in names) != (name in small_names)
@@ -243,7 +242,8 @@ def _have_same_zeros(
     `small_columns` are the positions of `large`'s predictors among those of `small`.
     """
     # which cells can occur; None if all can
-    support, small_support = large.parameters.layout.support, small.parameters.layout.support
+    support = large.parameters.layout.support
+    small_support = small.parameters.layout.support
     return support == (None if small_support is None else small_support.permuted(small_columns))
 
 
@@ -253,12 +253,15 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
 
     `other_columns` are the positions of these predictors among those of `other`.
     """
-    labels, other_labels = fit.labels, other.labels
+    labels = fit.labels
+    other_labels = other.labels
     if labels.response != other_labels.response or labels.groups != other_labels.groups:
         return False
     if labels.levels != tuple(other_labels.levels[i] for i in other_columns):
         return False
-    rows, other_rows, n_levels = fit._rows(), other._rows(), fit.design.n_levels
+    rows = fit._rows()
+    other_rows = other._rows()
+    n_levels = fit.design.n_levels
     codes = np.ascontiguousarray(other_rows.codes[:, other_columns])
     missing = (
         None

@@ -87,10 +87,12 @@ def odds_ratios(
     if (reason := self.engine.refusals().get("odds_ratios")) is not None:
         raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
     self.engine.check_equations()  # raises an OptionError if the method has no standard errors
-    position_pairs, tables = _resolve_pairs(self, pairs), []
+    position_pairs = _resolve_pairs(self, pairs)
+    tables = []
     # raises a DataError for a sampling design
     check_single_rows(self.survey, "A table of odds ratios")
-    parameters, rows = self.parameters, self._testable_rows()
+    parameters = self.parameters
+    rows = self._testable_rows()
     # (K, size): the test of each parameter, or why there is none, as text
     verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
     for g, theta in enumerate(parameters.theta):
@@ -117,7 +119,8 @@ def _resolve_pairs(
 
     The positions of a pair are in the order of its names.
     """
-    layout, names = self.parameters.layout, list(self.labels.names)
+    layout = self.parameters.layout
+    names = list(self.labels.names)
     # a scope holds the predictors of a term: one, or several that interact
     interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
     if not interacting:

@@ -182,7 +182,8 @@ class PosteriorDraws:
         (6, 3)
         """
         share("level", level)
-        mean, sd = self.draws.mean(axis=(0, 1)), self.draws.std(axis=(0, 1), ddof=1)
+        mean = self.draws.mean(axis=(0, 1))
+        sd = self.draws.std(axis=(0, 1), ddof=1)
         frame = Coefficients(self.labels, Parameters(self.layout, mean)).to_frame()
         lower, upper = highest_density(self.draws, level)
         columns = {"mean": mean, "sd": sd, "hdi_lower": lower, "hdi_upper": upper}
@@ -281,7 +282,8 @@ class PosteriorDraws:
 
     def __repr__(self) -> str:
         chains, n, K, size = self.draws.shape
-        rhat, ess = self._diagnostics["rhat"], self._diagnostics["ess_bulk"]
+        rhat = self._diagnostics["rhat"]
+        ess = self._diagnostics["ess_bulk"]
         diagnosis = (
             f"Largest R-hat {np.nanmax(rhat):.3f}, smallest effective sample size "
             f"{np.nanmin(ess):.0f}."

@@ -46,7 +46,8 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     >>> fit.relevant()["order"].to_dict()
     {'Sex': 1, 'Class:Age': 2, 'Class': 1, 'Age': 1, 'Class:Sex': 2, 'Sex:Age': 2}
     """
-    layout, relevance = self.parameters.layout, self.estimate.relevance
+    layout = self.parameters.layout
+    relevance = self.estimate.relevance
     # a group without rows has no parameters
     theta = self.parameters.theta[self.estimate.class_prior > 0.0]
     # (size,): largest less least value of each parameter over the groups

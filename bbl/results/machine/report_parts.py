@@ -125,7 +125,8 @@ def _interactions_part(fit: MachineResults) -> Part:
         # 4 significant digits: 4 decimals would print 0
         table[name] = [float(f"{p:.4g}") for p in table[name]]
     # untested interactions are left out of the table, unless all are untested
-    is_cut, n_untested = len(ranking) > len(table), int((~has_test).sum()) if has_test.any() else 0
+    is_cut = len(ranking) > len(table)
+    n_untested = int((~has_test).sum()) if has_test.any() else 0
     title = (
         f"The {len(table)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
     )

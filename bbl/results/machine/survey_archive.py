@@ -40,7 +40,8 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
     if survey is None:
         return {}
     # replicates: None if covariances are linearised
-    plan, replicates = survey.plan, survey.replicates
+    plan = survey.plan
+    replicates = survey.replicates
     arrays = {
         "survey_rows": survey.rows,
         "survey_weights": plan.weights,
@@ -65,7 +66,8 @@ def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
     """
     if "survey_weights" not in arrays:
         return None
-    strata, clusters = arrays["survey_strata"], tuple(arrays["survey_clusters"])
+    strata = arrays["survey_strata"]
+    clusters = tuple(arrays["survey_clusters"])
     # there is at least one stage, and codes are 0, 1, ... without gaps
     for codes in (strata, *clusters):
         if not len(clusters) or len(np.unique(codes)) != codes.max(initial=-1) + 1:

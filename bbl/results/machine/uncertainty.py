@@ -145,7 +145,9 @@ def bootstrap(
     self.engine.check_density("The parametric bootstrap")
     check_single_rows(self.survey, "The parametric bootstrap")
     share("level", level)
-    n_samples, rng, workers = integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs)
+    n_samples = integer("nboot", nboot, 2)
+    rng = generator(seed)
+    workers = n_workers(n_jobs)
     if self.engine.chooses:  # the terms of each group; `refusals` are reasons by what it cannot do
         raise OptionError(
             f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.",
@@ -249,7 +251,9 @@ def interactions(
         check_single_rows(self.survey, "A permutation test")
         # raises a DataError for weights that are no counts
         self._rows().check_whole("Permutation tests go")
-        n_permutations, rng, workers = integer("n", n, 1), generator(seed), n_workers(n_jobs)
+        n_permutations = integer("n", n, 1)
+        rng = generator(seed)
+        workers = n_workers(n_jobs)
         frame = permutation_table(
             self.labels, self.parameters, self._rows(), n_permutations, rng, workers
         )

@@ -60,7 +60,8 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the options of a `NetworkResults` as a dict, and its arrays; training rows only with
     `store_data`.
     """
-    structure, recipe = fit.structure, fit.recipe
+    structure = fit.structure
+    recipe = fit.recipe
     members = fit.network.members if isinstance(fit.network, Averaged) else (fit.network,)
     entries = {
         "columns": [name_to_list(name) for name in structure.columns],
@@ -191,7 +192,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])
-    labels, K = design.labels, len(design.response.levels)
+    labels = design.labels
+    K = len(design.response.levels)
     if not design.classes or len(set(columns)) < len(columns):  # no response, or a repeated name
         raise ValueError("its names are not as saved")
     check_model(meta, arrays, TABLE, design, columns=len(columns))

@@ -62,7 +62,8 @@ def network_facts(
     """Return the key figures of the summary by title; `recipe` holds the options of the
     estimate.
     """
-    log_lik, n_incomplete = fit.logLik(), fit.design.incomplete
+    log_lik = fit.logLik()
+    n_incomplete = fit.design.incomplete
     # `wanbia` is True for weights that were fitted, a tuple for given weights, and False without
     # WANBIA
     method = (

@@ -408,7 +408,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         `warm` not used.
         """
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
-        dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)
+        dags = [member.dag for member in members]
+        averaged = isinstance(self.network, Averaged)
         refit = fit_tables(
             dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged
         )

@@ -68,7 +68,8 @@ def attribution(labels: Labels, network: Network) -> Attribution:
     A table has the axes (class, parents..., feature), and is attributed to its feature alone.
     """
     names = [label_text(x) for x in labels.names]
-    tables, titles = {}, []
+    tables = {}
+    titles = []
     # the same as `network.dag.families`
     for f, (i, parents) in enumerate(network.families.families):
         # logarithms, -inf for probability 0

@@ -425,9 +425,11 @@ class AverageResults(ClassifierResults):
             model_class.kind: model_class for model_class in ClassifierResults.__subclasses__()
         }
         # the arrays of the members are taken out of `average_arrays`
-        members, average_arrays = [], dict(arrays)
+        members = []
+        average_arrays = dict(arrays)
         for k, stored_member in enumerate(meta["members"]):
-            prefix, member_meta = f"m{k}_", dict(stored_member)
+            prefix = f"m{k}_"
+            member_meta = dict(stored_member)
             names = [name for name in arrays if name.startswith(prefix)]
             member_arrays = {name.removeprefix(prefix): average_arrays.pop(name) for name in names}
             members.append(classes[member_meta.pop("kind")].unpack(member_meta, member_arrays))

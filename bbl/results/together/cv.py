@@ -183,7 +183,8 @@ class CVResults(Notebook):
         5      0.9  temperature     0.791    0.495  0.321  0.745
         """
         self._require_response("compare")
-        scored, setting_name = self.scored, self.cvframe.columns[0]
+        scored = self.scored
+        setting_name = self.cvframe.columns[0]
         rows = []
         for setting, raw_scores in zip(self.cvframe[setting_name], scored.scores, strict=True):
             for calibration in CALIBRATE:
@@ -284,7 +285,9 @@ class CVResults(Notebook):
         """
         self._require_response("evaluate")
         share("level", level)
-        scored, labels, response = self.scored, self.model.labels, self.model.design.response
+        scored = self.scored
+        labels = self.model.labels
+        response = self.model.design.response
         scores = self._best_scores
         # replace the shares of the groups in the training rows, which the scores contain
         if priors is not None:
@@ -332,11 +335,9 @@ class CVResults(Notebook):
         tuned_option = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
         if tuned_option is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
-        symbol, title, logarithmic = (
-            tuned_option.symbol,
-            tuned_option.title,
-            tuned_option.logarithmic,
-        )
+        symbol = tuned_option.symbol
+        title = tuned_option.title
+        logarithmic = tuned_option.logarithmic
         return plot.plot_cv(
             self.cvframe, self.regstar, ax, symbol=symbol, title=title, logarithmic=logarithmic
         )

@@ -52,11 +52,9 @@ def model_table(
         # only checks `of`: an OptionError if a fit has no such groups. pooled=True: "pooled" passes
         # here; a fit without a pooled one is refused by `_coefficients`
         resolve_of(of, list(fit.labels.groups), pooled=True)
-    pairs, stars, digits = (
-        flag("pairs", pairs),
-        flag("stars", stars),
-        integer("digits", digits, 0, 12),
-    )
+    pairs = flag("pairs", pairs)
+    stars = flag("stars", stars)
+    digits = integer("digits", digits, 0, 12)
     predictors = {name for fit in fits_by_name.values() for name in fit.labels.names}
     for name in () if keep is None else keep:
         if name not in predictors:
@@ -109,7 +107,8 @@ def _coefficients(
         if of != "group":  # only the coefficients of groups are there without standard errors
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
-    groups, coefficients = list(dict.fromkeys(table["group"])), {}
+    groups = list(dict.fromkeys(table["group"]))
+    coefficients = {}
     # (rows, largest order) each: the columns predictor, predictor2, ... and the columns level,
     # level2, ...
     predictors, predictor_levels = (

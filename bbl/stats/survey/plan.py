@@ -85,11 +85,9 @@ class SamplingPlan:
         """
         # row_parents (n,): the stratum, or the unit of the stage before, from which each row's unit
         # was drawn
-        stages, row_parents, shares_before = (
-            [],
-            self.strata,
-            np.ones(int(self.strata.max(initial=-1)) + 1),
-        )
+        stages = []
+        row_parents = self.strata
+        shares_before = np.ones(int(self.strata.max(initial=-1)) + 1)
         for k in range(1 if self.population is None else len(self.clusters)):
             row_units = self.clusters[k]
             first_row = _first_rows(row_units)  # of each unit
@@ -99,7 +97,8 @@ class SamplingPlan:
             if self.population is not None:
                 share[parent] = n_drawn[parent] / self.population[k][first_row]
             stages.append(_Stage(parent, n_drawn, share, shares_before))
-            row_parents, shares_before = row_units, (shares_before * share)[parent]
+            row_parents = row_units
+            shares_before = (shares_before * share)[parent]
         return stages
 
     @property
@@ -190,7 +189,8 @@ class SamplingPlan:
 
         `strata` are the strata of the domain's rows at the first stage, None at others.
         """
-        lonely, n_drawn = stage.is_lonely, stage.n_drawn
+        lonely = stage.is_lonely
+        n_drawn = stage.n_drawn
         # (q,): factor of the squared deviations in each stratum or cluster
         factor = (
             stage.shares_before * (1.0 - stage.share) * n_drawn / np.maximum(n_drawn - 1.0, 1.0)

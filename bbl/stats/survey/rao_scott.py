@@ -121,5 +121,6 @@ def rao_scott_wald(
             W = np.diag(V.diagonal())
             effects = design_effects(V, W)
         test = rao_scott(float(theta @ np.linalg.solve(W, theta)), effects, design_df)
-        statistic[k], p[k] = test.statistic, test.p
+        statistic[k] = test.statistic
+        p[k] = test.p
     return statistic, np.array([len(theta) for theta in tables], dtype=np.intp), p

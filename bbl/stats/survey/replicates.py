@@ -131,7 +131,8 @@ def make_replicates(
         scale = 1.0
         if kind == "JK1":
             # equal for all, as there is one stratum
-            scale, rscales = float(rscales[0]), np.ones(len(clusters))
+            scale = float(rscales[0])
+            rscales = np.ones(len(clusters))
     elif kind == "bootstrap":
         assert rng is not None  # noqa: S101  # its caller gives one
         factors = _bootstrap_factors(stratum, n_drawn, n_replicates, rng)

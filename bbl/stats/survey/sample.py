@@ -68,7 +68,8 @@ class SurveySample:
     @property
     def text(self) -> str:
         """The design in words, for summaries."""
-        n_strata, n_clusters = len(np.unique(self.strata)), len(np.unique(self.clusters))
+        n_strata = len(np.unique(self.strata))
+        n_clusters = len(np.unique(self.clusters))
         words = [f"{n_strata:,} strata"] if n_strata > 1 else []
         noun = "single row" if n_clusters == len(self.rows) else "cluster"
         words += [f"{n_clusters:,} {noun}{'s' * (n_clusters != 1)}"]
@@ -93,7 +94,8 @@ def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
     """Return the rows, weights, strata, populations, replicates and clusters of a design; absent
     ones are empty.
     """
-    plan, replicates = survey.plan, survey.replicates
+    plan = survey.plan
+    replicates = survey.replicates
     scales = (
         np.zeros(0)
         if replicates is None

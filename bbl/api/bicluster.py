@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bbl.api.caller import data_arguments
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.mcmc import MIXED
 from bbl.biclustering.methods import Prototype, make_method
@@ -134,7 +135,7 @@ def bicluster(
         biclusterer.steps(n_init, n_groups, table.shape), "bicluster", verbose
     ) as progress:
         clustering = biclusterer.fit(cells, n_groups, n_init, rng, workers, progress, n_levels)
-    call_string = _call_string(formula, weights, n_groups, method, options)
+    call_string = _call_string(formula, data, weights, n_groups, method, options)
     fit = BiclusterResults.from_found(call_string, table, biclusterer, cells, clustering)
     _warn_unconverged(fit)
     return fit
@@ -165,17 +166,15 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
 
 def _call_string(
     formula: str | None,
+    data: object,
     weights: Weights | None,
     groups: tuple[int, int] | None,
     method: str,
     options: dict,
 ) -> str:
     """Return the call as text, without options that are arrays."""
-    call_arguments: dict[str, Any] = (
-        {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
-    )
-    if weights is not None:
-        call_arguments["weights"] = weights if isinstance(weights, str) else "weights"
+    call_arguments: dict[str, Any] = {} if formula is None else {"formula": formula}
+    call_arguments |= data_arguments(data, weights)
     if groups is not None:
         call_arguments["groups"] = groups
     if method != "prototype":

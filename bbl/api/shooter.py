@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.api.caller import data_arguments
 from bbl.api.training_data import TrainingData, encode_data, refuse_batches
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
@@ -190,7 +191,8 @@ def shooter(
         "scale": (scale, "sum"),
         "missing": (missing, "raise"),
     }
-    call_string = call_text("shooter", _changed_arguments(formula, weights, shown_options))
+    shown_arguments = {"formula": formula, **data_arguments(data, weights)}
+    call_string = call_text("shooter", shown_arguments | _changed_arguments(shown_options))
     check_formula(formula)
     refuse_batches(data, "shooter()", "data")
     # order None: any interaction is read, so that `_check_feasible` can name it
@@ -285,14 +287,12 @@ def _check_refit(refit: str | bool) -> str | bool:
 
 
 def _changed_arguments(
-    formula: str, weights: Weights | None, options: dict[str, tuple]
+    options: dict[str, tuple],
 ) -> dict[str, Any]:
     """Return the arguments to show in the text of the call; `options` are (value, default) by
     name.
     """
-    arguments: dict[str, Any] = {"formula": formula, "data": "data"}
-    if weights is not None:
-        arguments["weights"] = weights if isinstance(weights, str) else "weights"
+    arguments: dict[str, Any] = {}
     for name, (value, default) in options.items():
         if type(value) is not type(default) or value != default:  # a list is never the default
             arguments[name] = (

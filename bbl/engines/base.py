@@ -139,6 +139,11 @@ class Engine:
         return self.solves
 
     @property
+    def inert(self) -> tuple[str, ...]:
+        """Options that have no effect, given the others."""
+        return ()
+
+    @property
     def two_sided(self) -> bool:
         """Whether ``J_ij`` and ``J_ji`` are kept apart, not averaged."""
         return False

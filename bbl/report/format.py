@@ -11,15 +11,19 @@ import pandas as pd
 __all__ = [
     "DIGITS",
     "WIDTH",
+    "decimal_texts",
     "format_column",
     "format_numbers",
     "label_text",
+    "p_texts",
+    "statistic_texts",
     "table_text",
     "vector_text",
 ]
 
 DIGITS = 7  # significant digits, as R prints
 WIDTH = 80  # characters of a line
+INDENT = 3  # blanks before the cells of a row whose name is on the line above
 
 
 def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
@@ -58,6 +62,46 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     return [f"{v:{style}}" if math.isfinite(v) else _non_finite_text(v) for v in numbers]
 
 
+def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
+    """Format p-values one by one, each to `digits` significant digits; a missing one is empty.
+
+    Examples
+    --------
+    >>> p_texts([1.562274e-25, 0.97241379, 0.00054701968, float("nan")])
+    ['1.56e-25', '0.972', '0.000547', '']
+    """
+    return ["" if math.isnan(v) else f"{v:.{digits}g}" for v in values]
+
+
+def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
+    """Format statistics with equally many decimals, at most as many as `digits` significant digits
+    of the largest have; a missing one is empty.
+
+    Examples
+    --------
+    >>> statistic_texts([26.31548, float("nan"), 3.4])
+    ['26.32', '', '3.40']
+    """
+    numbers = [float(v) for v in values]
+    largest = max((abs(v) for v in numbers if math.isfinite(v)), default=0.0)
+    decimals = max(0, digits - 1 - (math.floor(math.log10(largest)) if largest > 0 else 0))
+    return decimal_texts(numbers, decimals)
+
+
+def decimal_texts(values: Iterable[float], decimals: int) -> list[str]:
+    """Format numbers with this number of decimals; a missing one is empty.
+
+    Examples
+    --------
+    >>> decimal_texts([0.54321, float("nan"), -1], 2)
+    ['0.54', '', '-1.00']
+    """
+    return [
+        "" if math.isnan(v) else f"{v:.{decimals}f}" if math.isfinite(v) else _non_finite_text(v)
+        for v in map(float, values)
+    ]
+
+
 def _non_finite_text(v: float) -> str:
     """Return a number that is not finite as R prints it."""
     return "NaN" if math.isnan(v) else "Inf" if v > 0 else "-Inf"
@@ -91,15 +135,22 @@ def _table_lines(
     row_names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False
 ) -> list[str]:
     """Return the lines of a table; columns that do not fit into `WIDTH` follow below, with the row
-    names repeated.
+    names repeated, unless they fit below the names.
 
     The first of `row_names` and the first text of each column are the heading. `left` aligns the
     cells left.
     """
     name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
-    # columns begin..end-1 fit side by side
     lines = []
+    # all columns fit side by side if long names have a line of their own, above their cells
+    all_columns = INDENT + sum(widths) + len(widths)
+    if len(widths) > 1 and all_columns <= WIDTH < name_width + sum(widths) + len(widths):
+        for row, name in enumerate(row_names):
+            cells = [_pad(columns[c][row], widths[c], left) for c in range(len(columns))]
+            lines += [name] * bool(name) + [" ".join([" " * INDENT, *cells]).rstrip()]
+        return lines
+    # columns begin..end-1 fit side by side
     begin = 0
     while begin < len(columns):
         end = begin

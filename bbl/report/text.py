@@ -148,13 +148,18 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
         else parameters.theta[:K] - parameters.pooled
     )
     names = [label_text(n) for n in labels.names]
-    group_suffixes = [
-        "" if labels.response is None else f"^({label_text(g)})" for g in labels.groups[:K]
-    ]
+    # all parameters of the reference group of a joint fit are zero, and are not printed
+    is_reference = (layout.size > 0) & (len(labels.groups) > 1) & ~theta.any(axis=1)
+    is_reference &= parameters.pooled is None and not is_reference.all()
+    group_suffixes = {
+        g: "" if labels.response is None else f"^({label_text(group)})"
+        for g, group in enumerate(labels.groups[:K])
+        if not is_reference[g]
+    }
     blocks = []
     for i in range(m):
         levels = labels.levels[i][1:]
-        for g, group_suffix in enumerate(group_suffixes):
+        for g, group_suffix in group_suffixes.items():
             values = vector_text(levels[:SHOWN_LEVELS], layout.table(theta[g], i)[:SHOWN_LEVELS])
             n_omitted = len(levels) - SHOWN_LEVELS
             levels_line = "\n" + _omitted_text(n_omitted, "level") if n_omitted > 0 else ""
@@ -164,10 +169,14 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
     for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), n_terms):
         rows, *other_levels = (labels.levels[i][1:] for i in term)
         columns = _joint_levels(other_levels)
-        for g, group_suffix in enumerate(group_suffixes):
+        for g, group_suffix in group_suffixes.items():
             table = _coupling_text(layout.table(theta[g], *term), rows, columns)
             blocks.append(f"{d}J_[{','.join(names[i] for i in term)}]{group_suffix}:\n{table}")
-    blocks += terms_line + groups_line
+    zero_groups = [
+        f"All parameters of {label_text(labels.groups[g])} are zero: it is the reference group."
+        for g in np.flatnonzero(is_reference)
+    ]
+    blocks += terms_line + groups_line + (zero_groups if group_suffixes else [])
     return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(blocks)
 
 

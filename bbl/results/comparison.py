@@ -8,18 +8,55 @@ previous model.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
-from bbl.report.text import label_text
+from bbl.report.format import WIDTH, label_text, p_texts, statistic_texts, table_text
 from bbl.results.model import ModelResults
 
 __all__ = ["Fits", "check_fits", "compare_fits", "criteria", "is_comparable"]
 
 Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
+
+
+class ComparisonTable(pd.DataFrame):
+    """The table of `bbl.anova`: a DataFrame that prints within 80 characters, with the formulas
+    above it.
+    """
+
+    def __repr__(self) -> str:
+        numbers = [f"({k})" for k in range(1, len(self) + 1)]
+        # models without names of their own have these numbers already
+        titles = [
+            name if name.startswith(f"{number} ") else f"{number} {name}"
+            for number, name in zip(numbers, map(str, self.index), strict=True)
+        ]
+        models = [
+            fill(title, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for title in titles
+        ]
+        texts = {
+            str(name): p_texts(column)
+            if name == "p"
+            else statistic_texts(column, 7)
+            if pd.api.types.is_float_dtype(column.dtype)
+            else [label_text(value) for value in column]
+            for name, column in self.dropna(axis=1, how="all").items()
+            if name != "test"
+        }
+        table = pd.DataFrame(texts, index=numbers)
+        tests: dict[str, list[str]] = {}  # numbers of the models, by test
+        for number, test in zip(numbers, self.get("test", [""] * len(self)), strict=True):
+            tests.setdefault(test, []).append(number)
+        notes = [
+            fill(f"{', '.join(models_of_test)}: {test}", WIDTH, break_on_hyphens=False)
+            for test, models_of_test in tests.items()
+            if test
+        ]
+        return "\n".join([*models, "", table_text(table), *notes])
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
@@ -68,7 +105,7 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
         table_rows.append(row)
         previous = fit
     columns = ["parameters", "logLik", "AIC", "BIC", "clAIC", "ratio", "df", "p", "test"]
-    return pd.DataFrame(table_rows).set_index("model")[columns].rename_axis(None)
+    return ComparisonTable(pd.DataFrame(table_rows).set_index("model")[columns].rename_axis(None))
 
 
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:

@@ -52,9 +52,7 @@ def test_empty_cells_of_the_titanic_are_marked_and_not_tested():
         .all(axis=None)
     )
     text = str(bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").summary())
-    assert "exact, 1 of 3" in text and "what the rows cannot determine has none" in " ".join(
-        text.split()
-    )
+    assert "exact, 1 of 3" in text
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 1e-5, 1e-3])

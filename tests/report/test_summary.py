@@ -154,10 +154,10 @@ def test_many_predictors():
     summary = fit_summary("bbl()", labels, likelihood_ratio(counts), {"Fit method": "mf"})
     lines = str(summary).splitlines()
     assert "10 largest chi-squares of 784 predictors:" in lines
-    assert lines[-11].split() == ["chisq", "df", "Pr(>chisq)"]
+    assert lines[-12].split() == ["chisq", "df", "Pr(>chisq)", "test"]
     tests = summary.tables["tests"]
     assert tests.shape == (784, 3)
-    assert lines[-10].split()[0] == tests["chisq"].idxmax()
+    assert lines[-11].split()[0] == tests["chisq"].idxmax()
     assert summary.tables["h"].shape == (784, 11)
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bbl.api.caller import data_arguments
 from bbl.api.machine.data_warnings import warn_of_table
 from bbl.api.machine.zeros import check_zeros_call, support_of
 from bbl.api.training_data import (
@@ -441,6 +442,7 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
 def shown_call(
     verb: str,
     formula: str,
+    data: object,
     weights: Weights | None,
     method: str | Engine,
     options: dict[str, Any],
@@ -450,11 +452,7 @@ def shown_call(
     """Return a call of `verb` as text; arguments in `defaulted`, (value, default) by name, are
     shown if they differ.
     """
-    arguments: dict[str, Any] = {"formula": formula, "data": "data"}
-    if weights is not None:
-        arguments["weights"] = weights if isinstance(weights, str) else "weights"
-    if design is not None:
-        arguments["design"] = "survey"
+    arguments: dict[str, Any] = {"formula": formula, **data_arguments(data, weights, design)}
     if method != DEFAULT:
         arguments["method"] = method if isinstance(method, str) else type(method).__name__
     arguments |= options | {

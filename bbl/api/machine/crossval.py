@@ -188,6 +188,7 @@ def crossVal(
     call_string = shown_call(
         "crossVal",
         formula,
+        data,
         weights,
         shown_method,
         options,

@@ -241,6 +241,7 @@ def bbl(
     call_string = shown_call(
         "bbl",
         formula,
+        data,
         weights,
         method,
         options,

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from bbl.api.caller import data_arguments
 from bbl.api.network.data import formula_of, prepare, restrict_features
 from bbl.api.network.learn import learn_structure
 from bbl.api.training_data import EncodedData, TrainingData
@@ -191,9 +192,9 @@ def lp(
     # recipe.rows: the argument that needs all rows in memory; "" if none does
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
     shown_arguments = {
-        "data": "data",
+        **data_arguments(data, weights),
         "smooth": smooth,
-        **_changed_arguments(weights, missing, recipe),
+        **_changed_arguments(missing, recipe),
     }
     call = call_text("lp", {"structure": structure.learner or "by hand", **shown_arguments})
     return _fit_tables(structure, prepared, recipe, call, seed, _check_shares(priors, prepared))
@@ -286,8 +287,13 @@ def bnc(
     _make_recipe(unlearnt, *recipe_options)
     learnt = learn_structure(learner, prepared, learner_options, folds, rng, verbose)
     recipe = _make_recipe(learnt, *recipe_options)
-    arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
-    call = call_text("bnc", {**arguments, **_changed_arguments(weights, missing, recipe)})
+    arguments = {
+        "learner": learner,
+        "formula": formula,
+        **data_arguments(data, weights),
+        "smooth": smooth,
+    }
+    call = call_text("bnc", {**arguments, **_changed_arguments(missing, recipe)})
     return _fit_tables(
         learnt, restrict_features(prepared, learnt.features), recipe, call, rng, class_shares
     )
@@ -310,13 +316,11 @@ def _feature_names(structure: Structure | AveragedStructure) -> list:
     return [structure.columns[i] for i in sorted(structure.dags[0].features)]
 
 
-def _changed_arguments(weights: Weights | None, missing: str, recipe: Recipe) -> dict[str, Any]:
+def _changed_arguments(missing: str, recipe: Recipe) -> dict[str, Any]:
     """Return the arguments that differ from their defaults, by name, to show in the text of a
     call.
     """
     arguments: dict[str, Any] = {}
-    if weights is not None:
-        arguments["weights"] = weights if isinstance(weights, str) else "weights"
     if missing != "marginal":
         arguments["missing"] = missing
     if recipe.manb_prior is not None:

@@ -465,6 +465,24 @@ class Comparison:
             df[table] = len(p_values)
         return statistic, df, p, self._describe_tests(cuts, n_wald, df)
 
+    def odds_ratios(self) -> np.ndarray:
+        """Return an odds ratio for each table with an exact test, that of its parameter with the
+        smallest p; nan for other tables.
+        """
+        cuts = self.layout.cuts
+        has_family = ~lacks_exact_test(self.layout)
+        ratios = np.full(len(cuts) - 1, np.nan)
+        for t in range(len(ratios)):
+            parameters = np.arange(cuts[t], cuts[t + 1])
+            if (self.verdict[parameters] == Kind.WALD).any():
+                continue
+            families = [self.family(int(k), False) for k in parameters[has_family[parameters]]]
+            informative = [family for family in families if family and len(family.log_c) > 1]
+            if informative:
+                with np.errstate(over="ignore"):
+                    ratios[t] = np.exp(min(informative, key=PowerSeries.p).estimate)
+        return ratios
+
     def _describe_tests(self, cuts: np.ndarray, n_wald: np.ndarray, df: np.ndarray) -> np.ndarray:
         """Return the `words` of `tables`.
 

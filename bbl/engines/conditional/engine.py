@@ -151,6 +151,11 @@ class Conditional(Engine):
                     argument="ordered",
                 )
 
+    @property
+    def inert(self) -> tuple[str, ...]:
+        """Options that have no effect: the penalty of `start`, where there is none."""
+        return ("lambda_",) if self.start is None else ()
+
     def _check_unpenalised(self) -> None:
         """Raise an OptionError for options that act through the penalty (``scale=0`` leaves
         couplings out by it).

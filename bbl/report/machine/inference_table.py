@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.names import distinct_names
-from bbl.report.machine.summary import Section, Summary, shown_note, wald_sections
+from bbl.report.machine.summary import Section, Summary, shown_note, test_sections
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.text import label_text
 
@@ -93,10 +93,10 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     cells = cells.assign(test=shown["test"].to_numpy())
     sections = [
         Section(f"Parameters{shown_note(shown, table)}", cells),
-        *wald_sections(tests, d, note),
+        *test_sections(tests, d, note),
     ]
     table = table.drop(columns="unpenalised")
-    tables = {"parameters": table, "tests": tests}
+    tables = {"parameters": table, "tests": tests.drop(columns="odds_ratio")}
     return Summary(
         "Inference", facts={}, title="Estimates and tests:", sections=sections, tables=tables
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,31 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.names import distinct_names, label_index
-from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text
+from bbl.report.format import (
+    DIGITS,
+    WIDTH,
+    format_numbers,
+    label_text,
+    p_texts,
+    statistic_texts,
+    table_text,
+)
 from bbl.report.machine.tables import level_index
 from bbl.report.markup import Section, html_fragment, html_table, html_text, latex_table, latex_text
 from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 from bbl.stats.ties import first_largest
 
-__all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_note", "wald_sections"]
+__all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_note", "test_sections"]
 
 SHOWN = 10  # up to 10 predictors have a table each; of more predictors, one table shows 10
+FEW = 4  # terms that are named in a note
+LINES = 70  # lines up to which the predictors have a table each
+ODDS_NOTE = (
+    "Odds ratios are those of exact tests; of a term with several parameters, of the one with the "
+    "smallest p."
+)
+REST_NOTE = "All tests: fit.inference().tests()."
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,8 +70,9 @@ class Summary:
     >>> titanic = bbl.datasets.load_titanic()
     >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
     >>> summary = fit.summary()
-    >>> list(summary.tables)
-    ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0', 'Wald tests of the couplings, dJ = 0']
+    >>> list(summary.tables)  # doctest: +NORMALIZE_WHITESPACE
+    ['fit', 'tests', 'h', 'Tests of the fields, dh = 0 (Yes - No)',
+     'Tests of the couplings, dJ = 0 (Yes - No)']
     """
 
     head: str
@@ -78,7 +94,8 @@ class Summary:
         parts = ["\n".join(facts)] if facts else []
         for k, section in enumerate(self.sections):
             # the title is above the first section alone
-            lines = [self.title] * (k == 0) + [f"{section.heading}:", table_text(section.table)]
+            lines = [self.title] * (k == 0) + [f"{section.heading}:"]
+            lines += [table_text(section.table)] * bool(len(section.table))
             note = textwrap.fill(section.note, WIDTH, break_on_hyphens=False)
             parts.append("\n".join(lines + [note] * bool(note)))  # an empty note has no line
         return "\n\n".join([self.head, *parts])
@@ -140,60 +157,92 @@ def _fact_text(value: object) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
-def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) -> list[Section]:
-    """Return the joint Wald tests of the fields, and of the couplings, as one section each.
+def test_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) -> list[Section]:
+    """Return the joint tests of the fields, and of the couplings, as one section each.
 
     Parameters
     ----------
     tests : DataFrame
         A row for each group and term, as from ``Inference.tests()``: ``group``, ``predictor``,
         ``predictor2`` and so on (missing in terms of fewer predictors), ``chisq``, ``df``, ``p``,
-        ``p_holm``, ``p_bh`` (adjusted p), and ``test``, which test it is or why there is none. At
-        most ``2 * SHOWN`` rows of a section, those with the smallest p, are shown.
+        ``p_holm`` (adjusted p), and ``test``, which test it is or why there is none; if there are
+        exact tests also ``odds_ratio``. At most `SHOWN` rows of a section, those with the smallest
+        p, are shown. Terms without a test are named below.
     d : str
-        ``"d"`` if differences from the pooled fit are tested, else empty.
+        ``"d"`` if differences are tested, else empty.
     note : str
         Line below the last table, which says what standard errors the tests use.
     classes : bool, default True
-        Whether the model has a response; the names of the rows then have the group.
+        Whether the model has a response. The groups are then in the names of the rows, or in the
+        heading if there is only one.
     """
-    # columns of `tests`, and their headings
-    columns = {
-        "chisq": "chisq",
-        "df": "df",
-        "p": "Pr(>chisq)",
-        "p_holm": "Holm",
-        "p_bh": "BH",
-        "test": "test",
-    }
     is_coupling = tests["predictor2"].notna()
+    has_one_group = classes and tests["group"].nunique() == 1
+    of_group = f" ({label_text(tests['group'].iloc[0])})" if has_one_group else ""
     sections = []
     # fields, then couplings
     for rows, symbol in ((tests[~is_coupling], "h"), (tests[is_coupling], "J")):
         if not len(rows):
             continue
+        names = _term_names(rows)
+        if classes and not has_one_group:
+            names = rows["group"].map(label_text) + ": " + names
+        is_tested = rows["p"].notna()
+        tested = rows[is_tested]
         # those with the smallest p, in the order of `tests`
-        shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
-        # "predictor2", "predictor3", ...: missing in terms of fewer predictors
-        other_predictors = [
-            column for column in shown.columns if str(column).startswith("predictor")
-        ][1:]
-        terms = shown["predictor"].map(label_text)
-        for column in other_predictors if symbol == "J" else []:
-            terms = terms + shown[column].map(
-                lambda name: "" if pd.isna(name) else "," + label_text(name)
-            )
-        names = f"{d}{symbol}_[" + terms + "]"  # such as dJ_[a,b]
-        if classes:
-            names = names + "^(" + shown["group"].map(label_text) + ")"
-        table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
+        shown = tested.sort_values("p", kind="stable").head(SHOWN).sort_index()
         kind = "fields" if symbol == "h" else "couplings"
-        heading = f"Wald tests of the {kind}, {d}{symbol} = 0{shown_note(shown, rows)}"
-        # the note is below the couplings, or if there are none below the fields
+        heading = f"Tests of the {kind}, {d}{symbol} = 0{of_group}{shown_note(shown, tested)}"
+        untested = rows[~is_tested].assign(name=names[~is_tested])
         sections.append(
-            Section(heading, table, note if symbol == "J" or not is_coupling.any() else "")
+            Section(heading, _test_table(shown, names[shown.index]), _untested_note(untested))
         )
+    if sections:
+        has_odds_ratios = any("odds ratio" in section.table for section in sections)
+        is_cut = any("smallest p" in section.heading for section in sections)
+        notes = [sections[-1].note, note, ODDS_NOTE * has_odds_ratios, REST_NOTE * is_cut]
+        sections[-1] = replace(sections[-1], note=" ".join(text.strip() for text in notes if text))
     return sections
+
+
+def _term_names(tests: pd.DataFrame) -> pd.Series:
+    """Return the names of the terms, such as ``a:b``, on the index of `tests`."""
+    # "predictor", "predictor2", ...: missing in terms of fewer predictors
+    columns = [column for column in tests.columns if str(column).startswith("predictor")]
+    names = tests[columns[0]].map(label_text)
+    for column in columns[1:]:
+        names = names + tests[column].map(
+            lambda name: "" if pd.isna(name) else f":{label_text(name)}"
+        )
+    return names
+
+
+def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    """Return the statistics and p-values of `tests` as texts, without columns that have none."""
+    columns = {}
+    for column, title in (("chisq", "chisq"), ("odds_ratio", "odds ratio")):
+        if column in tests and tests[column].notna().any():
+            columns[title] = statistic_texts(tests[column])
+    columns["df"] = tests["df"].tolist()
+    columns["p"] = p_texts(tests["p"])
+    columns["Holm"] = p_texts(tests["p_holm"])
+    columns["test"] = tests["test"].tolist()
+    return pd.DataFrame(columns, index=pd.Index(names, dtype=object))
+
+
+def _untested_note(untested: pd.DataFrame) -> str:
+    """Return a sentence that names the terms without a test, by reason; empty if all have one."""
+    reasons = [
+        f"{reason}: {_first_names(rows['name'].tolist())}"
+        for reason, rows in untested.groupby("test", sort=False)
+    ]
+    return f"Without a test: {'; '.join(reasons)}." if reasons else ""
+
+
+def _first_names(names: list[str]) -> str:
+    """Return the first names of a list as text, with the number of all if there are more."""
+    text = ", ".join(names[:FEW])
+    return text if len(names) <= FEW else f"{text}, ... ({len(names)} in all)"
 
 
 def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
@@ -216,8 +265,8 @@ def fit_summary(
 ) -> Summary:
     """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
 
-    Up to `SHOWN` predictors have a table of fields each, as in R; of more, the tests with the
-    largest chi-squares are shown.
+    Up to `SHOWN` predictors have a table of fields each, as in R, if these have at most `LINES`
+    lines; otherwise the tests with the largest chi-squares are shown.
 
     Parameters
     ----------
@@ -243,17 +292,32 @@ def fit_summary(
         "tests": table,
         "h": h,
     }
-    if len(names) <= SHOWN:
+    # of a table: heading, columns' names, groups and pooled fit, test, and an empty line
+    n_lines = sum((len(labels.groups) + 2) * -(-len(h) // SHOWN) + 3 for h in tests.h0)
+    if len(names) <= SHOWN and n_lines <= LINES:
         title = "naive Bayes coefficients:"
-        test_sections = [_h_section(labels, tests, i) for i in range(len(names))]
+        predictor_sections = [_h_section(labels, tests, i) for i in range(len(names))]
     else:
         largest = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
         title = "naive Bayes likelihood-ratio tests:"
-        test_sections = [
-            Section(f"{SHOWN} largest chi-squares of {len(names)} predictors", table.iloc[largest])
-        ]
+        shown = table.iloc[largest]
+        texts = pd.DataFrame(
+            {
+                "chisq": statistic_texts(shown["chisq"]),
+                "df": shown["df"].tolist(),
+                "Pr(>chisq)": p_texts(shown["Pr(>chisq)"]),
+                "test": [
+                    "exact" if is_exact else "likelihood ratio" for is_exact in tests.exact[largest]
+                ],
+            },
+            index=shown.index,
+        )
+        heading = f"{len(shown)} largest chi-squares of {len(names)} predictors"
+        predictor_sections = [Section(heading, texts, 'Coefficients: fit.summary().tables["h"].')]
     tables |= {section.heading: section.table for section in sections}
-    return Summary(head_text(call, labels), dict(facts), title, [*test_sections, *sections], tables)
+    return Summary(
+        head_text(call, labels), dict(facts), title, [*predictor_sections, *sections], tables
+    )
 
 
 def density_summary(

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from string import ascii_lowercase
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import pandas as pd
 from bbl.checks import integer, verb
 from bbl.design.labels import Labels
 from bbl.report.canvas import group_numbers
+from bbl.report.format import decimal_texts, p_texts
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_effects import plot_effects
 from bbl.report.text import label_text
@@ -167,32 +169,51 @@ class Effects:
 
     @cached_property
     def _summary(self) -> Summary:
-        """The first `SHOWN` rows as a table for text, HTML and LaTeX."""
-        shown = self.frame.head(SHOWN)
+        """The first `SHOWN` rows as a table for text, HTML and LaTeX.
+
+        Of two groups, differences and probabilities of the first follow from those of the second,
+        which alone are shown.
+        """
+        groups = self.frame[self.columns["group"]].tolist()
+        shows_second = len(self.labels.groups) == 2 and self.null in (0.0, None)
+        # groups change fastest
+        rows = list(range(len(groups)))[1::2] if shows_second else list(range(len(groups)))
+        n_rows = len(rows)
+        rows = rows[:SHOWN]
+        shown = self.frame.iloc[rows]
         number_columns = [self.columns[name] for name in NUMBERS]
         row_texts = [
-            f"{label_text(group)}: {self._row_text(k)}"
-            for k, group in enumerate(shown[self.columns["group"]].tolist())
+            self._row_text(k) if shows_second else f"{label_text(groups[k])}: {self._row_text(k)}"
+            for k in rows
         ]
-        table = shown[number_columns].astype(float)
+        notes = shown[self.columns["note"]].tolist() if self.columns["note"] in shown else []
+        # notes are long: a letter behind the name stands for each, and the text is below
+        letters = dict(zip(dict.fromkeys(filter(None, notes)), ascii_lowercase, strict=False))
+        if letters:
+            row_texts = [
+                f"{text} ({letters[note]})" if note in letters else text
+                for text, note in zip(row_texts, notes, strict=True)
+            ]
+        numbers = shown[number_columns].astype(float)
         # short names of `NUMBERS`
-        table = table.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)
-        table = table.dropna(axis=1, how="all")  # such as those of tests, if there are none
-        if self.columns["note"] in shown and shown[self.columns["note"]].any():
-            table["note"] = shown[self.columns["note"]].to_numpy()
-        numeric = table.select_dtypes("number").columns
-        table[numeric] = table[numeric].round({name: 4 for name in numeric if name != "p"})
-        if "p" in table:
-            # 4 significant digits: 4 decimals would print 0
-            table["p"] = [float(f"{p:.4g}") for p in table["p"]]
-        table.index = pd.Index(row_texts, dtype=object)
-        n_hidden = len(self.frame) - len(shown)
+        numbers = numbers.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)
+        numbers = numbers.dropna(axis=1, how="all")  # such as those of tests, if there are none
+        if self.null is None:  # no probability is expected to be zero
+            numbers = numbers.drop(columns=["z", "p"], errors="ignore")
+        texts_by_column = {
+            name: p_texts(column) if name == "p" else decimal_texts(column, 2 if name == "z" else 4)
+            for name, column in numbers.items()
+        }
+        table = pd.DataFrame(texts_by_column, index=pd.Index(row_texts, dtype=object))
         heading = f"{self.title}, {100 * self.level:g} % intervals"
-        heading += f" (the first {len(shown)} of {len(self.frame)} rows)" if n_hidden else ""
-        sections: list[Any] = [Section(heading, table, self.note)]
+        is_cut = n_rows > len(shown)
+        heading += f" (the first {len(shown)} of {n_rows} rows; .frame has all)" if is_cut else ""
+        texts = [self.note, *(f"({letter}) {text}" for text, letter in letters.items())]
+        section = Section(heading, table, " ".join(text for text in texts if text))
         head = f"Probabilities of {label_text(self.labels.response)}"
+        head += f" = {label_text(self.labels.groups[1])}" if shows_second else ""
         # no key figures; no complete tables, as `frame` is one
-        return Summary(head=head, facts={}, title="Effects:", sections=sections, tables={})
+        return Summary(head=head, facts={}, title="Effects:", sections=[section], tables={})
 
     def as_html(self) -> str:
         """Return the table as a fragment of HTML; names are escaped.

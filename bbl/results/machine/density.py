@@ -139,8 +139,8 @@ class DensityResults(MachineResults):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("~ Sex * Survived", titanic, weights="Freq")
         >>> list(fit.summary().tables)  # doctest: +NORMALIZE_WHITESPACE
-        ['fit', 'levels', 'shares of levels', 'Wald tests of the fields, h = 0',
-         'Wald tests of the couplings, J = 0']
+        ['fit', 'levels', 'shares of levels', 'Tests of the fields, h = 0',
+         'Tests of the couplings, J = 0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
         # `_counts` has an array (1, L_i) for each predictor: weighted counts of its L_i levels in

@@ -9,15 +9,20 @@ a posterior; each is None if there is none.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from bbl.engines import Engine
 from bbl.report import text
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 
 __all__ = ["fit_facts", "fit_text"]
+
+FURTHEST = 15.0  # log odds from which on a parameter counts as infinite
+SHOWN_GROUPS = 4  # groups whose values are printed in one line
 
 
 def fit_text(fit: MachineResults) -> str:
@@ -38,11 +43,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the facts of a summary, values by title in the order of printing."""
     joint_traits = fit.engine.joint
     posterior_traits = fit.engine.posterior
-    # the attributes of an engine are its options
-    settings = ", ".join(
-        f"{option} = {value:.7g}" if isinstance(value, float) else f"{option} = {value}"
-        for option, value in vars(fit.engine).items()
-    )
+    settings = _settings_text(fit.engine)
     # option None: only a calibration was fitted
     if fit.tuning is not None and fit.tuning.option is not None:
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
@@ -65,6 +66,24 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         **(_joint_facts(fit) if joint_traits else _likelihood_facts(fit)),
         "Converged": _convergence_text(fit),
     }
+
+
+def _settings_text(engine: Engine) -> str:
+    """Return the main options of the engine, and those that differ from their defaults and have an
+    effect.
+    """
+    options = fields(engine)
+    main = {options[0].name, *([engine.tuned.option] if engine.tuned else [])}
+    shown = {
+        option.name: getattr(engine, option.name)
+        for option in options
+        if option.name in main
+        or (getattr(engine, option.name) != option.default and option.name not in engine.inert)
+    }
+    return ", ".join(
+        f"{name} = {value:.7g}" if isinstance(value, float) else f"{name} = {value}"
+        for name, value in shown.items()
+    )
 
 
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
@@ -111,9 +130,16 @@ def _convergence_text(fit: MachineResults) -> str:
     # predictors
     gradient_norms = fit.estimate.fits[0].grad_norm
     # nan: it was not computed
-    if not fit.engine.joint or not gradient_norms.size or np.isnan(gradient_norms).all():
-        return answer
-    return f"{answer} (largest gradient {gradient_norms.max():.2g})"
+    has_gradient = bool(gradient_norms.size) and not np.isnan(gradient_norms).all()
+    if fit.engine.joint and has_gradient:
+        answer += f" (largest gradient {gradient_norms.max():.2g})"
+    n_infinite = int((np.abs(fit.parameters.theta) > FURTHEST).sum())
+    if n_infinite:
+        answer += (
+            f"; {n_infinite} parameter{'s have' if n_infinite > 1 else ' has'} no finite value, as "
+            "levels do not occur or are separated"
+        )
+    return answer
 
 
 def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
@@ -169,7 +195,9 @@ def _joint_facts(fit: MachineResults) -> dict[str, Any]:
 
 def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the facts log-likelihood, AIC, BIC and ln Z."""
-    log_z = ", ".join(f"{g}: {z:.6g}" for g, z in fit.log_z.items())
+    log_z = ", ".join(f"{label_text(g)}: {z:.6g}" for g, z in fit.log_z.head(SHOWN_GROUPS).items())
+    if len(fit.log_z) > SHOWN_GROUPS:
+        log_z += f", ... ({len(fit.log_z)} in all: fit.log_z)"
     return {
         "Log-likelihood": float(fit.logLik()),
         "AIC": fit.aic,

@@ -184,8 +184,8 @@ class BBLResults(MachineResults, ClassifierResults):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
         >>> list(fit.summary().tables)  # doctest: +NORMALIZE_WHITESPACE
-        ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0',
-         'Wald tests of the couplings, dJ = 0']
+        ['fit', 'tests', 'h', 'Tests of the fields, dh = 0 (Yes - No)',
+         'Tests of the couplings, dJ = 0 (Yes - No)']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
         # `_counts` has for each predictor the weighted counts (K, L_i) of its levels; `_sections`

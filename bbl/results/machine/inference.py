@@ -63,22 +63,20 @@ __all__ = ["PVALUES", "Inference"]
 
 # notes under the tables of summaries
 NOTE = (
-    " Tests and limits do not lean on a penalty: they come from the rows alone, by the normal "
-    "distribution where cells are well filled and by exact conditional distributions where they "
-    "are sparse; what the rows cannot determine has none."
+    " Tests and intervals do not depend on the penalty: Wald tests where cells are well filled, "
+    "exact conditional tests where they are sparse."
 )
 JOINT_NOTE = (
     " Parameters are log odds ratios against {}, as in logistic and multinomial regression, with "
-    "Wald tests; what the rows cannot determine has none."
+    "Wald tests."
 )
 SURVEY_NOTE = (
     " They know the sampling design ({}): t and F distributions, joint tests corrected by Rao & "
     "Scott. Tests do not lean on a penalty; what too few rows or clusters determine has none."
 )
 PENALTY_NOTE = (
-    " With a penalty in force estimates and standard errors are those of the penalised fit, whose "
-    "bias they do not tell; a penalised estimate may so lie outside its limits, which are of the "
-    "rows alone."
+    " Estimates and standard errors are those of the penalised fit, and biased towards zero: an "
+    "estimate may lie outside its interval."
 )
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
@@ -367,6 +365,11 @@ class Inference(Estimates):
             tables.append(table)
         return pd.concat(tables, ignore_index=True)
 
+    def summary_tests(self, of: Compared = "group") -> pd.DataFrame:
+        """Return `tests` with the column ``odds_ratio`` of exact tests, for printing."""
+        odds_ratios = [comparison.odds_ratios() for comparison in self._comparisons(of)]
+        return without_reference(self.tests(of).assign(odds_ratio=np.concatenate(odds_ratios)))
+
     @verb
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interactions with their tests, strongest first; see ``fit.interactions()``.
@@ -439,7 +442,7 @@ class Inference(Estimates):
             [comparison.unpenalised for comparison in self._comparisons(of)]
         )
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
-        tests = without_reference(self.tests(of))
+        tests = self.summary_tests(of)
         # the last argument begins the symbols of differences, dh and dJ
         return inference_summary(table, tests, self.note, "" if of == "group" else "d")
 

@@ -39,13 +39,13 @@ from bbl.report.machine.inference_table import labelled
 from bbl.report.machine.plot_interactions import plot_network
 from bbl.report.machine.plot_logo import plot_logo
 from bbl.report.machine.plot_terms import plot_terms
-from bbl.report.machine.summary import Section, wald_sections
+from bbl.report.machine.summary import Section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
 from bbl.results.machine.archive import pack
 from bbl.results.machine.contrasts import DifferenceInference
 from bbl.results.machine.credible import PosteriorInference
-from bbl.results.machine.estimates import without_reference
+from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import ModelResults, training_log_likelihood
@@ -479,9 +479,9 @@ class MachineResults(ModelResults):
         """Tables of tests for the summary, from the model's file if that has them."""
         # `self.stored` has summaries of the training rows of a model from a file, else it is None
         stored = None if self.stored is None else self.stored.sections
-        return self._wald_sections() if stored is None else stored
+        return self._test_sections() if stored is None else stored
 
-    def _wald_sections(self) -> list[Section]:
+    def _test_sections(self) -> list[Section]:
         """Return the sections of joint tests of fields and couplings; none without tests or for
         large models.
         """
@@ -494,13 +494,16 @@ class MachineResults(ModelResults):
         try:
             inference = self._inference
         except (DataError, OptionError) as error:
-            return [Section("Wald tests", pd.DataFrame(), str(error))]
-        of = "group" if self.parameters.pooled is None else "pooled"
+            return [Section("Tests", pd.DataFrame(), str(error))]
+        of: Compared = "group"
+        if self.parameters.pooled is not None:
+            # the differences of two groups are one question; of more, each is compared with all
+            groups = self.labels.groups
+            of = (groups[1], groups[0]) if len(groups) == 2 else "pooled"
         # symbols h and J, or dh and dJ of the differences
-        prefix = "" if self.parameters.pooled is None else "d"
-        return wald_sections(
-            without_reference(inference.tests(of)), prefix, inference.note, self.design.classes
-        )
+        prefix = "" if of == "group" else "d"
+        tests = inference.summary_tests(of)
+        return test_sections(tests, prefix, inference.note, self.design.classes)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file, with the training rows if `store_data`; see

@@ -26,7 +26,7 @@ from bbl.boltzmann.convergence_warnings import group_text
 from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, no_progress_error
 from bbl.boltzmann.fitted import Estimate, Relevance
 from bbl.boltzmann.joint import joint_path
-from bbl.boltzmann.predictive import build_predictive
+from bbl.boltzmann.predictive import AVERAGED, build_predictive
 from bbl.boltzmann.relevance import choose_once, extend_to_all_predictors, restrict_to_chosen
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.union_layout import compute_log_z, merge_layouts
@@ -35,6 +35,7 @@ from bbl.engines import Engine, EngineFit
 from bbl.engines.engine_fit import NoProgress
 from bbl.engines.traits import OutOfFoldScores
 from bbl.engines.warm_starts import WarmStarts
+from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
 from bbl.model.logz import OF_ROWS, approximate_log_z, exact_elimination, exact_log_z, resolve_log_z
@@ -173,6 +174,12 @@ def estimate_path(
     wide = engine.widened(layout)  # the layout with hidden units, if the engine has any
     # the ln Z of an engine that chooses its terms is resolved after the fit
     log_z_kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
+    if wide.m > layout.m and log_z_kind not in AVERAGED:
+        raise OptionError(
+            f"log_z={log_z_kind!r} is computed from the rows, in which hidden units have no "
+            "values. Hint: leave log_z='auto'.",
+            argument="log_z",
+        )
     check_annealing(log_z_kind, layout, K * (1 if values is None else len(values)), workers)
     # (order, cells), for the exact ln Z; raises before the fit if it costs too much
     elimination = exact_elimination(layout) if log_z_kind == "exact" else None

@@ -170,14 +170,17 @@ class Estimate:
 
     def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
-        layout = self.parameters.layout
-        theta = self.parameters.theta
-        return np.column_stack(
-            [
-                pseudo_log_likelihood(layout.of_group(g), group_theta, codes, missing)
-                for g, group_theta in enumerate(theta)
-            ]
-        )
+        groups = range(len(self.parameters.theta))
+        return np.column_stack([self._pseudo_log_likelihood(g, codes, missing) for g in groups])
+
+    def _pseudo_log_likelihood(
+        self, g: int, codes: np.ndarray, missing: np.ndarray | None
+    ) -> np.ndarray:
+        """Return ``sum_i ln P(x_i | the other predictors)`` of rows under group g, shape (n,)."""
+        if self.predictive is not None and self.predictive.hidden:
+            return self.predictive.pseudo_log_likelihood(g, codes, missing)
+        layout = self.parameters.layout.of_group(g)
+        return pseudo_log_likelihood(layout, self.parameters.theta[g], codes, missing)
 
     def pnll(
         self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray
@@ -188,15 +191,12 @@ class Estimate:
         Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), all of them known, and
         `weights` (n,).
         """
-        layout = self.parameters.layout
-        theta = self.parameters.theta
         total = 0.0
-        for g, group_theta in enumerate(theta):
+        for g in range(len(self.parameters.theta)):
             rows = np.flatnonzero((y == g) & (weights > 0.0))
             if len(rows):
                 group_missing = None if missing is None else missing[rows]
-                group_layout = layout.of_group(g)
-                log_p = pseudo_log_likelihood(group_layout, group_theta, codes[rows], group_missing)
+                log_p = self._pseudo_log_likelihood(g, codes[rows], group_missing)
                 total -= float(weights[rows] @ log_p)
         return total / float(weights.sum())
 

@@ -61,21 +61,44 @@ class Predictive:
         """
         return np.column_stack(
             [
-                np.concatenate(list(self._energies(g, codes, unknown)), axis=1).mean(axis=1)
+                np.concatenate(list(self.energies(g, codes, unknown)), axis=1).mean(axis=1)
                 for g in range(len(self.theta))
             ]
         )
 
-    def _energies(
+    def with_units(
+        self, codes: np.ndarray, unknown: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return codes and unknown cells (n, m + hidden): hidden units are further predictors,
+        unknown in every row.
+        """
+        if not self.hidden:
+            return codes, unknown
+        unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
+        unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
+        return np.pad(codes, ((0, 0), (0, self.hidden))), unknown
+
+    def draw_probabilities(
+        self, groups: np.ndarray, codes: np.ndarray, unknown: np.ndarray
+    ) -> np.ndarray:
+        """Return the probabilities (n, K T) of group and draw, given the known cells of rows.
+
+        `groups` (n, K) are those of the groups; draws of one group are neighbours.
+        """
+        probabilities = []
+        for g, p in enumerate(groups.T):
+            log_p = np.concatenate(list(self.energies(g, codes, unknown)), axis=1) - self.log_z[g]
+            log_p -= np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+            probabilities.append(p[:, None] * np.exp(log_p))
+        return np.column_stack(probabilities)
+
+    def energies(
         self, g: int, codes: np.ndarray, unknown: np.ndarray | None
     ) -> Iterator[np.ndarray]:
         """Yield energies of rows under successive draws of group g, shape (n, number of draws in
         this chunk).
         """
-        if self.hidden:  # hidden units are further predictors, unknown in every row
-            unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
-            unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
-            codes = np.pad(codes, ((0, 0), (0, self.hidden)))
+        codes, unknown = self.with_units(codes, unknown)
         chunk_size = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
         for first_draw in range(0, self.theta.shape[1], chunk_size):
             yield MarginalEnergy(self.layout, self.theta[g, first_draw : first_draw + chunk_size])(
@@ -108,11 +131,28 @@ class Predictive:
         """
         log_sum_p = np.full(len(codes), -np.inf)
         first_draw = 0
-        for energies in self._energies(g, codes, unknown):
+        for energies in self.energies(g, codes, unknown):
             log_z = self.log_z[g, first_draw : first_draw + energies.shape[1]]
             log_sum_p = np.logaddexp(log_sum_p, np.logaddexp.reduce(energies - log_z, axis=1))
             first_draw += energies.shape[1]
         return log_sum_p - np.log(self.theta.shape[1])
+
+    def pseudo_log_likelihood(
+        self, g: int, codes: np.ndarray, missing: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return ``sum_i ln P(x_i | the other predictors)`` of rows under group g, shape (n,).
+
+        Missing predictors are summed out, and have no term of their own in the sum.
+        """
+        out = np.zeros(len(codes))
+        log_p = self._log_mean_probability(g, codes, missing)
+        for i in range(codes.shape[1]):
+            known = np.flatnonzero(~missing[:, i]) if missing is not None else np.arange(len(codes))
+            unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing.copy()
+            unknown[:, i] = True
+            of_others = self._log_mean_probability(g, codes[known], unknown[known])
+            out[known] += log_p[known] - of_others
+        return out
 
 
 def thinned(draws: np.ndarray, count: int) -> np.ndarray:

@@ -11,38 +11,26 @@ of one predictor, or the couplings of several.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 
-from bbl.capabilities import WITH_ZEROS
-from bbl.checks import flag, generator, integer, verb
-from bbl.design.labels import Labels
-from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
+from bbl.checks import flag, verb
+from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
-from bbl.model.chains import gibbs
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.names import distinct_names
-from bbl.parallel import progress_bar
-from bbl.report.machine.tables import category_frame
 from bbl.results.machine.draws import GroupParameters, SampleResults, tables_memory
 from bbl.results.machine.machine import MachineResults
+from bbl.results.machine.monte_carlo import ChainOptions, sample_chains
 from bbl.results.together.cv import CVResults
-from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
-
-MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
-# fewest draws, of each chain and of all chains, for which split R-hat is judged: with fewer it is
-# above by chance
-MIN_CHAIN_DRAWS = 20
-MIN_DRAWS = 100
 
 # levels by name, or in order
 PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]
@@ -94,6 +82,12 @@ def mcSample(
         If draws were asked for (at least 20 of a chain and 100 in all) and split R-hat is above 1.1
         in a group.
 
+    Notes
+    -----
+    A fit with hidden units has them sampled together with the predictors, and then dropped: draws
+    are from the distribution of `BBLResults.score_samples`, averaged over the posterior draws.
+    Where all states of predictors and units can be listed, they are exact and independent.
+
     Examples
     --------
     >>> import bbl
@@ -112,101 +106,7 @@ def mcSample(
             f"{type(model).__name__}."
         )
         raise BBLTypeError(message, argument="fit")
-    fit = model
-    nsteps = integer("nsteps", nsteps, 1)
-    thin = integer("thin", thin, 1)
-    nchains = integer("nchains", nchains, 1)
-    keeps_draws = flag("draws", draws)
-    rng = generator(seed)
-    fit.engine.check_density("mcSample")
-    if fit.parameters.layout.support is not None:
-        raise OptionError(
-            f"{WITH_ZEROS['`mcSample`']}; sample() draws independent rows, and cells() has the "
-            "counts of all.",
-            argument="fit",
-        )
-    layout = fit.parameters.layout
-    labels = fit.labels
-    varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
-    varying_layout = layout if varies.all() else layout.without_constants()
-    burn_in = nsteps // 2
-    n_sweeps = nsteps - nsteps // 2
-    # at least one draw is kept; None: none
-    draw_thin = min(thin, n_sweeps) if keeps_draws else None
-    # with `best`, `best_energy`, and if draws are kept `draws` (chains, draws, varying predictors)
-    # and their `energy`
-    chains_by_group = []
-    with progress_bar(len(labels.groups), "mcSample", verbose) as progress:
-        for theta in fit.parameters.theta:
-            h, J, higher_terms = split(varying_layout, theta)
-            chains = gibbs(
-                h,
-                J,
-                varying_layout.n_levels,
-                n_sweeps,
-                nchains,
-                rng,
-                burn_in,
-                draw_thin,
-                more=higher_terms,
-            )
-            chains_by_group.append(chains)
-            progress()
-    groups = list(labels.groups)
-    best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    # best: the visited state of highest energy
-    best_codes[:, varies] = [chains.best for chains in chains_by_group]
-    xmax = {
-        group: [labels.levels[predictor][code] for predictor, code in enumerate(codes)]
-        for group, codes in zip(groups, best_codes, strict=True)
-    }
-    draws_by_group = rhat = ess = None
-    if keeps_draws:
-        draws_by_group = {
-            group: _decode_draws(np.asarray(chains.draws), varies, labels)
-            for group, chains in zip(groups, chains_by_group, strict=True)
-        }
-        # (chains, draws) of each group
-        energies = [np.asarray(chains.energy) for chains in chains_by_group]
-        if energies[0].shape[1] >= 4:  # split R-hat needs two draws of each half
-            rhat = pd.Series(
-                [float(split_rhat(energy)) for energy in energies], index=groups, name="rhat"
-            )
-            ess = pd.Series(
-                [float(effective_sample_size(energy)) for energy in energies],
-                index=groups,
-                name="ess",
-            )
-            if energies[0].shape[1] >= MIN_CHAIN_DRAWS and energies[0].size >= MIN_DRAWS:
-                _warn_unmixed(rhat)
-    xmax_frame = pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups)
-    emax = pd.Series([chains.best_energy for chains in chains_by_group], index=groups, name="emax")
-    return SampleResults(xmax_frame, emax, rhat, ess, draws_by_group, labels, best_codes)
-
-
-def _warn_unmixed(rhat: pd.Series) -> None:
-    """Warn of the groups whose split R-hat (a Series by group) is above MAX_RHAT."""
-    unmixed = rhat[rhat > MAX_RHAT]
-    if len(unmixed):
-        shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
-        warnings.warn(
-            f"The chains have not mixed: split R-hat of the energy is {shown}, and should be "
-            f"below {MAX_RHAT}. Raise nsteps; until then the draws are no sample of the model.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
-
-def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
-    """Return draws, codes of shape (chains, draws, varying predictors), as a frame of levels of all
-    m predictors.
-
-    `varies`, a mask (m,), marks the predictors of more than one level; the others stay at code 0.
-    """
-    codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
-    codes[:, varies] = draws.reshape(len(codes), -1)
-    columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
-    return category_frame(columns, pd.RangeIndex(len(codes)))
+    return sample_chains(model, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))
 
 
 def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[list]]:

@@ -22,6 +22,7 @@ from bbl.results.machine import (
     figures,
     goodness,
     interaction_graph,
+    monte_carlo,
     uncertainty,
 )
 from bbl.results.machine.archive import unpack
@@ -79,6 +80,7 @@ class DensityResults(MachineResults):
     goodness_of_fit = goodness.goodness_of_fit
     inference = uncertainty.inference
     interactions = uncertainty.interactions
+    mcSample = monte_carlo.mcSample
     odds_ratios = odds_ratios
     plot = figures.plot
     plot_mosaic = goodness.plot_mosaic

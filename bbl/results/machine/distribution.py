@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from bbl.boltzmann.mixture import sample_mixture
 from bbl.boltzmann.reconstruction import reconstruct as reconstruct_cells
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.capabilities import WITH_ZEROS
@@ -185,10 +186,14 @@ def sample(
         if groups is None
         else check_shares("groups", groups, self.design.response)
     )
+    n_rows = integer("n", n, 0)
     # codes (n, m) of the levels, y (n,) of the groups
-    codes, y = sample_groups(
-        self.parameters.layout, self.parameters.theta, integer("n", n, 0), shares, seed
-    )
+    if self._hidden is not None:
+        codes, y = sample_mixture(self._hidden, shares, n_rows, generator(seed))
+    else:
+        codes, y = sample_groups(
+            self.parameters.layout, self.parameters.theta, n_rows, shares, seed
+        )
     # by name, (codes, levels) of a categorical column
     response = {labels.response: (y, labels.groups)} if self.design.classes else {}
     predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
@@ -281,17 +286,19 @@ def reconstruct(
         refuse_impossible_rows(
             support, labels, codes, is_unknown, self.design.known_groups(newdata)
         )
+    layout = self.parameters.layout
+    theta = self.parameters.theta
+    posterior = _group_probabilities(self, newdata, codes, is_unknown)
+    cells = (codes, is_unknown)
+    if (draws := self._hidden) is not None:
+        # each draw of each group is a model, and the units are unknown in all rows
+        layout = draws.layout
+        theta = draws.theta.reshape(-1, layout.size)
+        posterior = draws.draw_probabilities(posterior, codes, is_unknown)
+        cells = draws.with_units(codes, is_unknown)
     with progress_bar(None, "reconstruct", verbose) as step:
         probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
-            self.parameters.layout,
-            self.parameters.theta,
-            _group_probabilities(self, newdata, codes, is_unknown),
-            codes,
-            is_unknown,
-            method,
-            rng,
-            workers,
-            step,
+            layout, theta, posterior, *cells, method, rng, workers, step
         )
     # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
     tables = level_columns(probabilities, self.parameters.layout.start)

@@ -161,12 +161,7 @@ def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
             """Return the energies (n, K) of rows; hidden units are appended as missing cells, which
             are summed out.
             """
-            # the number of hidden units, which are the last predictors of `draws.layout`
-            if draws.hidden:
-                missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing
-                missing = np.pad(missing, ((0, 0), (0, draws.hidden)), constant_values=True)
-                codes = np.pad(codes, ((0, 0), (0, draws.hidden)))
-            return energy(codes, missing)
+            return energy(*draws.with_units(codes, missing))
 
         def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
             """Return the class scores (n, K) of rows under draw `t`, with the model's priors if it

@@ -37,6 +37,7 @@ from bbl.results.machine import (
     figures,
     goodness,
     interaction_graph,
+    monte_carlo,
     uncertainty,
 )
 from bbl.results.machine.archive import unpack
@@ -113,6 +114,7 @@ class BBLResults(MachineResults, ClassifierResults):
     goodness_of_fit = goodness.goodness_of_fit
     inference = uncertainty.inference
     interactions = uncertainty.interactions
+    mcSample = monte_carlo.mcSample
     odds_ratios = odds_ratios
     plot = figures.plot
     plot_mosaic = goodness.plot_mosaic
@@ -303,6 +305,12 @@ class BBLResults(MachineResults, ClassifierResults):
         if layout.support is not None and layout.support.n_groups > 1:
             raise OptionError(
                 f"{WITH_ZEROS['`explain()`']}; importance() works.", argument="structural_zeros"
+            )
+        if self._hidden is not None:
+            raise OptionError(
+                "The class scores of a machine with hidden units are not sums over terms. Hint: "
+                "call importance(), or fit hidden=0.",
+                argument="hidden",
             )
         # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural
         # zeros come last

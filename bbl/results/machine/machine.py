@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.predictive import Predictive
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.boltzmann.tuning_record import Tuning
@@ -291,13 +292,19 @@ class MachineResults(ModelResults):
         """
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
+    @property
+    def _hidden(self) -> Predictive | None:
+        """Posterior draws of machines with hidden units; None for machines without them."""
+        draws = self.estimate.predictive
+        return None if draws is None or not draws.hidden else draws
+
     def plugged(self, draws: str) -> Self:
         """Return the model that averages predictions over posterior draws ("all"), or plugs in
         their mean ("mean").
         """
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
-        if self.estimate.predictive is not None and self.estimate.predictive.hidden:
+        if self._hidden is not None:
             raise OptionError(
                 "Hidden units have other signs in each chain, so that the mean of the draws is no "
                 "model. Give draws='all'.",
@@ -329,13 +336,9 @@ class MachineResults(ModelResults):
         if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
-        # draws: probabilities are averaged over them, energies without ln Z not
-        predictive = self.estimate.predictive
-        # at the mean of the draws; with hidden units, which have no such mean, the mean energy over
-        # the draws
-        unnormalised_energy = (
-            self._energy if predictive is None or not predictive.hidden else predictive.free_energy
-        )
+        # draws: probabilities are averaged over them, energies without ln Z not. At the mean of the
+        # draws; with hidden units, which have no such mean, the mean energy over the draws
+        unnormalised_energy = self._energy if self._hidden is None else self._hidden.free_energy
         scores = (self._averaged if normalised else unnormalised_energy)(codes, missing)
         if normalised:
             scores = scores - self.estimate.log_z
@@ -388,8 +391,8 @@ class MachineResults(ModelResults):
         if rows.missing is not None:
             rows = rows.rows(~rows.missing.all(axis=1))
         # at the mean of the draws, if there are any; hidden units have no such mean
-        has_hidden_units = self.estimate.predictive is not None and self.estimate.predictive.hidden
-        energies = (self._averaged if has_hidden_units else self._energy)(rows.codes, rows.missing)
+        energy = self._energy if self._hidden is None else self._averaged
+        energies = energy(rows.codes, rows.missing)
         group_energy = energies[np.arange(rows.n), rows.response]
         return float(rows.weights @ (group_energy - self.estimate.log_z[rows.response]))
 

@@ -1,0 +1,293 @@
+"""Rows drawn from machines with hidden units, and conditional probabilities under them.
+
+The model of a group is the mixture of the T machines whose parameters are the posterior draws in a
+`Predictive`: P(x) is the mean over draws of P(x | draw), with the hidden units, the last predictors
+of each machine, summed out. A *sweep* draws every unit and predictor once. C is the number of
+chains, m of predictors, D of non-reference levels of predictors and units.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.boltzmann.predictive import Predictive
+from bbl.memory import check_memory
+from bbl.model.energy import Energy
+from bbl.model.layout import Layout
+from bbl.model.listing import MAX_STATES, state_codes, state_energies
+from bbl.model.moments import one_hot
+from bbl.model.pairwise import to_matrix
+from bbl.model.states import BURN_IN, CHAINS, THIN
+from bbl.parallel import serial_blas
+from bbl.rows.sample import code_dtype
+
+__all__ = ["MixtureChains", "MixtureDraws", "draw_chains", "sample_mixture"]
+
+# states of predictors and units times draws, up to which rows are drawn from lists of all states
+MAX_LISTED = 2**24
+SWITCH = 10  # sweeps of a chain between two choices of a draw
+
+
+@dataclass(frozen=True)
+class MixtureDraws:
+    """Draws of `MixtureChains`, and the best state that they visited.
+
+    Attributes
+    ----------
+    best : ndarray of int, shape (m,)
+        The visited state of the predictors with the largest probability.
+    best_energy : float
+        Its log-probability plus the `shift`.
+    draws : ndarray of int, shape (C, n_draws, m)
+    energy : ndarray, shape (C, n_draws)
+        Log-probabilities of `draws` plus the `shift`.
+    """
+
+    best: np.ndarray
+    best_energy: float
+    draws: np.ndarray
+    energy: np.ndarray
+
+
+class MixtureChains:
+    """Gibbs chains of the mixture of group g; their states are a draw, predictors and units.
+
+    Every chain chooses its draw anew as it goes on, with the probability of the draw given the
+    predictors, so that all chains have the mixture as their distribution. The units, which belong
+    to the old draw, are drawn next, given predictors and draw. Units that are coupled to each other
+    cannot be drawn at once: the draw is then chosen given units and predictors.
+    """
+
+    def __init__(self, predictive: Predictive, g: int, n_chains: int, rng: np.random.Generator):
+        layout = predictive.layout
+        T = predictive.theta.shape[1]
+        self.m = layout.m - predictive.hidden
+        D = layout.D
+        # couplings of all draws and of each chain's draw, in single precision
+        check_memory(
+            4.0 * D**2 * (T + n_chains),
+            f"Gibbs sampling of {T} draws with {D} levels",
+            "Take fewer chains, predictors or hidden units.",
+        )
+        self.layout = layout
+        self.rng = rng
+        self.predictive = predictive
+        self.g = g
+        self.h = predictive.theta[g, :, :D].astype(np.float32)
+        self.J = np.empty((T, D, D), dtype=np.float32)
+        for t, theta in enumerate(predictive.theta[g]):
+            self.J[t] = to_matrix(layout, theta)[1]
+        self.log_z = predictive.log_z[g]
+        is_coupled = layout.mask[self.m :, self.m :].any()
+        self.complete = Energy(layout, predictive.theta[g]) if is_coupled else None
+        self.blocks = [_Block(layout, sites) for sites in _independent_sets(layout, self.m)]
+        self.codes = np.empty((n_chains, layout.m), dtype=code_dtype(layout.n_levels))
+        for i, L in enumerate(layout.n_levels):
+            self.codes[:, i] = rng.integers(0, L, n_chains)
+        self.X = one_hot(self.codes, layout, dtype=np.float32)
+        # all draws are equally probable: each start has as many chains, up to one
+        self._take(rng.permutation(np.arange(n_chains) * T // n_chains))
+
+    @property
+    def visible(self) -> np.ndarray:
+        """States (C, m) of the predictors."""
+        return self.codes[:, : self.m]
+
+    def _take(self, draw: np.ndarray) -> None:
+        """Give each chain the parameters of a draw, `draw` (C,)."""
+        for block in self.blocks:
+            block.take(self.h, self.J, draw)
+
+    def _switch(self, log_p: np.ndarray) -> None:
+        """Choose the draw of each chain given its state; `log_p` (C, T) are log-probabilities."""
+        if self.complete is not None:
+            log_p = self.complete(self.codes) - self.log_z
+        # the largest of log-probabilities with Gumbel noise is a draw by the probabilities
+        self._take((log_p + self.rng.gumbel(size=log_p.shape)).argmax(axis=1))
+
+    def _sweep(self) -> None:
+        """Draw units and predictors, one independent set after the other."""
+        for block in self.blocks:
+            block.draw(self.codes, self.X, self.rng)
+
+    def run(self, burn_in: int, n_sweeps: int, thin: int, shift: float) -> MixtureDraws:
+        """Run the chains, and keep every `thin`-th state after `burn_in` sweeps."""
+        n_draws = n_sweeps // thin
+        draws = np.empty((len(self.codes), n_draws, self.m), dtype=self.codes.dtype)
+        energy = np.empty(draws.shape[:2])
+        best = self.visible[0].copy()
+        best_energy = -np.inf
+        log_T = np.log(len(self.log_z))
+        with serial_blas():
+            for sweep in range(1, burn_in + n_sweeps + 1):
+                self._sweep()
+                kept = (sweep - burn_in) // thin
+                is_kept = sweep == burn_in + kept * thin and 0 < kept <= n_draws
+                if not is_kept and sweep % SWITCH:
+                    continue
+                energies = self.predictive.energies(self.g, self.visible, None)
+                log_p = np.concatenate(list(energies), axis=1) - self.log_z
+                row_energy = np.logaddexp.reduce(log_p, axis=1) - log_T + shift
+                highest = int(row_energy.argmax())
+                if row_energy[highest] > best_energy:
+                    best = self.visible[highest].copy()
+                    best_energy = float(row_energy[highest])
+                if is_kept:
+                    draws[:, kept - 1] = self.visible
+                    energy[:, kept - 1] = row_energy
+                if sweep % SWITCH == 0:
+                    self._switch(log_p)
+        return MixtureDraws(best, best_energy, draws, energy)
+
+
+class _Block:
+    """Predictors or units that do not interact with each other, which are drawn at once.
+
+    Attributes
+    ----------
+    sites : ndarray of int, shape (s,)
+    columns : ndarray of int, shape (B,)
+        Their columns among the D.
+    places : ndarray of int, shape (B,)
+        Where each column lies in a table (s, L) of all levels, in C order.
+    """
+
+    def __init__(self, layout: Layout, sites: np.ndarray):
+        widths = layout.n_levels[sites] - 1
+        self.sites = sites
+        self.columns = layout.columns(sites)
+        self.L = int(widths.max(initial=0)) + 1
+        level = np.concatenate([np.arange(1, width + 1) for width in widths])
+        self.places = np.repeat(np.arange(len(sites)), widths) * self.L + level
+
+    def take(self, h: np.ndarray, J: np.ndarray, draw: np.ndarray) -> None:
+        """Take over the fields (C, B) and couplings (C, B, D) of each chain's draw."""
+        self.h = h[draw][:, self.columns]
+        self.J = J[draw[:, None], self.columns]
+
+    def draw(self, codes: np.ndarray, X: np.ndarray, rng: np.random.Generator) -> None:
+        """Draw the levels of all sites given the others; `codes` (C, m) and the indicators `X` (C,
+        D) change.
+        """
+        n_chains = len(codes)
+        field = self.h + np.matmul(self.J, X[:, :, None])[:, :, 0]
+        # the reference level has field 0; places that are no level are never the largest
+        table = np.full((n_chains, len(self.sites) * self.L), -np.inf, dtype=np.float32)
+        table[:, :: self.L] = 0.0
+        table[:, self.places] = field
+        table += rng.gumbel(size=table.shape)
+        levels = table.reshape(n_chains, len(self.sites), self.L).argmax(axis=2)
+        codes[:, self.sites] = levels
+        X[:, self.columns] = np.eye(self.L, dtype=np.float32)[levels].reshape(n_chains, -1)[
+            :, self.places
+        ]
+
+
+def _independent_sets(layout: Layout, m: int) -> list[np.ndarray]:
+    """Return all units, then all predictors, in sets that do not interact among themselves.
+
+    The first `m` predictors of the layout are visible. Units come first: they are drawn before the
+    predictors.
+    """
+    sets: list[list[int]] = []
+    for sites in (range(m, layout.m), range(m)):
+        first = len(sets)
+        for site in sites:
+            for members in sets[first:]:
+                if not layout.mask[site, members].any():
+                    members.append(site)
+                    break
+            else:
+                sets.append([site])
+    return [np.array(members) for members in sets]
+
+
+def draw_chains(
+    predictive: Predictive,
+    g: int,
+    counts: tuple[int, int, int],
+    thin: int,
+    shift: float,
+    rng: np.random.Generator,
+) -> MixtureDraws:
+    """Draw rows of group g by chains; `counts` is (chains, sweeps of the burn-in, sweeps after it).
+
+    If the states of predictors and units can be listed for every posterior draw, all draws are
+    exact and independent. `shift` is added to log-probabilities, to make them energies.
+    """
+    n_chains, burn_in, n_sweeps = counts
+    if not _can_list(predictive):
+        return MixtureChains(predictive, g, n_chains, rng).run(burn_in, n_sweeps, thin, shift)
+    levels = _visible_levels(predictive)
+    log_p = _listed(predictive, g)
+    p = np.exp(log_p)
+    states = rng.choice(len(p), size=(n_chains, burn_in + n_sweeps), p=p / p.sum())
+    best = int(states.ravel()[log_p[states].argmax()])
+    kept = states[:, burn_in + thin - 1 :: thin]
+    draws = state_codes(kept.ravel(), levels).reshape(*kept.shape, len(levels))
+    return MixtureDraws(
+        state_codes([best], levels)[0], float(log_p[best]) + shift, draws, log_p[kept] + shift
+    )
+
+
+def _visible_levels(predictive: Predictive) -> np.ndarray:
+    """Return the numbers of levels (m,) of the predictors, without the units."""
+    return predictive.layout.n_levels[: predictive.layout.m - predictive.hidden]
+
+
+def _can_list(predictive: Predictive) -> bool:
+    """Return whether all states of predictors and units can be listed for every posterior draw."""
+    n_states = math.prod(predictive.layout.n_levels.tolist())
+    return n_states <= MAX_STATES and n_states * predictive.theta.shape[1] <= MAX_LISTED
+
+
+def _listed(predictive: Predictive, g: int) -> np.ndarray:
+    """Return the log-probabilities of all states of the predictors in group g.
+
+    States are in the order of `bbl.model.listing.state_codes`.
+    """
+    layout = predictive.layout.without_constants()
+    n_units = 2**predictive.hidden
+    log_p = np.full(math.prod(_visible_levels(predictive).tolist()), -np.inf)
+    for theta, log_z in zip(predictive.theta[g], predictive.log_z[g], strict=True):
+        energies = state_energies(*to_matrix(layout, theta), layout.n_levels)
+        # the units are the last predictors, which run fastest
+        summed_out = np.logaddexp.reduce(energies.reshape(-1, n_units), axis=1)
+        log_p = np.logaddexp(log_p, summed_out - log_z)
+    return log_p - np.log(predictive.theta.shape[1])
+
+
+def sample_mixture(
+    predictive: Predictive, shares: np.ndarray, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the groups (n,) of rows by their `shares` (K,), and rows (n, m) from their mixtures.
+
+    Rows are exact and independent draws if the states of predictors and units can be listed for
+    every posterior draw; else they are states of Gibbs chains, as in
+    `bbl.model.states.sample_states`.
+    """
+    levels = _visible_levels(predictive)
+    check_memory(8.0 * n * (len(levels) + 2), f"A sample of {n} rows", "Ask for fewer rows.")
+    y = rng.choice(len(shares), size=n, p=shares / shares.sum())
+    codes = np.empty((n, len(levels)), dtype=code_dtype(levels))
+    for g in range(len(shares)):
+        rows = np.flatnonzero(y == g)
+        if len(rows):
+            codes[rows] = _sample_group(predictive, g, len(rows), rng)
+    return codes, y
+
+
+def _sample_group(predictive: Predictive, g: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw rows (n, m) of group g."""
+    levels = _visible_levels(predictive)
+    if _can_list(predictive):
+        p = np.exp(_listed(predictive, g))
+        return state_codes(rng.choice(len(p), size=n, p=p / p.sum()), levels)
+    n_chains = min(n, CHAINS)
+    n_draws = -(-n // n_chains)  # of a chain, rounded up
+    chains = MixtureChains(predictive, g, n_chains, rng)
+    rows = chains.run(BURN_IN, n_draws * THIN, THIN, 0.0).draws.reshape(-1, len(levels))
+    return rows[rng.permutation(len(rows))[:n]]

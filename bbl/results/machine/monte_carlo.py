@@ -1,0 +1,194 @@
+"""`mcSample`, a method of fitted Boltzmann machines: Gibbs chains of every response group.
+
+The *energy* of a state x is the exponent of P(x), ln P(x) + ln Z. A *chain* is one run of the Gibbs
+sampler, a *sweep* an update of all predictors in all chains. m is the number of predictors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.mixture import MixtureDraws, draw_chains
+from bbl.capabilities import WITH_ZEROS
+from bbl.checks import flag, generator, integer, verb
+from bbl.design.labels import Labels
+from bbl.errors import ConvergenceWarning, OptionError
+from bbl.model.chains import GibbsDraws, gibbs
+from bbl.model.higher import split
+from bbl.parallel import progress_bar
+from bbl.report.machine.tables import category_frame
+from bbl.results.machine.draws import SampleResults
+from bbl.results.machine.machine import MachineResults
+from bbl.stats.diagnostics import effective_sample_size, split_rhat
+
+__all__ = ["ChainOptions", "mcSample", "sample_chains"]
+
+MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
+# fewest draws, of each chain and of all chains, for which split R-hat is judged: with fewer it is
+# above by chance
+MIN_CHAIN_DRAWS = 20
+MIN_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class ChainOptions:
+    """Unchecked arguments of `mcSample`, which describes them."""
+
+    nsteps: int
+    nchains: int
+    draws: bool
+    thin: int
+    seed: int | np.random.Generator | None
+    verbose: int
+
+
+@verb
+def mcSample(
+    self: MachineResults,
+    nsteps: int = 1000,
+    *,
+    nchains: int = 64,
+    draws: bool = False,
+    thin: int = 1,
+    seed: int | np.random.Generator | None = None,
+    verbose: int = 1,
+) -> SampleResults:
+    """Sample the predictors of each response group by Gibbs sampling; see `bbl.mcSample`.
+
+    Parameters
+    ----------
+    nsteps, nchains, draws, thin, seed, verbose
+        As in `bbl.mcSample`.
+
+    Returns
+    -------
+    SampleResults
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an argument is out of range; it is named.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.mcSample(nsteps=100, seed=1).xmax
+              No    Yes
+    Class   Crew   Crew
+    Sex     Male   Male
+    Age    Adult  Adult
+    """
+    return sample_chains(self, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))
+
+
+def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
+    """Run the chains of all groups of a fit; public functions call this directly."""
+    nsteps = integer("nsteps", options.nsteps, 1)
+    thin = integer("thin", options.thin, 1)
+    nchains = integer("nchains", options.nchains, 1)
+    keeps_draws = flag("draws", options.draws)
+    rng = generator(options.seed)
+    fit.engine.check_density("mcSample")
+    if fit.parameters.layout.support is not None:
+        raise OptionError(
+            f"{WITH_ZEROS['`mcSample`']}; sample() draws independent rows, and cells() has the "
+            "counts of all.",
+            argument="fit",
+        )
+    layout = fit.parameters.layout
+    labels = fit.labels
+    # a predictor of one level has no parameters and is not sampled
+    varies = np.ones(layout.m, dtype=bool) if fit._hidden is not None else layout.n_levels > 1
+    varying_layout = layout if varies.all() else layout.without_constants()
+    burn_in = nsteps // 2
+    n_sweeps = nsteps - burn_in
+    # at least one draw is kept; None: none
+    draw_thin = min(thin, n_sweeps) if keeps_draws else None
+    # with `best`, `best_energy`, and if draws are kept `draws` (chains, draws, varying predictors)
+    # and their `energy`
+    chains_by_group: list[GibbsDraws | MixtureDraws] = []
+    with progress_bar(len(labels.groups), "mcSample", options.verbose) as progress:
+        for g, theta in enumerate(fit.parameters.theta):
+            if fit._hidden is not None:
+                counts = (nchains, burn_in, n_sweeps)
+                log_z = float(fit.estimate.log_z[g])
+                chains_by_group.append(
+                    draw_chains(fit._hidden, g, counts, draw_thin or n_sweeps, log_z, rng)
+                )
+            else:
+                h, J, higher_terms = split(varying_layout, theta)
+                chains_by_group.append(
+                    gibbs(
+                        h,
+                        J,
+                        varying_layout.n_levels,
+                        n_sweeps,
+                        nchains,
+                        rng,
+                        burn_in,
+                        draw_thin,
+                        more=higher_terms,
+                    )
+                )
+            progress()
+    groups = list(labels.groups)
+    best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
+    # best: the visited state of highest energy
+    best_codes[:, varies] = [chains.best for chains in chains_by_group]
+    xmax = {
+        group: [labels.levels[predictor][code] for predictor, code in enumerate(codes)]
+        for group, codes in zip(groups, best_codes, strict=True)
+    }
+    draws_by_group = rhat = ess = None
+    if keeps_draws:
+        draws_by_group = {
+            group: _decode_draws(np.asarray(chains.draws), varies, labels)
+            for group, chains in zip(groups, chains_by_group, strict=True)
+        }
+        # (chains, draws) of each group
+        energies = [np.asarray(chains.energy) for chains in chains_by_group]
+        if energies[0].shape[1] >= 4:  # split R-hat needs two draws of each half
+            rhat = pd.Series(
+                [float(split_rhat(energy)) for energy in energies], index=groups, name="rhat"
+            )
+            ess = pd.Series(
+                [float(effective_sample_size(energy)) for energy in energies],
+                index=groups,
+                name="ess",
+            )
+            if energies[0].shape[1] >= MIN_CHAIN_DRAWS and energies[0].size >= MIN_DRAWS:
+                _warn_unmixed(rhat)
+    xmax_frame = pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups)
+    emax = pd.Series([chains.best_energy for chains in chains_by_group], index=groups, name="emax")
+    return SampleResults(xmax_frame, emax, rhat, ess, draws_by_group, labels, best_codes)
+
+
+def _warn_unmixed(rhat: pd.Series) -> None:
+    """Warn of the groups whose split R-hat (a Series by group) is above MAX_RHAT."""
+    unmixed = rhat[rhat > MAX_RHAT]
+    if len(unmixed):
+        shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
+        warnings.warn(
+            f"The chains have not mixed: split R-hat of the energy is {shown}, and should be "
+            f"below {MAX_RHAT}. Raise nsteps; until then the draws are no sample of the model.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
+    """Return draws, codes of shape (chains, draws, varying predictors), as a frame of levels of all
+    m predictors.
+
+    `varies`, a mask (m,), marks the predictors of more than one level; the others stay at code 0.
+    """
+    codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
+    codes[:, varies] = draws.reshape(len(codes), -1)
+    columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
+    return category_frame(columns, pd.RangeIndex(len(codes)))

@@ -177,7 +177,8 @@ def estimate_path(
     if wide.m > layout.m and log_z_kind not in AVERAGED:
         raise OptionError(
             f"log_z={log_z_kind!r} is computed from the rows, in which hidden units have no "
-            "values. Hint: leave log_z='auto'.",
+            "values.",
+            hint="Leave log_z='auto'.",
             argument="log_z",
         )
     check_annealing(log_z_kind, layout, K * (1 if values is None else len(values)), workers)

@@ -308,8 +308,8 @@ class BBLResults(MachineResults, ClassifierResults):
             )
         if self._hidden is not None:
             raise OptionError(
-                "The class scores of a machine with hidden units are not sums over terms. Hint: "
-                "call importance(), or fit hidden=0.",
+                "The class scores of a machine with hidden units are not sums over terms.",
+                hint="Call importance(), or fit hidden=0.",
                 argument="hidden",
             )
         # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural

@@ -119,7 +119,9 @@ def effective_size(
     Returns
     -------
     float
-        The size, to which the sum of weights should be scaled: ``weights * size / weights.sum()``.
+        The size. A fit with real-valued weights assumes the effective number of rows
+        ``weights.sum() ** 2 / (weights ** 2).sum()``, which ignores that rows are related: if the
+        size is much smaller, its prior and its criteria trust the rows too much.
 
     Raises
     ------

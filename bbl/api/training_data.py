@@ -145,7 +145,7 @@ def encode_data(
             if training.survey is not None:
                 weights, survey = training.survey.read(frame)  # of all rows of the table
                 # columns of the design are no predictors
-                rules = replace(rules, aside=training.survey.columns)
+                rules = replace(rules, aside=training.survey.columns, sampled=True)
             design, sample, index, row_positions = Design.from_data(
                 training.formula,
                 frame,
@@ -156,7 +156,7 @@ def encode_data(
                 rules,
             )
         # of the rows that are fitted
-        survey = None if survey is None else replace(survey, rows=row_positions)
+        survey = None if survey is None else survey.of_rows(row_positions, sample.weights)
         return EncodedData(
             design, sample, index, frame, row_positions, dealt_folds=None, survey=survey
         )

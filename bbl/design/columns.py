@@ -116,19 +116,18 @@ def refuse_missing_newdata(column: Column) -> None:
 
 def select_rows(
     frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str
-) -> tuple[np.ndarray, int]:
-    """Return the positions of the used rows, and the weight of rows dropped for missing values (0
-    if none are).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the used rows, and of the rows dropped for missing values.
 
     Used rows have positive weights `counts` (n,) and, with ``missing="drop"``, no missing value.
     """
     keep = np.flatnonzero(counts > 0)
     if missing != "drop":
-        return keep, 0
+        return keep, keep[:0]
     is_missing = missing_rows(frame, terms.columns)[keep]
     if is_missing.all():
         refuse_no_rows_left()
-    return keep[~is_missing], round(float(counts[keep[is_missing]].sum()))
+    return keep[~is_missing], keep[is_missing]
 
 
 def refuse_no_rows_left() -> None:
@@ -339,8 +338,8 @@ def check_variable(factors: list[Factor]) -> None:
 
 
 def check_levels(factors: list[Factor], total: float) -> None:
-    """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the sum of
-    weights.
+    """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the number of
+    observations: the sum of counts, or of rows with real-valued weights.
     """
     rare = []  # texts for the warning, one for each predictor of many rare levels
     for factor in factors:

@@ -45,7 +45,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.values import frame_column
-from bbl.design.weights import named_weights
+from bbl.design.weights import are_whole, as_rows, named_weights
 from bbl.errors import DataError
 from bbl.rows.sample import Sample, code_dtype
 
@@ -92,6 +92,8 @@ class EncodingRules:
     aside : tuple of column names
         Columns that the formula's ``.`` leaves out, but that it may name: those of a sampling
         design.
+    sampled : bool
+        Whether weights are those of a sampling design, so that they never count rows.
     """
 
     declared: bool = False
@@ -103,6 +105,7 @@ class EncodingRules:
     marks: object = None
     check_pairs: Callable[[int, int, np.ndarray], None] | None = None
     aside: tuple[Hashable, ...] = ()
+    sampled: bool = False
 
 
 class EncodedTable(NamedTuple):
@@ -130,8 +133,8 @@ class Design:
     missing : {"raise", "drop", "level", "marginal"}
         The treatment of missing values in training data and new data, see `from_data`.
     incomplete : int
-        Sum of the weights of training rows with missing values: dropped (``missing="drop"``) or
-        used rows.
+        Number of training rows with missing values, repeated by their counts: dropped
+        (``missing="drop"``) or used rows.
     declared : bool
         As in `EncodingRules`.
     """
@@ -270,13 +273,20 @@ class Design:
             rules.check_pairs(
                 len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:])
             )
-        # keep: positions of used rows; incomplete: the weight of rows that missing="drop" drops,
-        # else 0 for now
-        keep, incomplete = select_rows(frame, terms, counts, missing)
+        # positions of used rows, and of those that missing="drop" drops
+        keep, dropped = select_rows(frame, terms, counts, missing)
         index = frame.index
+        n_dropped = counts[dropped]
         if len(keep) < frame.n:
             counts = counts[keep]
             index = index[keep]
+        # numbers of rows that each row counts as in messages; real-valued weights count none
+        n_observed = counts
+        if rules.sampled or not are_whole(counts):
+            n_observed = np.ones(len(counts))
+            n_dropped = np.ones(len(dropped))
+            counts = as_rows(counts)
+        incomplete = round(float(n_dropped.sum()))
         levels_by_name = read_xlevels(xlevels, terms)
         response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
         columns = (
@@ -299,11 +309,11 @@ class Design:
         if not (novarOk or declared):
             check_variable(factors)
         if not declared:
-            check_levels(factors, float(counts.sum()))
+            check_levels(factors, float(n_observed.sum()))
         check_size(terms, factors, len(response.levels))
-        # under "level" or "marginal": the weight of used rows with missing predictors
+        # under "level" or "marginal": the number of used rows with missing predictors
         if is_missing is not None:
-            incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
+            incomplete = round(float(n_observed[is_missing.any(axis=1)].sum()))
         # to two levels or more
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared)

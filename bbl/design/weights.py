@@ -1,5 +1,11 @@
 """Check weights of rows, given as a column name or an array: finite, not negative, and whole where
-they count rows.
+they count rows. Convert real-valued weights to numbers of rows, whatever their scale.
+
+The rule for the whole package: whole numbers without a sampling design are counts, and a row of
+weight w is the same as w equal rows. All other weights, and those of a sampling design, are known
+up to a factor: where data are encoded they are divided by `weight_unit`, and then sum to the
+effective number of rows ``(sum w)^2 / sum w^2`` (Kish 1965). From there on every sum of weights is
+a number of rows.
 
 A `Frame` is a table: `n` is the number of rows, `columns` are the names, ``column(name)`` returns a
 Series, `index` are the row labels; `has_index` says that these are a pandas index, which a Series
@@ -9,7 +15,7 @@ of weights must share. `argument` is the table's name in messages.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -22,9 +28,45 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["MAX_TOTAL", "check_weights", "named_weights", "refuse_weights"]
+__all__ = [
+    "are_whole",
+    "as_rows",
+    "check_total",
+    "check_weights",
+    "named_weights",
+    "refuse_weights",
+    "weight_unit",
+]
 
 MAX_TOTAL = 2.0**53  # sums of whole weights are exact in float64 up to here
+MIN_TOTAL = 1e-100  # of real-valued weights, whose squares are summed; the largest is the inverse
+
+
+def are_whole(weights: np.ndarray) -> bool:
+    """Return whether all weights are whole numbers."""
+    return bool((weights == np.floor(weights)).all())
+
+
+def weight_unit(total: float, squares: float, least: float, most: float) -> float:
+    """Return the number by which real-valued weights are divided so that they sum to the effective
+    number of rows, from their sum, their sum of squares, and the least and the greatest of them.
+
+    Equal weights are divided by themselves, so that each is exactly 1.
+
+    Examples
+    --------
+    >>> weights = np.array([0.2, 0.4])
+    >>> unit = weight_unit(weights.sum(), (weights**2).sum(), 0.2, 0.4)
+    >>> bool(np.isclose((weights / unit).sum(), 0.6**2 / (0.2**2 + 0.4**2)))
+    True
+    """
+    return most if least == most else squares / total
+
+
+def as_rows(weights: np.ndarray) -> np.ndarray:
+    """Return real-valued positive weights, scaled to sum to the effective number of rows."""
+    unit = weight_unit(float(weights.sum()), float(weights @ weights), weights.min(), weights.max())
+    return weights / unit
 
 
 def named_weights(
@@ -144,13 +186,21 @@ def check_weights(
     if is_invalid.any():
         row = int(is_invalid.argmax())
         fail(f"are not all {'counts' if whole else 'weights'}: row {row} has {array[row]:g}")
-    if not part and not 0 < array.sum() <= MAX_TOTAL:
-        fail(
-            "are all zero"
-            if not array.any()
-            else f"sum to {array.sum():g}, more than can be counted"
-        )
+    if not part:
+        check_total(float(array.sum()), are_whole(array), fail)
     return array
+
+
+def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> None:
+    """Call `fail` with what is wrong with the sum of weights, if anything is; `whole` says whether
+    all of them are whole numbers.
+    """
+    if not total:
+        fail("are all zero")
+    if total > (MAX_TOTAL if whole else 1.0 / MIN_TOTAL):
+        fail(f"sum to {total:g}, more than can be counted")
+    if total < MIN_TOTAL:
+        fail(f"sum to {total:g}, too little to calculate with")
 
 
 def refuse_weights(weights: Hashable | ArrayLike | None) -> None:

@@ -18,6 +18,7 @@ from seams import (  # noqa: F401
     laws_inference,
     laws_predictions,
     laws_verbs,
+    laws_weights,
 )
 from seams.case import Case, Fall, strict_warnings
 from seams.exceptions import exception

@@ -80,8 +80,8 @@ __all__ = [
 
 NO_COUNTS = (
     "weights are not all whole numbers, so they are no counts: there are no standard errors, tests "
-    "and bootstrap, and in cross-validation each row stays in one fold. Penalties go by shares of "
-    "the weights, prior counts by their sum, which is best the number of rows. If they were meant "
+    "and bootstrap, and in cross-validation each row stays in one fold. They are scaled to "
+    "sum to the effective number of rows, so that their scale does not matter. If they were meant "
     "as counts, round them; if they are sampling weights, give design=bbl.survey(weights=...) in "
     "their place for standard errors."
 )

@@ -26,7 +26,7 @@ from bbl.boltzmann.task import Run
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.values import missing_remedy
-from bbl.design.weights import check_weights
+from bbl.design.weights import as_rows, check_weights
 from bbl.engines import DEFAULT, Engine, make_engine
 from bbl.engines.engine_fit import Note
 from bbl.errors import BBLTypeError, DataError, OptionError
@@ -313,4 +313,7 @@ def _coded_sample(
     codes = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
     missing_cells = is_missing if missing == "marginal" and is_missing.any() else None
     # `weighted` leaves out rows of weight 0
-    return Sample(codes, row_weights, missing=missing_cells).weighted(row_weights), n_levels
+    sample = Sample(codes, row_weights, missing=missing_cells).weighted(row_weights)
+    if not sample.whole:
+        sample = sample.weighted(as_rows(sample.weights))
+    return sample, n_levels

@@ -21,8 +21,8 @@ of missing values advise ``missing="marginal"``. `Sample.rows` selects rows by a
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.streams.merged import Merged
 from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
 from bbl.design.streams.source import Source
-from bbl.design.weights import MAX_TOTAL
+from bbl.design.weights import check_total, weight_unit
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal, Dealer, StoredFolds, make_sink
@@ -84,13 +84,18 @@ class SourceSummary:
     columns: dict[Hashable, Merged]  # of the formula, by name
     n: int = 0  # used rows
     total: float = 0.0  # sum of weights
+    squares: float = 0.0  # sum of squared weights
+    least: float = np.inf  # the smallest weight
+    most: float = 0.0  # the greatest weight
     # weight of used rows with a missing predictor; with missing="drop", in the end that of the
     # dropped rows
     incomplete: float = 0.0
     whole: bool = True  # whether all weights are whole numbers
     unit: bool = True  # whether all weights are 1
     has_missing: bool = False  # whether a predictor is missing in a row
+    n_incomplete: int = 0  # number of these rows
     dropped: float = 0.0  # weight of rows that were dropped for missing values
+    n_dropped: int = 0  # number of these rows
     rows: int = 0  # all rows, used or not
 
     def join(self, other: SourceSummary) -> None:
@@ -100,8 +105,31 @@ class SourceSummary:
         self.whole = self.whole and other.whole
         self.unit = self.unit and other.unit
         self.has_missing = self.has_missing or other.has_missing
-        for name in ("n", "total", "incomplete", "dropped", "rows"):
+        self.least = min(self.least, other.least)
+        self.most = max(self.most, other.most)
+        for name in (
+            "n",
+            "total",
+            "squares",
+            "incomplete",
+            "n_incomplete",
+            "dropped",
+            "n_dropped",
+            "rows",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def weight_unit(self) -> float:
+        """What weights are divided by, so that their sum is a number of rows; 1 for counts."""
+        if self.whole:
+            return 1.0
+        return weight_unit(self.total, self.squares, self.least, self.most)
+
+    @property
+    def n_observed(self) -> float:
+        """Number of used rows, repeated by their counts."""
+        return self.total if self.whole else float(self.n)
 
 
 def encode_source(
@@ -179,7 +207,7 @@ def encode_source(
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
-        check_levels(factors, summary.total)
+        check_levels(factors, summary.n_observed)
     m = len(factors)
     K = len(response.levels)
     # to two levels or more
@@ -194,10 +222,14 @@ def encode_source(
         response,
         predictors,
         missing,
-        incomplete=round(summary.incomplete),
+        incomplete=round(summary.incomplete) if summary.whole else summary.n_incomplete,
         declared=declared,
     )
-    dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
+    unit = summary.weight_unit
+    reader = replace(reader, weight_unit=unit)
+    # equal real-valued weights are ones from here on
+    are_counts = summary.whole or summary.least == summary.most
+    dealer = None if deal is None else Dealer(deal, rows, totals / unit, are_counts)
     nfold = 0 if deal is None else deal.nfold
     # whether the sink stores marks of missing values
     masked = missing == "marginal" and summary.has_missing
@@ -263,12 +295,17 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
         weights = batch.weights
         summary.n += batch.n
         summary.total += batch.n if weights is None else float(weights.sum())
+        summary.n_incomplete += int(has_missing.sum())
         summary.incomplete += float(
             has_missing.sum() if weights is None else weights[has_missing].sum()
         )
         summary.has_missing = summary.has_missing or bool(has_missing.any())
         summary.dropped += batch.dropped
+        summary.n_dropped += batch.n_dropped
         if weights is not None:
+            summary.squares += float(weights @ weights)
+            summary.least = min(summary.least, float(weights.min(initial=np.inf)))
+            summary.most = max(summary.most, float(weights.max(initial=0.0)))
             summary.unit = summary.unit and bool((weights == 1.0).all())
             summary.whole = summary.whole and bool((weights == np.floor(weights)).all())
     return summary
@@ -284,17 +321,17 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
         if not summary.n and summary.dropped:
             refuse_no_rows_left()
         summary.incomplete = summary.dropped
+        summary.n_incomplete = summary.n_dropped
     if not summary.rows:
         raise DataError(
             f"{reader.source.text} has no rows. Give at least one row for each response group."
         )
-    if not 0 < summary.total <= MAX_TOTAL:
-        problem = (
-            "are all zero"
-            if not summary.total
-            else f"sum to {summary.total:g}, more than can be counted"
-        )
+
+    def fail(problem: str) -> NoReturn:
+        """Raise the error of a sum of weights."""
         raise DataError(f"weights {problem}. Give at least one row a weight.", argument="weights")
+
+    check_total(summary.total, summary.whole, fail)
     return summary
 
 
@@ -350,7 +387,7 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     for batch in reader.batches("pass 2"):
         with place_in_errors(batch.place):  # errors name the file or partition
             try:
-                rows, y = _encode_batch(design, batch, dtype)
+                rows, y = _encode_batch(design, batch, dtype, reader.weight_unit)
             except LevelError as error:  # the first pass has seen all levels
                 place = f" (in {batch.place})" if batch.place else ""
                 # without the advice after ";"
@@ -370,9 +407,11 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     return n
 
 
-def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
-    """Return the rows of a batch with codes of type `dtype`, and their groups (n,); -1 for a
-    missing response.
+def _encode_batch(
+    design: Design, batch: UsedRows, dtype: np.dtype, unit: float
+) -> tuple[Sample, np.ndarray]:
+    """Return the rows of a batch with codes of type `dtype` and weights divided by `unit`, and
+    their groups (n,); -1 for a missing response.
     """
     codes = np.empty((batch.n, len(design.predictors)), dtype=dtype)
     missing = None
@@ -388,9 +427,8 @@ def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sam
         y[:] = design.response.encode(column, skip_missing=True)[0]
         if (is_missing := column.missing()) is not None:
             y[is_missing] = -1
-    return Sample(
-        codes, np.ones(batch.n) if batch.weights is None else batch.weights, missing=missing
-    ), y
+    weights = np.ones(batch.n) if batch.weights is None else batch.weights / unit
+    return Sample(codes, weights, missing=missing), y
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
@@ -398,7 +436,8 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
     counts of levels.
     """
     # sums of the two passes differ by rounding where weights are not whole numbers
-    if n != summary.n or not np.isclose(sample.total, summary.total, rtol=1e-12):
+    unit = summary.weight_unit
+    if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):
         raise DataError(
             CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data"
         )
@@ -409,6 +448,6 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
         merged = summary.columns[factor.name]
         # weights
         expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]
-        if not np.allclose(counts, expected, rtol=1e-9):
+        if not np.allclose(counts, expected / unit, rtol=1e-9):
             text = f"the levels of column {factor.name!r} have other counts"
             raise DataError(CHANGED.format("", text), column=factor.name, argument="data")

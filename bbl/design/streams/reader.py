@@ -38,6 +38,7 @@ class UsedRows(NamedTuple):
     columns: dict[Hashable, Column]  # of the used rows
     weights: np.ndarray | None  # (n,); None for ones
     dropped: float  # weight of rows that were dropped for missing values
+    n_dropped: int  # their number
 
     def narrow(self) -> UsedRows:
         """Return the same rows with codes of the narrowest integer type, to save memory."""
@@ -70,6 +71,8 @@ class Reader:
         The batches of an earlier pass, which replace the source.
     workers : int, default 1
         Threads that code batches while the caller uses those before.
+    weight_unit : float, default 1.0
+        What weights are divided by where rows are encoded, in the second pass.
     """
 
     source: Source
@@ -80,6 +83,7 @@ class Reader:
     step: Callable | None
     cached_batches: list[UsedRows] | None = None
     workers: int = 1
+    weight_unit: float = 1.0
 
     def batches(self, title: str) -> Iterator[UsedRows]:
         """Yield the used rows of each batch; `title` names the pass in progress reports."""
@@ -117,20 +121,26 @@ class Reader:
         # mask of the used rows
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
+        n_dropped = 0
         for column in columns.values() if self.missing == "drop" else ():
             if (is_missing := column.missing()) is not None:
                 newly_dropped = keep & is_missing
+                n_dropped += int(newly_dropped.sum())
                 dropped += float(
                     newly_dropped.sum() if weights is None else weights[newly_dropped].sum()
                 )
                 keep = keep & ~is_missing
         if keep.all():
-            return UsedRows(batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped)
+            return UsedRows(
+                batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped, n_dropped
+            )
         columns = {
             name: column._replace(codes=column.codes[keep]) for name, column in columns.items()
         }
         weights = None if weights is None else weights[keep]
-        return UsedRows(batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped)
+        return UsedRows(
+            batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped, n_dropped
+        )
 
 
 @contextmanager

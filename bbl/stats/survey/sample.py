@@ -47,6 +47,22 @@ class SurveySample:
         """
         return replace(self, rows=self.rows[selected])
 
+    def of_rows(self, rows: np.ndarray, weights: np.ndarray) -> SurveySample:
+        """Return the design of the fitted rows at positions `rows` (n,), scaled to their encoded
+        `weights` (n,).
+
+        Sampling weights become those of the rows. Replicate weights are divided by one number: over
+        the replicates, their sums of the rows' weights then have the mean ``weights.sum()``.
+        """
+        unit = self.plan.weights[rows[0]] / weights[0]
+        plan = replace(self.plan, weights=self.plan.weights / unit)
+        replicates = self.replicates
+        if replicates is not None:
+            mean_total = replicates.weights[rows].sum(axis=0).mean()
+            scale = weights.sum() / mean_total if mean_total > 0.0 else 1.0
+            replicates = replace(replicates, weights=replicates.weights * scale)
+        return replace(self, plan=plan, replicates=replicates, rows=rows)
+
     @cached_property
     def df(self) -> int:
         """Degrees of freedom of the design: of a domain, clusters less strata, or the rank of its

@@ -125,7 +125,28 @@ ORDERS = tuple(
 )
 EQUAL = (*ORDERS, "a_weight_is_a_repeated_row")
 
+SCALES = (
+    "the_scale_of_weights_does_not_matter",
+    "the_scale_of_weights_does_not_matter_to_validation",
+)
+UNBOUNDED = 10.0  # coefficients beyond it have no finite optimum, or hardly one
+
+
+def unbounded(case: Case) -> bool:
+    """Whether a coefficient has no finite optimum, so that it is where iterations ended."""
+    theta = getattr(getattr(case.fit, "parameters", None), "theta", None)
+    if not case.converged or theta is None:
+        return True
+    return bool(np.abs(np.asarray(theta)).max(initial=0.0) > UNBOUNDED)
+
+
 EXCEPTIONS: list[Exempt] = [
+    Exempt(
+        SCALES,
+        unbounded,
+        "A coefficient has no finite optimum, and where its iterations end depends on the rounding "
+        "of the weights.",
+    ),
     Exempt(
         EQUAL,
         lambda case: case.is_tuned,

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -12,11 +14,14 @@ from bbl.checks import generator, integer, real, verb
 from bbl.design.frames import to_frame
 from bbl.design.table_types import TableLike
 from bbl.design.weights import check_weights
-from bbl.errors import DataError
+from bbl.errors import ConvergenceWarning, DataError
 from bbl.parallel import progress_bar
-from bbl.stats.effective import matched_size, neighbour_weights
+from bbl.stats.effective import MatchedSize, matched_size, neighbour_weights
 
 __all__ = ["effective_size", "effective_weights"]
+
+FEWEST_ROWS = 3.0  # a smaller size means that chance does not explain the mutual information
+LARGEST_SIZE = 1e9  # a larger size means that columns have no mutual information
 
 
 def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +114,8 @@ def effective_size(
     weights : array_like, shape (n,), optional
         Weights of the rows, for example those of `effective_weights`.
     n_steps : int, default 1000
-        Number of steps of the stochastic approximation.
+        Number of steps of the stochastic approximation; the size is the mean over their second
+        half.
     batch : int, default 100
         Pairs of columns that are drawn in each step.
     seed : int, numpy.random.Generator or None, default 0
@@ -127,6 +133,17 @@ def effective_size(
     ------
     DataError, OptionError, BBLTypeError
         If there are fewer than two columns, or weights are negative, missing or all zero.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the steps have not reached the size, or no size explains the mutual information.
+
+    Notes
+    -----
+    The size does not depend on the scale of the weights, nor on where the steps begin: the mutual
+    information that independent columns have by chance is nearly inversely proportional to the
+    size, and each step changes the logarithm of the size by its relative excess.
 
     References
     ----------
@@ -149,4 +166,24 @@ def effective_size(
     n_steps = integer("n_steps", n_steps, 1)
     batch = integer("batch", batch, 1)
     with progress_bar(1, "effective_size", verbose) as progress:
-        return matched_size(codes, n_levels, row_weights, rng, n_steps, batch, progress)
+        matched = matched_size(codes, n_levels, row_weights, rng, n_steps, batch, progress)
+    if not matched.converged:
+        _warn_unmatched(matched)
+    return matched.size
+
+
+def _warn_unmatched(matched: MatchedSize) -> None:
+    """Warn that the steps ended before a size was found, or that there is none."""
+    if matched.size < FEWEST_ROWS:
+        cause = (
+            "The columns have more mutual information than independent columns would have by "
+            "chance, whatever the number of rows: they are strongly coupled."
+        )
+        hint = "Scale the weights to the sum of effective_weights() instead."
+    elif matched.size > LARGEST_SIZE:
+        cause = "The columns have no mutual information, so that any large number of rows matches."
+        hint = "Leave the weights as they are."
+    else:
+        cause = f"effective_size has not converged; the size is {matched.size:.4g} so far."
+        hint = "Raise n_steps or batch."
+    warnings.warn(ConvergenceWarning(cause, hint=hint), stacklevel=4)

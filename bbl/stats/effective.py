@@ -6,21 +6,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from bbl._ext.model import neighbours as _kernel
 from bbl.memory import check_memory
 
-__all__ = ["matched_size", "mutual_information", "neighbour_weights"]
+__all__ = ["MatchedSize", "matched_size", "mutual_information", "neighbour_weights"]
 
 LANES = 64  # rows that the kernel compares at a time
 STEP = 4096  # rows between two reports of progress
-# change of the log size per nat of excess information at step 1; at step t it is 1/t of that
-FIRST_GAIN = 10.0
+DECAY = 0.6  # step t changes the log size by the relative excess of information over t**DECAY
+SMALLEST = 2  # rows; one row has no information
+LARGEST_LOG_SIZE = 30.0  # of the largest size; columns without information have no finite size
+LEAST_INFORMATION = 1e-12  # in place of no information
+MAX_DRIFT = 0.03  # change of the log size between parts of the averaged steps, once converged
+MAX_EXCESS = 0.1  # mean relative excess of the information, once converged
 ARRAYS = 4  # arrays of shape (batch, concentrations, L) that exist at a time
 # grid with a log-uniform prior on the concentration of the Dirichlet
 CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)
+
+
+@dataclass(frozen=True)
+class MatchedSize:
+    """The solution of `matched_size`.
+
+    Attributes
+    ----------
+    size : float
+        Number of rows.
+    converged : bool
+        Whether the steps have reached it.
+    excess : float
+        Mean of the information by chance less the observed, as a share of the observed.
+    """
+
+    size: float
+    converged: bool
+    excess: float
 
 
 def neighbour_weights(
@@ -78,16 +102,19 @@ def matched_size(
     n_steps: int,
     batch: int,
     progress: Callable | None = None,
-) -> float:
+) -> MatchedSize:
     """Return the number of rows at which independent columns have, by chance, as much information
     as those of `codes`.
 
-    The information is the mean mutual information of pairs of columns. Robbins-Monro on the
-    logarithm of the size: each step draws pairs of columns; for each column frequencies from its
-    Dirichlet posterior, given so many rows as the current size; and a table of so many rows with
-    independent columns of these frequencies (Ingraham & Marks 2017, section 8.3.1). Step t = 0, 1,
-    ... adds ``FIRST_GAIN / (t + 1)`` times the mean information of these tables less that of the
-    same pairs of columns of `codes`.
+    The information is the mean mutual information of pairs of columns. Each step draws pairs of
+    columns; for each column frequencies from its Dirichlet posterior, given so many rows as the
+    current size; and a table of so many rows with independent columns of these frequencies
+    (Ingraham & Marks 2017, section 8.3.1). The information of these tables is nearly inversely
+    proportional to the size, so that step t = 0, 1, ... adds ``(t + 1)**-DECAY`` times its relative
+    excess over that of the same pairs of columns of `codes` to the logarithm of the size. The
+    result is the mean over the second half of the steps (Polyak & Juditsky 1992). Steps begin at
+    the number of rows, where the information by chance decreases with the size: below some number
+    of rows it increases, since few rows have little information.
 
     Parameters
     ----------
@@ -109,12 +136,14 @@ def matched_size(
         "An effective sample size",
         "Use a smaller batch.",
     )
-    total = weights.sum()
     is_level = np.arange(L) < n_levels[:, None]
     # (m, L): observed shares of the levels of each column
-    shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / total
+    shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / weights.sum()
     information_of_pair: dict[tuple[int, int], float] = {}
-    log_size = np.log(total)
+    log_size = float(np.log(max(len(codes), SMALLEST)))
+    log_sizes = np.empty(n_steps)
+    excesses = np.empty(n_steps)  # of information by chance, relative to the observed
+    total_observed = 0.0
     for t in range(n_steps):
         i = rng.integers(0, m, batch)
         j = (i + rng.integers(1, m, batch)) % m  # a column other than i
@@ -122,18 +151,34 @@ def matched_size(
         observed = np.mean(
             [_cached_information(codes, weights, information_of_pair, a, b, L) for a, b in pairs]
         )
-        size = max(int(round(np.exp(log_size))), 1)
+        total_observed += observed
+        size = int(round(np.exp(log_size)))
         # frequencies (batch, L) of the two columns of each pair
         p, q = (_draw_frequencies(np.exp(log_size) * shares[k], is_level[k], rng) for k in (i, j))
         cell_p = (p[:, :, None] * q[:, None, :]).reshape(batch, -1)
         tables = rng.multinomial(size, cell_p / cell_p.sum(axis=1, keepdims=True)).reshape(
             batch, L, L
         )
-        # more information by chance than observed: too few rows
-        log_size += (mutual_information(tables).mean() - observed) * FIRST_GAIN / (t + 1)
+        by_chance = mutual_information(tables).mean()
+        # more information by chance than observed: too few rows. Against the mean of all steps, so
+        # that the noise of one step does not change the scale of its excess
+        scale = max(total_observed / (t + 1), LEAST_INFORMATION)
+        excesses[t] = (by_chance - observed) / scale
+        log_size += np.clip(excesses[t], -1.0, 1.0) / (t + 1) ** DECAY
+        log_size = float(np.clip(log_size, np.log(SMALLEST), LARGEST_LOG_SIZE))
+        log_sizes[t] = log_size
         if progress is not None:
             progress(1.0 / n_steps)
-    return float(np.exp(log_size))
+    half = n_steps // 2
+    # the halves of the averaged steps, whose means agree once the steps have reached the solution
+    early = log_sizes[half : half + (n_steps - half) // 2]
+    drift = float(log_sizes[half:].mean() - early.mean()) if len(early) else np.inf
+    excess = float(excesses[half:].mean())
+    return MatchedSize(
+        size=float(np.exp(log_sizes[half:].mean())),
+        converged=abs(drift) < MAX_DRIFT and abs(excess) < MAX_EXCESS,
+        excess=excess,
+    )
 
 
 def _cached_information(

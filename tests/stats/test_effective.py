@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import dirichlet_multinomial
 
 import bbl
-from bbl.errors import DataError, OptionError
+from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.stats.effective import CONCENTRATIONS, _draw_frequencies, mutual_information
 
 
@@ -73,9 +73,40 @@ def test_copies_of_rows_do_not_make_more_of_them():
     assert alone == pytest.approx(150, rel=0.1) and copied == pytest.approx(150, rel=0.1)
     half = bbl.effective_size(np.repeat(rows, 4, axis=0), np.full(600, 0.25), n_steps=300, seed=3)
     assert half == pytest.approx(150, rel=0.1)
-    assert bbl.effective_size(rows, n_steps=20, seed=4) == bbl.effective_size(
-        rows, n_steps=20, seed=4
+    assert bbl.effective_size(rows, n_steps=100, seed=4) == bbl.effective_size(
+        rows, n_steps=100, seed=4
     )
+
+
+@pytest.mark.parametrize(("L", "n", "copies"), [(2, 300, 10), (3, 300, 10), (4, 300, 10)])
+@pytest.mark.parametrize("scale", [1.0, 1e-5, 1e5])
+def test_the_size_is_that_of_the_rows_before_they_were_copied(L, n, copies, scale):
+    rows = np.random.default_rng(1).integers(0, L, (n, 60))
+    copied = np.repeat(rows, copies, axis=0)
+    found = bbl.effective_size(copied, np.full(len(copied), scale), n_steps=300, verbose=0)
+    # the mutual information of single rows varies too: what they have themselves is the truth
+    alone = bbl.effective_size(rows, n_steps=300, seed=5, verbose=0)
+    assert found == pytest.approx(alone, rel=0.03) and found == pytest.approx(n, rel=0.08)
+
+
+@pytest.mark.parametrize(("L", "n", "columns", "copies"), [(21, 300, 20, 10), (20, 250, 60, 6)])
+def test_the_size_of_many_letters_is_that_of_the_rows_before_they_were_copied(
+    L, n, columns, copies
+):
+    rows = np.repeat(np.random.default_rng(0).integers(0, L, (n, columns)), copies, axis=0)
+    assert bbl.effective_size(rows, n_steps=100, verbose=0) == pytest.approx(n, rel=0.05)
+
+
+def test_a_size_that_is_not_found_brings_a_warning():
+    column = np.random.default_rng(0).integers(0, 4, (100, 1))
+    with pytest.warns(ConvergenceWarning, match="strongly coupled. Hint: Scale the weights"):
+        assert bbl.effective_size(np.repeat(column, 5, axis=1), n_steps=100, verbose=0) < 3
+    design = np.array([[a, b] for a in range(3) for b in range(3)])
+    with pytest.warns(ConvergenceWarning, match="no mutual information.*Hint: Leave"):
+        bbl.effective_size(design, n_steps=300, batch=10, verbose=0)
+    rows = np.repeat(np.random.default_rng(0).integers(0, 4, (30, 20)), 300, axis=0)
+    with pytest.warns(ConvergenceWarning, match="not converged.*Hint: Raise n_steps"):
+        bbl.effective_size(rows, n_steps=4, verbose=0)
 
 
 def test_bad_input_is_named():

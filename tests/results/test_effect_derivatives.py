@@ -62,7 +62,7 @@ def random_fit(rng):
     if rng.random() < 0.25:
         options["priors"] = "equal"
     if rng.random() < 0.25 and options["missing"] == "raise":
-        options["calibrate"] = "temperature"
+        options["calibrate"] = "offset"
     if method == "conditional":
         options["ridge"] = float(rng.choice([0.0, 0.1]))
     formula = "y ~ " + " + ".join([*names, *chosen])

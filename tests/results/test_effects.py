@@ -131,7 +131,13 @@ def test_weights_are_repeated_rows(method, options):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"priors": {"No": 0.9, "Yes": 0.1}}, {"calibrate": "temperature"}]
+    "options",
+    [
+        {},
+        {"priors": {"No": 0.9, "Yes": 0.1}},
+        {"calibrate": "offset"},
+        {"calibrate": "temperature"},
+    ],
 )
 @pytest.mark.parametrize("method", ["ml", "pseudo", "mf", "conditional"])
 def test_predictions_are_those_of_predict(method, options):
@@ -141,10 +147,11 @@ def test_predictions_are_those_of_predict(method, options):
     np.testing.assert_allclose(
         found, model.predict(TITANIC.head(8), type="prob")[["No", "Yes"]], rtol=1e-12
     )
-    assert np.isfinite(frame["std_error"]).all() == (method != "mf")
+    has_errors = method != "mf" and options.get("calibrate") != "temperature"
+    assert np.isfinite(frame["std_error"]).all() == has_errors
 
 
-@pytest.mark.parametrize("options", [{}, {"calibrate": "temperature"}, {"priors": "equal"}])
+@pytest.mark.parametrize("options", [{}, {"calibrate": "offset"}, {"priors": "equal"}])
 def test_missing_cells_are_summed_out(options):
     rng = np.random.default_rng(2)
     rows = TITANIC.loc[TITANIC.index.repeat(TITANIC["Freq"])].drop(columns="Freq").astype(object)
@@ -159,6 +166,19 @@ def test_missing_cells_are_summed_out(options):
     assert (frame["std_error"] > 0.0).all() and (frame["std_error"] < 0.05).all()
     frame = model.avg_comparisons("Sex").frame
     assert (frame["std_error"] > 0.0).all() and set(frame["note"]) == {""}
+
+
+def test_an_estimated_temperature_leaves_effects_without_errors():
+    """Its uncertainty is missing from them: they had .53 to .87 of the true spread."""
+    model = fit(method="ml", calibrate="temperature")
+    effects = model.avg_comparisons("Sex")
+    assert effects.frame["std_error"].isna().all()
+    assert "estimated factor" in effects.note
+    with pytest.raises(OptionError, match="estimated factor.*Hint: Fit with calibrate='none'"):
+        model.avg_comparisons("Sex", se="bootstrap", nboot=2)
+    for remedy in ("none", "offset"):
+        followed = fit(method="ml", calibrate=remedy).avg_comparisons("Sex").frame
+        assert (followed["std_error"] > 0.0).all()
 
 
 def test_predictors_in_the_columns_of_the_frame_keep_their_names():

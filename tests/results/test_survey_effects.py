@@ -3,6 +3,7 @@ and what is said.
 """
 
 import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 import rsurvey
 
 import bbl
-from bbl.errors import DataError
+from bbl.errors import DataError, DataWarning
 
 METHODS = {
     "pseudo": {"lambda_": 0.0},
@@ -212,6 +213,74 @@ def test_a_replicate_without_rows_of_a_level_does_not_count():
         np.isfinite(frame["std_error"]).all()
         and frame["note"].str.contains("no rows at these levels").any()
     )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_lonely_stratum_without_a_group_counts_in_the_average(method):
+    """The strata of the fit are averaged over, as in R's svyby and svyglm."""
+    rng = np.random.default_rng(0)
+    stratum = np.repeat([0, 1, 2, 3], [6, 30, 30, 30])
+    psu = np.r_[np.zeros(6, int), np.tile(np.repeat(np.arange(5), 6), 3)]
+    data = pd.DataFrame(
+        {"stratum": stratum, "psu": psu, "a": rng.integers(0, 2, 96), "w": rng.uniform(0.5, 2, 96)}
+    )
+    data["y"] = np.where((rng.random(96) < 0.5) & (stratum > 0), "yes", "no")
+    errors = {}
+    for lonely in ("remove", "average"):
+        design = bbl.survey("w", strata="stratum", cluster="psu", lonely=lonely)
+        frame = fit(method, design, "y ~ a", data).avg_predictions(by="a").frame
+        errors[lonely] = frame["std_error"].to_numpy()
+    np.testing.assert_allclose(errors["average"] / errors["remove"], np.sqrt(4 / 3), rtol=1e-9)
+
+
+def separated_replicate():
+    """Clusters of which the first alone has the group 0 at level 1."""
+    rng = np.random.default_rng(4)
+    cluster = np.repeat(np.arange(8), 15)
+    data = pd.DataFrame(
+        {"psu": cluster, "a": rng.integers(0, 2, 120), "b": rng.integers(0, 2, 120), "w": 1.0}
+    )
+    data["y"] = (rng.random(120) < 0.5).astype(int)
+    data.loc[(data["a"] == 1) & (data["psu"] > 0), "y"] = 1
+    data.loc[data.index[(data["a"] == 1) & (data["psu"] == 0)][:2], "y"] = 0
+    return data
+
+
+@pytest.mark.parametrize("method", ["conditional", "ml", "pseudo", "naive"])
+def test_a_replicate_in_which_groups_are_separated_leaves_no_error(method):
+    data = separated_replicate()
+    replicates = fit(method, bbl.survey("w", cluster="psu", type="JK1"), "y ~ a + b", data)
+    with pytest.warns(DataWarning, match="In 1 of 8 replicates, 1 of .* infinite.* Hint: leave"):
+        table = replicates.inference().table(of=(0, 1))
+    assert table["se"].isna().tolist() == [True, False]
+    # the hint works
+    linearised = fit(method, bbl.survey("w", cluster="psu"), "y ~ a + b", data)
+    errors = linearised.inference().table(of=(0, 1))["se"]
+    assert (errors < 2.0).all()
+    # effects have finite values in all replicates
+    assert replicates.avg_comparisons("a", verbose=0).frame["std_error"].between(0.05, 0.3).all()
+
+
+def test_a_prior_count_keeps_replicates_finite():
+    design = bbl.survey("w", cluster="psu", type="JK1")
+    model = fit("naive", design, "y ~ a + b", separated_replicate(), prior_count=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(model.bse).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_census_has_no_sampling_error(method):
+    data = DATA.assign(N=15)
+    model = fit(method, bbl.survey("w", "stratum", "psu", "N"), "y ~ a + b", data)
+    frame = model.avg_predictions(by="a").frame
+    assert (frame["std_error"] == 0.0).all()
+    np.testing.assert_array_equal(frame["conf_low"], frame["estimate"])
+    assert frame["note"].str.contains("whole population").all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = model.inference().table(of=("yes", "no"))
+    assert (table["se"] == 0.0).all() and (table["p"] == 0.0).all()
 
 
 def test_what_has_no_interval_says_why():

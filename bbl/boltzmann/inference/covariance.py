@@ -194,7 +194,9 @@ def _design_covariances(
         return penalised_deviations(influence, rows, theta, engine, domain)
 
     deviations_by_group = [
-        deviations(sample.group(g), layout.of_group(g), theta, survey.only(sample.response == g))
+        deviations(
+            sample.group(g), layout.of_group(g), theta, survey.of_group(sample.response == g)
+        )
         for g, theta in enumerate(parameters.theta)
     ]
     if parameters.pooled is not None:

@@ -295,7 +295,7 @@ def _covariance_under_design(
         in_group = sample.response == g
         # domain: the design, of which the rows of the group are used
         rows = sample.group(g)
-        domain = survey.only(in_group)
+        domain = survey.of_group(in_group)
         group_layout = layout.of_group(g)
         log_share_deviations = share_deviations(rows, domain)
         if traits:

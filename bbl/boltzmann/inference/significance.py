@@ -263,7 +263,9 @@ def evidence(
         least_cell = SURVEY_CELL
         least_information = SURVEY_INFORMATION
     if survey is not None and influence:
-        deviations = unpenalised_deviations(influence, sample, theta, sites, engine, survey)
+        deviations = unpenalised_deviations(
+            influence, sample, theta, is_determined, sites, engine, survey
+        )
         terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
     is_site_fitted = np.repeat(has_enough_rows, layout.n_levels - 1).astype(float)
     # `from_sites` averages each coupling over the sites of its term: the mean is 1 if all of them
@@ -374,7 +376,9 @@ class Comparison:
         z = np.full(self.layout.size, np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():
-            z[is_wald] = self.theta[is_wald] / np.sqrt(variances(self.terms)[is_wald])
+            # of a census, which has no variance, they are infinite
+            with np.errstate(divide="ignore", invalid="ignore"):
+                z[is_wald] = self.theta[is_wald] / np.sqrt(variances(self.terms)[is_wald])
         return z
 
     @cached_property

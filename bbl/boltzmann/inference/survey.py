@@ -25,6 +25,8 @@ from bbl.errors import DataWarning
 from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.joint_influence import JointInfluence
+from bbl.model.layout import Layout
+from bbl.rows.counts import level_counts
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 
@@ -40,6 +42,7 @@ __all__ = [
 
 # entries of the (rows, parameters) matrix of influences that is in memory at a time
 MAX_INFLUENCES = 2**22
+FLAT = 1e-8  # entries of unit directions that are not rounding
 
 
 def effective_rows(sample: Sample) -> Sample:
@@ -77,7 +80,7 @@ def linearised(
         )
         offset += chunk.n
     # centred within strata and scaled: E'E is the covariance
-    return plan.deviations(totals, survey.rows)
+    return survey.deviations(totals)
 
 
 def replicated(
@@ -85,6 +88,7 @@ def replicated(
     full_estimate: np.ndarray,
     rows: Sample,
     survey: SurveySample,
+    for_test: bool = False,
 ) -> np.ndarray:
     """Return the deviations (u, size) of estimates from the rows reweighted by each of u
     replicates.
@@ -93,6 +97,10 @@ def replicated(
     (size,) is that from the survey weights. Deviations are estimates less the full one, or less
     their mean (option `mse`), times the roots of the replicates' scales. Those of replicates
     without rows, or without an estimate, are 0, with a DataWarning.
+
+    An infinite estimate has no optimum in the replicate. If `full_estimate` has one, all deviations
+    of that estimate are nan: where its iterations ended is arbitrary. A DataWarning says so, unless
+    they are `for_test`: the table of tests then has a reason.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)
@@ -101,6 +109,21 @@ def replicated(
         reweighted = rows.weighted(weights[:, replicate])
         if reweighted.n:
             estimates[replicate] = estimate(reweighted)
+    separated = np.isinf(estimates)
+    # (size,): estimates without an optimum in some replicate, but with one in all rows
+    is_lost = separated.any(axis=0) & np.isfinite(full_estimate)
+    if is_lost.any() and not for_test:
+        n_separated = int(separated[:, is_lost].any(axis=1).sum())
+        warnings.warn(
+            f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
+            f"{len(is_lost)} estimates of a group are infinite, because a level is absent or "
+            "separates groups there. They have no standard error. Hint: leave "
+            "type= out, which linearises standard errors, merge rare levels, or give prior_count= "
+            "to methods that take it.",
+            DataWarning,
+            stacklevel=2,
+        )
+    estimates = np.where(separated, full_estimate, estimates)
     n_lost = int((~np.isfinite(estimates).all(axis=1)).sum())
     if n_lost:
         warnings.warn(
@@ -110,7 +133,9 @@ def replicated(
             DataWarning,
             stacklevel=2,
         )
-    return survey.replicates.deviations(estimates, full_estimate)
+    deviations = survey.replicates.deviations(estimates, full_estimate)
+    deviations[:, is_lost] = np.nan
+    return deviations
 
 
 def penalised_deviations(
@@ -124,13 +149,26 @@ def penalised_deviations(
     """
     layout = influence.layout
 
+    def fit_rows(reweighted: Sample) -> tuple[np.ndarray, np.ndarray]:
+        """Return the parameters (size,) fitted to rows, and which of them have no optimum."""
+        prepared = engine.prepare(reweighted.collapsed(layout.n_levels), layout)
+        fit = engine.fit(prepared, layout, start=theta)
+        lost_levels = {(note.predictor, note.level) for note in fit.notes if note.level >= 0}
+        lost_levels |= {(i, code) for i, code, *_ in fit.unbounded}
+        # the engine has added a row of levels that do not occur
+        if isinstance(prepared, Sample) and prepared.total > reweighted.total + 0.5:
+            lost_levels |= _absent_levels(reweighted, layout)
+        return fit.theta, _uses(layout, lost_levels)
+
     def estimate(reweighted: Sample) -> np.ndarray:
-        """Return the parameters (size,) fitted to a replicate's rows."""
-        return engine.fit(
-            engine.prepare(reweighted.collapsed(layout.n_levels), layout), layout, start=theta
-        ).theta
+        """Return the parameters (size,) fitted to a replicate's rows; infinite without an optimum
+        that all rows have.
+        """
+        reweighted_theta, is_lost = fit_rows(reweighted)
+        return np.where(is_lost & ~is_lost_in_all, np.inf, reweighted_theta)
 
     if survey.replicates is not None:
+        _, is_lost_in_all = fit_rows(rows)
         return replicated(estimate, theta, rows, survey)
     return linearised(lambda chunk: influence(chunk) / influence.total, layout.size, rows, survey)
 
@@ -139,26 +177,27 @@ def unpenalised_deviations(
     influence: RowInfluence,
     rows: Sample,
     theta: np.ndarray,
+    is_determined: np.ndarray,
     sites: np.ndarray,
     engine: Engine,
     survey: SurveySample,
 ) -> np.ndarray:
     """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`.
 
-    `sites` are the predictors whose conditional distributions were fitted; the other arguments are
-    those of `penalised_deviations`.
+    `is_determined` (size,) says which of them have an optimum, `sites` are the predictors whose
+    conditional distributions were fitted; the other arguments are those of `penalised_deviations`.
     """
     layout = influence.layout
 
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return the parameters (size,) fitted to a replicate's rows without a penalty."""
-        reweighted_theta, _, _ = engine.unpenalised(
+        reweighted_theta, determined, _ = engine.unpenalised(
             reweighted.collapsed(layout.n_levels), layout, theta, sites
         )
-        return reweighted_theta
+        return np.where(determined | ~is_determined, reweighted_theta, np.inf)
 
     if survey.replicates is not None:
-        return replicated(estimate, theta, rows, survey)
+        return replicated(estimate, theta, rows, survey, for_test=True)
     return linearised(lambda chunk: influence(chunk) / influence.total, layout.size, rows, survey)
 
 
@@ -175,13 +214,16 @@ def joint_deviations(
     survey weights.
     """
     K, n_coefficients = influence.coefficients.shape
+    moves = _moves(influence)
 
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return the coefficients (K (1 + size),) fitted to a replicate's rows."""
         # the coefficients of a group without rows have no estimate
         if not reweighted.group_totals(K).all():
             return np.full(K * n_coefficients, np.nan)
-        return fit_unpenalised(reweighted).coefficients.ravel()
+        fitted = fit_unpenalised(reweighted)
+        is_lost = _moves(fitted) & ~moves
+        return np.where(is_lost, np.inf, fitted.coefficients).ravel()
 
     def influences(chunk: Sample) -> np.ndarray:
         """Return the influences (n, K (1 + size)) of a chunk of rows, per unit of weight."""
@@ -194,6 +236,35 @@ def joint_deviations(
     return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(
         -1, K, n_coefficients
     )
+
+
+def _moves(influence: JointInfluence) -> np.ndarray:
+    """Return which coefficients (K, 1 + size) change along directions in which the fit stays the
+    same or improves without end.
+    """
+    return (np.abs(influence.flat) > FLAT).any(axis=2)
+
+
+def _absent_levels(rows: Sample, layout: Layout) -> set[tuple[int, int]]:
+    """Return the levels, as (predictor, code), that do not occur."""
+    counts = level_counts(rows, layout.n_levels)
+    return {(i, int(code)) for i, n in enumerate(counts) for code in np.flatnonzero(n == 0.0)}
+
+
+def _uses(layout: Layout, levels: set[tuple[int, int]]) -> np.ndarray:
+    """Return which parameters (size,) compare one of `levels`, given as (predictor, code).
+
+    Code 0 is the reference level, with which all parameters of its predictor are compared.
+    """
+    out = np.zeros(layout.size, dtype=bool)
+    for scope in layout.scopes if levels else ():
+        positions = layout.table(np.arange(layout.size), *scope)
+        for axis, predictor in enumerate(scope):
+            for i, code in levels:
+                if i == predictor:
+                    compared = positions if code == 0 else positions.take(code - 1, axis)
+                    out[compared] = True
+    return out
 
 
 def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:

@@ -51,6 +51,7 @@ UNDETERMINED = "the rows do not determine a parameter: no interval"
 FEW_CLUSTERS = "too few clusters or replicates: no interval"
 PARTIAL = "some replicates have no rows at these levels, and do not count"
 AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
+CENSUS = "the whole population was drawn: no sampling error"
 UNDEFINED = "undefined: a probability is 0 or 1"
 IMPOSSIBLE = "undefined: rows would be in cells that cannot occur (structural_zeros)"
 # the last level is that of confidence
@@ -169,6 +170,14 @@ def _make_notes(
         for array in (values.std_error, values.low, values.high, values.statistic, values.p):
             array[is_constant | is_undefined] = np.nan
         notes[is_constant] = AT_BOUND
+        # only machines have `survey`
+        survey = getattr(fit, "survey", None)
+        if survey is not None and survey.plan.is_census:
+            is_known = is_constant & ~is_undefined
+            values.std_error[is_known] = 0.0
+            values.low[is_known] = values.estimate[is_known]
+            values.high[is_known] = values.estimate[is_known]
+            notes[is_known] = CENSUS
         # errors of constant effects are nan since the lines above, which is no sign of an
         # undetermined parameter
         notes[np.isnan(values.std_error) & ~is_constant] = UNDETERMINED

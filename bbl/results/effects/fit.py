@@ -2,7 +2,7 @@
 standard errors.
 
 n rows, m predictors, K groups. The *coefficients* of a group are an intercept and `size`
-parameters. A *calibration* multiplies class scores by a temperature and adds offsets.
+parameters.
 """
 
 from __future__ import annotations
@@ -43,14 +43,10 @@ class DeltaMethod:
         Covariance of the coefficients of all groups.
     gradient : ScoreGradient
         Derivatives of averages of probabilities by the coefficients of all groups.
-    temperature : float
-        Factor of the class scores by a calibration, 1 without one. It does not apply to rows whose
-        predictors are all missing: their scores are the logarithms of the class shares.
     """
 
     covariance: ScoreCovariance
     gradient: ScoreGradient
-    temperature: float = 1.0
 
 
 @dataclass(frozen=True)

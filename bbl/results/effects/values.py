@@ -222,13 +222,9 @@ def _delta_block(
     for scenario in questions.scenarios:
         codes, missing, p = _row_probabilities(scores, rows, scenario)
         scenario_averages.append(_average_by_unit(p, rows))
-        # a score is temperature * (score before calibration) + offset, so its derivatives have the
-        # factor temperature
-        weights = rows.weights * delta.temperature
-        # where all predictors are missing, scores are log shares, without a temperature
-        if missing is not None:
-            weights = np.where(missing.all(axis=1), rows.weights, weights)
-        derivatives_by_scenario.append(delta.gradient.sums(codes, missing, p, weights, rows.starts))
+        derivatives_by_scenario.append(
+            delta.gradient.sums(codes, missing, p, rows.weights, rows.starts)
+        )
     # the first is (S, U, K)
     average_by_scenario = np.array(scenario_averages)
     estimates = []

@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from bbl.rows.sample import Sample
     from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["delta_method", "machine_error_source"]
+__all__ = ["check_calibration", "delta_method", "machine_error_source"]
 
 # Larger parameters have no finite optimum: naive Bayes without a prior count takes ln 1e-300 (-690)
 # for ln 0.
 LARGEST_LOG_ODDS = 100.0
 CALIBRATED = " The calibration of class scores is taken as fixed."
+TEMPERATURE = (
+    "calibrate='temperature' multiplied the class scores by an estimated factor, whose uncertainty "
+    "standard errors would leave out."
+)
 
 
 class MachineFit(EffectFit, Protocol):
@@ -71,6 +75,7 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
             "This model has no training rows, from which they come: it was saved without them, or "
             "fitted to data that were read in batches. Save it with store_data=True."
         )
+    check_calibration(self.estimate)
     # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit improves;
     # effects that use them get a note
     estimate = self.estimate
@@ -118,6 +123,17 @@ def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
     return frozenset((i, code) for i in predictors for code in range(int(layout.n_levels[i])))
 
 
+def check_calibration(estimate: Estimate) -> None:
+    """Raise an OptionError if class scores were multiplied by an estimated temperature."""
+    calibration = estimate.calibration
+    if calibration is not None and calibration.temperature != 1.0:
+        raise OptionError(
+            TEMPERATURE,
+            hint="Fit with calibrate='none' or 'offset', or give se=False.",
+            argument="se",
+        )
+
+
 def delta_method(self: MachineFit) -> DeltaMethod:
     """Return the covariance and gradient for the delta method; an OptionError or DataError if the
     fit has none.
@@ -133,7 +149,7 @@ def delta_method(self: MachineFit) -> DeltaMethod:
     if estimate.calibration is None:
         return DeltaMethod(covariance, gradient)
     covariance = replace(covariance, note=covariance.note + CALIBRATED)
-    return DeltaMethod(covariance, gradient, estimate.calibration.temperature)
+    return DeltaMethod(covariance, gradient)
 
 
 def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:

@@ -41,7 +41,11 @@ from bbl.results.machine import (
     uncertainty,
 )
 from bbl.results.machine.archive import unpack
-from bbl.results.machine.effect_source import delta_method, machine_error_source
+from bbl.results.machine.effect_source import (
+    check_calibration,
+    delta_method,
+    machine_error_source,
+)
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
@@ -146,8 +150,9 @@ class BBLResults(MachineResults, ClassifierResults):
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
         """The fit that a bootstrap refits and its weight in predictions: the fit itself, with
-        weight 1.
+        weight 1. An OptionError if refits would leave out an estimated temperature.
         """
+        check_calibration(self.estimate)
         return ((self, 1.0),)
 
     @property

@@ -176,7 +176,7 @@ class Inference(Estimates):
 
     def _group_survey(self, g: int) -> SurveySample | None:
         """Return the sampling design of the rows of group number `g`, None without a design."""
-        return None if self._survey is None else self._survey.only(self._sample.response == g)
+        return None if self._survey is None else self._survey.of_group(self._sample.response == g)
 
     @cached_property
     def _pooled_tests(self) -> list[Comparison]:

@@ -51,7 +51,7 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
             "with missing values, models of different terms have different rows; see the criteria."
         )
     group_samples = [  # for each group (its rows, their sampling design or None)
-        (rows.group(y), None if large.survey is None else large.survey.only(rows.response == y))
+        (rows.group(y), None if large.survey is None else large.survey.of_group(rows.response == y))
         for y in range(len(large.labels.groups))
     ]
     result = nested_test(

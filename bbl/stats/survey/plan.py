@@ -112,6 +112,15 @@ class SamplingPlan:
         return 0, np.zeros(0, dtype=np.intp)
 
     @property
+    def is_census(self) -> bool:
+        """Whether every unit of the population was drawn at every stage, so that there is no
+        sampling error.
+        """
+        return self.population is not None and all(
+            bool((stage.share[stage.n_drawn > 0] >= 1.0).all()) for stage in self._stages
+        )
+
+    @property
     def oversampled_stage(self) -> tuple[int, int] | None:
         """The first stage with more units drawn than its population has, and the position of a row
         there; else None.

@@ -35,11 +35,28 @@ class SurveySample:
         Replicate weights of all N rows; None if covariances are linearised.
     rows : ndarray of intp, shape (n,)
         Positions of the rows of the domain.
+    fitted_rows : ndarray of intp or None
+        Positions of all rows of the fit where `rows` are those of one response group; None where
+        they are all rows of the fit. With ``lonely="average"`` the strata of the fit are averaged
+        over: a stratum whose lonely cluster lacks a group contributes to it nonetheless.
     """
 
     plan: SamplingPlan
     replicates: Replicates | None
     rows: np.ndarray
+    fitted_rows: np.ndarray | None = None
+
+    def of_group(self, selected: np.ndarray) -> SurveySample:
+        """Return the rows of a response group, `selected` by a mask (n,) or positions."""
+        fitted_rows = self.rows if self.fitted_rows is None else self.fitted_rows
+        return replace(self, rows=self.rows[selected], fitted_rows=fitted_rows)
+
+    def deviations(self, totals: np.ndarray) -> np.ndarray:
+        """Return a matrix E (., p) with ``E'E`` the design covariance of the sum of totals of units
+        (n_units, p); see `SamplingPlan.deviations`.
+        """
+        rows = self.rows if self.fitted_rows is None else self.fitted_rows
+        return self.plan.deviations(totals, rows)
 
     def only(self, selected: np.ndarray) -> SurveySample:
         """Return a smaller domain: the rows of this one that are `selected`, by a mask (n,) or

@@ -8,10 +8,10 @@ import os
 import sys
 import warnings
 
-from bbl.cli.messages import replace_arguments
+from bbl.cli.messages import describe
 from bbl.cli.options import option_names, parse
 from bbl.cli.sessions import run
-from bbl.errors import BBLError
+from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 
 INTERRUPTED = 130  # exit status after Ctrl-C: 128 + the number of SIGINT, as in shells
 PIPE_CLOSED = 141  # exit status if standard output was closed: 128 + the number of SIGPIPE
@@ -30,19 +30,14 @@ def main(argv: list[str] | None = None) -> int:
         if getattr(args, name, None) is not None
     }
 
-    def print_message(
-        severity: str, text: object, argument: str | None = None, column: object = ""
-    ) -> None:
-        """Print a message on standard error, with options in place of Python's argument names.
-
-        `severity` is "error" or "warning". `argument` and `column` name the argument and the data
-        column at fault, from which `replace_arguments` makes its advice; their defaults are for
-        messages that have neither.
-        """
-        print(
-            f"{severity}: {replace_arguments(str(text), options, files, argument, column)}",
-            file=sys.stderr,
+    def print_message(severity: str, message: object) -> None:
+        """Print an error or warning on standard error; `severity` is "error" or "warning"."""
+        text = (
+            describe(message, options, files)
+            if isinstance(message, BBLError | DataWarning | ConvergenceWarning)
+            else str(message)
         )
+        print(f"{severity}: {text}", file=sys.stderr)
 
     with warnings.catch_warnings():
         # Python calls this function for each warning
@@ -55,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
         except BBLError as error:
-            print_message("error", error, error.argument, error.column)
+            print_message("error", error)
             return 1
         except OSError as error:
             print_message(

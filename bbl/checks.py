@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 
 def near_match(name: object, known_names: Iterable[object]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the x of `known_names` that is closest to `name`, or ""
-    if none is close.
+    """Return ``"Did you mean 'x'? "``, the beginning of a hint, for the x of `known_names` that is
+    closest to `name`; "" if none is close.
 
     Names are compared without case, dots and underscores, so that ``Lambda`` is closer to
     ``lambda_`` than to ``lambdah``. An argument name of the R package matches the argument that has
@@ -57,7 +57,7 @@ def near_match(name: object, known_names: Iterable[object]) -> str:
     if plain_form not in name_by_plain_form and R_NAMES.get(plain_form) in name_by_plain_form:
         plain_form = R_NAMES[plain_form]
     close_forms = difflib.get_close_matches(plain_form, list(name_by_plain_form), n=1)
-    return f"; did you mean {name_by_plain_form[close_forms[0]]!r}?" if close_forms else ""
+    return f"Did you mean {name_by_plain_form[close_forms[0]]!r}? " if close_forms else ""
 
 
 def _plain(name: object) -> str:
@@ -95,10 +95,12 @@ def verb(function: Callable[P, T]) -> Callable[P, T]:
         for name in keywords:
             if name not in argument_names:
                 raise BBLTypeError(
-                    f"{function.__name__}() has no argument "
-                    f"{name!r}{near_match(name, argument_names) or '.'} Its arguments: "
-                    f"{shown_arguments or 'none'}.",
+                    f"{function.__name__}() has no argument {name!r}.",
                     argument=name,
+                    hint=(
+                        f"{near_match(name, argument_names)}Its arguments are "
+                        f"{shown_arguments or 'none'}."
+                    ),
                 )
         return function(*args, **keywords)
 
@@ -109,15 +111,17 @@ def choice(argument: str, value: object, allowed: Sequence[str]) -> str:
     """Return `value` if it is one of the `allowed` words."""
     if not isinstance(value, str):
         raise BBLTypeError(
-            f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r} of type "
-            f"{type(value).__name__}.",
+            f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r} of "
+            f"type {type(value).__name__}.",
             argument=argument,
+            value=value,
         )
     if value not in allowed:
-        hint = near_match(value, allowed) or "."
         raise OptionError(
-            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, allowed))}.",
+            f"{argument}={value!r} is unknown.",
             argument=argument,
+            hint=f"{near_match(value, allowed)}Choose one of {', '.join(map(repr, allowed))}.",
+            value=value,
         )
     return value
 
@@ -126,7 +130,9 @@ def flag(argument: str, value: object) -> bool:
     """Return `value` as a bool; only True and False are taken."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise BBLTypeError(f"{argument} must be True or False; got {value!r}.", argument=argument)
+    raise BBLTypeError(
+        f"{argument} must be True or False; got {value!r}.", argument=argument, value=value
+    )
 
 
 def any_real(argument: str, value: object) -> float:
@@ -135,6 +141,7 @@ def any_real(argument: str, value: object) -> float:
         raise BBLTypeError(
             f"{argument} must be a number; got {value!r} of type {type(value).__name__}.",
             argument=argument,
+            value=value,
         )
     return float(value)
 
@@ -161,6 +168,7 @@ def real(
             f"{argument} must lie in {left_bracket}{low:g}, {high:g}{right_bracket}; got "
             f"{value!r}.",
             argument=argument,
+            value=value,
         )
     return number
 
@@ -170,7 +178,9 @@ def share(argument: str, value: object) -> float:
     number = any_real(argument, value)
     if not 0.0 < number < 1.0:
         raise OptionError(
-            f"{argument} must lie strictly between 0 and 1; got {value!r}.", argument=argument
+            f"{argument} must lie strictly between 0 and 1; got {value!r}.",
+            argument=argument,
+            value=value,
         )
     return number
 
@@ -183,7 +193,9 @@ def reals(argument: str, value: object, check: Callable[[str, object], float]) -
         return np.array([check(argument, value)])
     checked_numbers = [check(argument, v) for v in value]
     if not checked_numbers:
-        raise OptionError(f"{argument} is empty; give at least one value.", argument=argument)
+        raise OptionError(
+            f"{argument} is empty.", argument=argument, hint="Give at least one value."
+        )
     return np.array(checked_numbers)
 
 
@@ -193,6 +205,7 @@ def integer(argument: str, value: object, low: int | None = None, high: int | No
         raise BBLTypeError(
             f"{argument} must be an integer; got {value!r} of type {type(value).__name__}.",
             argument=argument,
+            value=value,
         )
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
@@ -211,7 +224,8 @@ def generator(seed: object) -> np.random.Generator:
     if isinstance(seed, numbers.Integral) and not isinstance(seed, bool):
         return np.random.default_rng(integer("seed", seed, 0))
     raise BBLTypeError(
-        "seed must be None, a non-negative int or a numpy.random.Generator; got "
-        f"{type(seed).__name__}. Make one with numpy.random.default_rng().",
+        "seed must be None, a non-negative integer or a numpy.random.Generator; got "
+        f"{type(seed).__name__}.",
         argument="seed",
+        hint="Make one with numpy.random.default_rng().",
     )

@@ -122,9 +122,12 @@ def check_trained(n: float) -> None:
     """
     if not n:
         raise DataError(
-            "A fold leaves no rows to train on. Give more rows. crossVal takes fewer folds "
-            "(nfold); a fit whose options are numbers, without calibrate, needs none.",
+            "A fold leaves no rows to train on.",
             argument="nfold",
+            hint=(
+                "Give more rows. crossVal takes fewer folds (nfold); a fit whose options are "
+                "numbers, without calibrate, needs none."
+            ),
         )
 
 
@@ -143,8 +146,13 @@ def _run_fold(
     try:
         fits = fit(training_rows, *arguments)
     except DataError as error:
-        text = f"In the training rows of a fold: {error}"
-        raise DataError(text, column=error.column, argument=error.argument) from None
+        raise DataError(
+            f"In the training rows of a fold: {error.message}",
+            hint=error.hint,
+            column=error.column,
+            argument=error.argument,
+            value=error.value,
+        ) from None
     validation, weights, positions = fold.validation(sample)
     # each model's method of that name
     scores = np.array(

@@ -269,10 +269,13 @@ def _fetch(name: str) -> bytes:
         content = path.read_bytes()
         content = gzip.decompress(content) if name.endswith(".gz") else content
     except (OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be read ({error}). Replace it by the original.") from error
+        raise DataError(
+            f"{path} cannot be read ({error}).", hint="Replace it by the original."
+        ) from error
     if hashlib.sha256(content).hexdigest() != _REMOTE[name].content_sha256:
         raise DataError(
-            f"{path} is not the original file (its SHA-256 differs). Replace it or delete it."
+            f"{path} is not the original file (its SHA-256 differs).",
+            hint="Replace it or delete it.",
         )
     return content
 
@@ -286,8 +289,9 @@ def _local_file(name: str) -> Path | None:
         return None
     if not Path(folder).is_dir():
         raise DataError(
-            f"BBL_DATA={folder!r} is no folder. Set it to the folder of downloaded files, or unset "
-            "it."
+            f"BBL_DATA={folder!r} is not a directory.",
+            hint="Set it to the directory of downloaded files, or unset it.",
+            value=folder,
         )
     return next(
         (p for p in [Path(folder, name), *sorted(Path(folder).glob(f"*/{name}"))] if p.is_file()),
@@ -305,8 +309,10 @@ def _download(name: str) -> Path:
         import pooch
     except ImportError as error:
         raise DataError(
-            f"{name} is not shipped, and downloading it needs pooch: pip install "
-            f"'boltzmann-bayes[data]'. Or: {remedy[0].lower()}{remedy[1:]}."
+            f"{name} is not shipped, and downloading it needs pooch.",
+            hint=(
+                f"Run: pip install 'boltzmann-bayes[data]'. Or: {remedy[0].lower()}{remedy[1:]}."
+            ),
         ) from error
     log_level = pooch.get_logger().level
     pooch.get_logger().setLevel("ERROR")  # no lines about downloads
@@ -316,7 +322,7 @@ def _download(name: str) -> Path:
         )
     except (OSError, ValueError) as error:  # no network, no such page; another file than expected
         raise DataError(
-            f"{name} could not be downloaded from {remote.url} ({error}). {remedy}."
+            f"{name} could not be downloaded from {remote.url} ({error}).", hint=f"{remedy}."
         ) from error
     finally:
         pooch.get_logger().setLevel(log_level)

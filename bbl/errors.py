@@ -28,6 +28,41 @@ __all__ = [
 ]
 
 
+class Hint(str):
+    """A hint in the words of Python, with those for users who write no Python call.
+
+    Parameters
+    ----------
+    text : str
+        The hint for callers in Python.
+    command_line, estimators : str, optional
+        The hint for users of the command line, and of the estimators of `bbl.sklearn`, where
+        theirs is another.
+
+    Examples
+    --------
+    >>> hint = Hint("Save it with store_data=True.", command_line="Save it with --store-data.")
+    >>> hint, hint.command_line, hint.estimators
+    ('Save it with store_data=True.', 'Save it with --store-data.', 'Save it with store_data=True.')
+    """
+
+    command_line: str
+    estimators: str
+
+    def __new__(
+        cls, text: str, *, command_line: str | None = None, estimators: str | None = None
+    ) -> Hint:
+        """Make a hint; a wording that is left out is that of Python."""
+        hint = super().__new__(cls, text)
+        hint.command_line = text if command_line is None else command_line
+        hint.estimators = text if estimators is None else estimators
+        return hint
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:
+        """Return the arguments of `__new__`, for copies and pickles."""
+        return (str(self),), {"command_line": self.command_line, "estimators": self.estimators}
+
+
 class _WithFields(Exception):
     """A message and its parts, which errors and warnings share."""
 

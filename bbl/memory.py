@@ -69,16 +69,16 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
     """Raise a MemoryLimitError if an allocation of `needed` bytes exceeds 80 % of the available
     memory.
 
-    The message begins with `what`, a noun for what needs them, and ends with `remedy`, a sentence
-    of advice.
+    The message begins with `what`, a noun for what needs them; `remedy`, a sentence, is the hint.
     """
     if needed < ALWAYS_ALLOWED:
         return
     free = available_memory()
     if needed > USABLE_SHARE * free:
         raise MemoryLimitError(
-            f"{what} needs about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are "
-            f"available. {remedy}"
+            f"{what} needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are "
+            "available.",
+            hint=remedy,
         )
 
 
@@ -86,8 +86,8 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
 def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     """Turn a MemoryError in the ``with`` block into a MemoryLimitError.
 
-    Its message begins with `what`, a noun for what the block computes, and ends with `remedy`, a
-    sentence of advice.
+    Its message begins with `what`, a noun for what the block computes; `remedy`, a sentence, is the
+    hint.
     """
     try:
         yield
@@ -96,5 +96,5 @@ def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
         raise MemoryLimitError(
-            f"{what} took more memory than there is{reason}. {remedy}"
+            f"{what} needed more memory than is available{reason}.", hint=remedy
         ) from error

@@ -50,7 +50,9 @@ def n_workers(n_jobs: int | None) -> int:
     requested = -1 if n_jobs is None else integer("n_jobs", n_jobs)
     if requested == 0:
         raise OptionError(
-            "n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs"
+            "n_jobs must not be 0.",
+            argument="n_jobs",
+            hint="Give 1 for one thread or -1 for all cores.",
         )
     if requested > 0:
         return requested

@@ -158,9 +158,10 @@ def read_any(
             error.errno, f"cannot load: {error.strerror or error}; check the path", file_name
         ) from error
     except (ValueError, struct.error) as error:
-        reason = f"{error}. If it is damaged, save the model again or fetch a good copy."
         raise ModelFileError(
-            f"{file_name!r} is no model file that can be loaded: {reason}", argument="path"
+            f"{file_name!r} is not a model file that can be loaded: {error}.",
+            argument="path",
+            hint="If it is damaged, save the model again or fetch a good copy.",
         ) from None
 
 
@@ -176,7 +177,10 @@ def _check_path(path: str | os.PathLike) -> str:
         ) from None
     except ValueError as error:  # a NUL, or what the file system cannot encode
         raise OptionError(
-            f"path={path!r} cannot be a file name: {error}. Give another.", argument="path"
+            f"path={path!r} cannot be a file name: {error}.",
+            argument="path",
+            hint="Give another.",
+            value=path,
         ) from None
     except OSError:
         # absent or not accessible: taken for a regular file, as opening it raises the error
@@ -225,11 +229,11 @@ def _plain_array(name: object, array: np.ndarray) -> np.ndarray:
     descr = array.dtype.newbyteorder("<").str if is_plain else ""
     if descr not in _DTYPES:
         description = f"dtype {array.dtype}" if is_plain else type(array).__name__
-        message = (
-            f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {description}. "
-            "Convert it first."
+        raise BBLTypeError(
+            f"arrays[{name!r}] must be a bool, integer or float64 numpy array; got {description}.",
+            argument="arrays",
+            hint="Convert it first.",
         )
-        raise BBLTypeError(message, argument="arrays")
     return np.asarray(array, dtype=descr, order="C")
 
 
@@ -258,7 +262,7 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
         _check_json(text)
     except ValueError as error:  # also raised for an int of more digits than Python turns into text
         raise OptionError(
-            f"meta cannot be written: {error}. Make it smaller.", argument="meta"
+            f"meta cannot be written: {error}.", argument="meta", hint="Make it smaller."
         ) from None
     return text.encode("ascii")
 
@@ -273,7 +277,9 @@ def _check_plain(value: object, place: str, depth: int) -> None:
     # 62 levels: the dict of meta.json, meta, and 60 inside of it, as `write_model` says. 2 less
     # than in `_check_json`, so that this error, which names the place, comes first
     if depth > _MAX_DEPTH - 2:
-        raise OptionError(f"{place[:200]} is nested too deep. Make it flatter.", argument="meta")
+        raise OptionError(
+            f"{place[:200]} is nested too deep.", argument="meta", hint="Make it flatter."
+        )
     if type(value) is dict:
         for key, item in value.items():
             if type(key) is not str:
@@ -286,12 +292,16 @@ def _check_plain(value: object, place: str, depth: int) -> None:
             _check_plain(item, f"{place}[{position}]", depth + 1)
     elif type(value) is float and not math.isfinite(value):
         raise OptionError(
-            f"{place} is {value}, which a model file cannot hold. Use None.", argument="meta"
+            f"{place} is {value}, which a model file cannot contain.",
+            argument="meta",
+            hint="Give None.",
         )
     elif value is not None and type(value) not in (str, int, float, bool):
         description = f"{place} is a {type(value).__name__}"
         raise BBLTypeError(
-            f"{description}; use str, int, float, bool, None, list or dict.", argument="meta"
+            f"{description}.",
+            argument="meta",
+            hint="Use str, int, float, bool, None, list or dict.",
         )
 
 

@@ -41,7 +41,7 @@ def minimal(function):
 @pytest.mark.parametrize("function", VERBS, ids=lambda f: f.__qualname__)
 def test_no_verb_takes_an_argument_that_it_does_not_know(function):
     assert len(VERBS) > 12
-    with pytest.raises(BBLTypeError, match="'nonsense'.*[Ii]ts (arguments|options): ") as caught:
+    with pytest.raises(BBLTypeError, match="'nonsense'.*[Ii]ts (arguments|options) are ") as caught:
         function(*minimal(function), nonsense=1)
     assert caught.value.argument == "nonsense"
 
@@ -72,24 +72,22 @@ def test_no_verb_takes_an_argument_that_it_does_not_know(function):
     ],
 )
 def test_the_argument_that_is_meant_is_named(function, given, meant):
-    with pytest.raises(BBLTypeError, match=f"{given!r}.*; did you mean {meant!r}\\?"):
+    with pytest.raises(BBLTypeError, match=f"{given!r}.*. Hint: Did you mean {meant!r}\\?"):
         function(*minimal(function), **{given: 1})
 
 
 def test_an_engine_with_a_wrong_option_beside_it():
     data = {"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5}
-    with pytest.raises(BBLTypeError, match="did you mean 'verbose'"):
+    with pytest.raises(BBLTypeError, match="Did you mean 'verbose'"):
         bbl.bbl("y ~ x", data, method=bbl.NaiveBayes(), progress_bar=1)
     with pytest.raises(BBLTypeError, match=r"Give prior_count to NaiveBayes\(\.\.\.\) itself"):
         bbl.bbl("y ~ x", data, method=bbl.NaiveBayes(), prior_count=1)
 
 
 def test_names_that_are_near():
-    assert near_match("Lambda", ["lambdah", "lambda_"]) == "; did you mean 'lambda_'?"
-    assert near_match("PROGRESS.BAR", ["seed", "verbose"]) == "; did you mean 'verbose'?"
-    assert (
-        near_match("progress_bar", ["seed", "progress_bars"]) == "; did you mean 'progress_bars'?"
-    )
+    assert near_match("Lambda", ["lambdah", "lambda_"]) == "Did you mean 'lambda_'? "
+    assert near_match("PROGRESS.BAR", ["seed", "verbose"]) == "Did you mean 'verbose'? "
+    assert near_match("progress_bar", ["seed", "progress_bars"]) == "Did you mean 'progress_bars'? "
     assert near_match("", ["a"]) == near_match("quite another", ["seed", 3, None]) == ""
 
 
@@ -113,7 +111,7 @@ def test_a_verb_keeps_its_name_signature_and_errors():
 @pytest.mark.parametrize("cv", [3, np.int64(3)])
 def test_a_number_of_folds_is_called_nfold(cv):
     data = pd.DataFrame({"y": [0, 1] * 10, "x": [0, 0, 1, 1] * 5})
-    with pytest.raises(OptionError, match="for 3 folds give nfold=3") as caught:
+    with pytest.raises(OptionError, match="3 folds give nfold=3") as caught:
         bbl.crossVal("y ~ x", data, cv=cv)
     assert caught.value.argument == "cv"
 
@@ -174,15 +172,15 @@ def test_an_unknown_method_is_told_all_there_are(verb):
     for method, error in (("nonsense", OptionError), ("Auto", OptionError), (3, BBLTypeError)):
         with pytest.raises(error, match=", ".join(map(repr, [*ENGINES, "auto"]))):
             verb("y ~ x", data, method=method)
-    with pytest.raises(OptionError, match="did you mean 'auto'"):
+    with pytest.raises(OptionError, match="Did you mean 'auto'"):
         verb("y ~ x", data, method="Auto")
 
 
 def test_a_near_match_is_written_as_what_it_is():
-    assert near_match("True", [False, True]) == "; did you mean True?"
-    assert near_match("1", [0, 1]) == "; did you mean 1?"
+    assert near_match("True", [False, True]) == "Did you mean True? "
+    assert near_match("1", [0, 1]) == "Did you mean 1? "
     fit = bbl.bbl("y ~ x", {"y": [False, True] * 10, "x": [0, 0, 1, 1] * 5}, method="naive")
-    with pytest.raises(KeyError, match="'True' is no group of this model; did you mean True\\?"):
+    with pytest.raises(KeyError, match=r"'True' is no.*group of this model\..*Did you mean True\?"):
         fit.coef().h["True"]
 
 
@@ -199,12 +197,13 @@ def test_a_formula_in_place_of_data_is_told():
     ]
     for function in [*verbs, lambda a, b: bbl.networks.bnc("nb", a, b)]:
         with pytest.raises(
-            BBLTypeError, match="formula must be a string .*got DataFrame. It comes before the data"
+            BBLTypeError, match=r"formula must be a string .*got DataFrame\..*before the data"
         ):
             function(data, "y ~ x")
     for formula in ("y ~ x", "y ~ .^2", "~ x*y"):
         with pytest.raises(
-            BBLTypeError, match=f"got the text {re.escape(repr(formula))}. The formula comes first"
+            BBLTypeError,
+            match=f"got the text {re.escape(repr(formula))}. Hint: Give the formula first",
         ):
             bbl.bbl("y ~ x", formula)
     for newdata in ("a", ["a"], ["a", "b"]):

@@ -191,7 +191,7 @@ def test_files_in_the_folder_are_checked(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="cannot be read"):
         fetch_mnist("test")
     monkeypatch.setenv("BBL_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match="BBL_DATA=.*is no folder"):
+    with pytest.raises(DataError, match="BBL_DATA=.*folder"):
         fetch_ma0014()
 
 

@@ -102,7 +102,7 @@ def test_real_weights_are_taken_and_left_as_they_are_by_bin_and_lump(tmp_path, r
         warnings.simplefilter("default", DataWarning)
         status, out, error = run("y ~ .", tmp_path / "rows.csv", *options)
     assert status == 0 and "1 predictor state" in out
-    assert error.startswith("warning: weights are not all whole numbers")
+    assert error.startswith("warning: --weights are not all integers")
 
 
 def test_parquet_files_have_their_declared_order_or_say_that_it_is_lost(tmp_path, run):
@@ -140,7 +140,7 @@ def test_effects_are_those_of_the_saved_model(titanic, tmp_path, run):
     )
     fit.save(model)
     status, out, err = run("effects", model)
-    assert (status, out) == (1, "") and "--newdata or --grid" in err
+    assert (status, out) == (1, "") and "a table after the model, or --grid" in err
     status, out, err = run("effects", model, titanic, "--weights", "Freq", "--transform", "ratio")
     assert status == 0 and out.count("\n") == 11 and "no training rows" in err
     assert (
@@ -238,7 +238,7 @@ def test_codes_with_leading_zeros_stay_text(zips, table, tmp_path, run):
 def test_types_can_be_given(zips, run):
     assert "zip = 1 2 10" in run("y ~ zip", zips, "--method", "naive", "--dtype", "zip=number")[1]
     status, _, err = run("y ~ zip", zips, "--dtype", "y=number")
-    assert status == 1 and "column 'y' holds 'u', which is no number" in err
+    assert status == 1 and "Column 'y' contains 'u', which is not a number" in err
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_row_names_of_r_are_no_predictor(table, run, header):
 def test_missing_markers_can_be_given(table, run):
     path = table("y,a\n" + "u,NA\nv,k\nu,k\nv,?\n" * 3)
     status, _, err = run("y ~ a", path)
-    assert status == 1 and "3 missing values. Drop the rows (--missing drop)" in err
+    assert status == 1 and "3 missing values. Hint: Drop the rows (--missing drop)" in err
     status, out, _ = run("y ~ a", path, "--na", "?", "--missing", "drop", "--method", "naive")
     assert status == 0 and "a = NA k" in out
 
@@ -315,7 +315,7 @@ def test_averages_take_missing_values_as_a_level(table, tmp_path, run):
     status, _, err = run(
         "y ~ a * b", path, "--method", "auto", "--missing", "drop", "--lambda", "0.1"
     )
-    assert status == 1 and "--lambda is not its option" in err and "--method pseudo" in err
+    assert status == 1 and "--lambda is not one of its options" in err and "--method pseudo" in err
 
 
 def test_a_text_that_is_a_level_is_not_missing_in_new_data(table, tmp_path, run):
@@ -340,7 +340,7 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         (["Survived ~ .", "missing.csv"], ["'missing.csv': No such file"]),
         (["Survived ~ .", "{data}", "--newdata", "missing.csv"], ["'missing.csv': No such file"]),
         (["predict", "missing.bbl", "{data}"], ["missing.bbl"]),
-        (["predict", "{data}", "{data}"], ["no model file"]),
+        (["predict", "{data}", "{data}"], ["not a model file"]),
         (["Survived ~ .", "{data}", "--lambda", "-1"], ["--lambda must lie in [0, inf)"]),
         (["Survived ~ .", "{data}", "--eps", "0.5"], ["--eps is not an option of --method pseudo"]),
         (["Survived ~ .", "{data}", "--prior-count", "-1"], ["--prior-count must lie in [0, inf)"]),
@@ -357,13 +357,13 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         (["Survived ~ .", "{data}", "--plot", "fit.xyz"], ["--plot: no figure", ".png"]),
         (
             ["Survived ~ .", "{data}", "--plot", "nowhere/fit.png"],
-            ["--plot: there is no folder 'nowhere'"],
+            ["--plot: there is no directory 'nowhere'"],
         ),
         (
             ["Survived ~ .", "{data}", "--save", "nowhere/fit.bbl"],
-            ["--save: there is no folder 'nowhere'"],
+            ["--save: there is no directory 'nowhere'"],
         ),
-        (["Survived ~ .", "{data}", "--save", "."], ["--save: '.' is a folder"]),
+        (["Survived ~ .", "{data}", "--save", "."], ["--save: '.' is a directory"]),
         (["--plot", "fit.xyz"], ["--plot: no figure"]),
         (["evaluate", "missing.bbl", "{data}"], ["missing.bbl"]),
         (["explain", "missing.bbl", "nowhere.csv"], ["'nowhere.csv': No such file"]),
@@ -381,11 +381,11 @@ def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
     [
         ("", "cannot be read as a table"),
         ('y,a\n"u,1\n', "cannot be read as a table"),
-        (b"y,a\n\xff\xfe,1\n", "no text in UTF-8"),
+        (b"y,a\n\xff\xfe,1\n", "not text in UTF-8"),
         ("y,a\nu,1,2,3\nv,1,2,3\n", "more cells than its header has names"),
         ("y,y\nu,1\nv,2\n", "duplicate column name 'y'"),
         ("y,a\n", "table.csv has no rows"),
-        ("y,a\n,1\n,2\n,2\n", "missing values, and is the response"),
+        ("y,a\n,1\n,2\n,2\n", "missing values, and the response"),
         ("y,a\nu,1\nv,1\n", "or pass --novar-ok"),
         ("y,a\n" + "".join(f"u,{k}.5\nv,{k}.25\n" for k in range(30)), "pass --dtype 'a=text'"),
     ],
@@ -646,9 +646,12 @@ def test_levels_are_in_the_order_that_is_given(survey, run, tmp_path):
     status, _, err = run(MOVING[0], survey, *options, "--levels", "mood=some,often")
     assert status == 1 and "'never', which --levels does not list" in err
     assert (
-        "did you mean 'mood'" in run(MOVING[0], survey, *options, "--levels", "mod=some,often")[2]
+        "Did you mean 'mood'" in run(MOVING[0], survey, *options, "--levels", "mod=some,often")[2]
     )
-    assert "give two or more" in run(MOVING[0], survey, *options, "--levels", "mood=some,some")[2]
+    assert (
+        "two or more different levels"
+        in run(MOVING[0], survey, *options, "--levels", "mood=some,some")[2]
+    )
     assert (
         "no row has the level 'always'"
         in run(MOVING[0], survey, *options, "--levels", "mood=never,some,often,always")[2]
@@ -665,18 +668,18 @@ def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     assert run(MOVING[0], survey, *options, "--bin", "quantile:2")[0] == 0
     status, _, err = run("predict", model, survey, "--sep", ";")
     assert status == 1 and err.endswith(
-        "Or '-' stands for a missing value: then give --na NA --na -.\n"
+        "Hint: If '-' means a missing value, give --na NA --na -.\n"
     )
     assert run("predict", model, survey, "--sep", ";", "--na", "-")[0] == 0
     assert run(MOVING[0], survey, *options, "--dtype", "age=text", "--lump", "11")[0] == 0
     status, out, err = run("predict", model, survey, "--sep", ";")
     assert status == 0 and err.startswith(
-        "warning: column 'age' has cells '-', which are no level of the model."
+        "warning: column 'age' has cells '-', which are not a level of the model."
     )
     assert "give --na NA --na -" in err
     _, _, err = run(MOVING[0], survey, *MOVING[1:])
     assert (
-        "column 'age' has cells '-' among numbers, and is read as text. If they are missing "
+        "column 'age' has cells '-' among numbers, and is read as text. Hint: If they are missing "
         "values, add --na NA" in err
     )
 
@@ -714,7 +717,7 @@ def test_identifiers_are_kept_beside_predictions_and_explanations(survey, run, t
         and set(explained["group"]) == {"no"}
     )
     assert (tmp_path / "row.png").stat().st_size > 1000
-    assert "no column 'ID'; did you mean 'id'?" in run("predict", *new[1:7], "--keep", "ID")[2]
+    assert "Hint: Did you mean 'id'?" in run("predict", *new[1:7], "--keep", "ID")[2]
     fit = bbl.load(model)
     newdata = read_table(survey, ["", "-"], sep=";")
     assert np.allclose(
@@ -824,7 +827,7 @@ def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
         assert status == 0 and frame(predicted)["yhat"].tolist() == expected["yhat"].tolist()
     assert run("y ~ .", tmp_path / "parts", "--learner", "tan_cl")[0] == 0
     assert run("y ~ .", tmp_path / "parts", "--bin", "quantile")[2].startswith(
-        "error: --bin is of tables in memory"
+        "error: --bin is for tables in memory"
     )
     status, _, error = run("y ~ .", tmp_path / "nothing*.parquet")
-    assert status == 1 and "is no Parquet file, and no folder or glob of any" in error
+    assert status == 1 and "is not a Parquet file, nor a directory or glob of any" in error

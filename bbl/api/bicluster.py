@@ -151,15 +151,19 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
     if fit.posterior is not None:
         rhat = fit.posterior.rhat  # Series by name of the quantity that is traced
         warnings.warn(
-            f"the chains have not mixed: the split R-hat of {rhat.idxmax()} is {rhat.max():.3f}, "
-            f"above {MIXED}. Raise warmup, draws or thin.",
-            ConvergenceWarning,
+            ConvergenceWarning(
+                f"The chains have not mixed: the split R-hat of {rhat.idxmax()} is "
+                f"{rhat.max():.3f}, above {MIXED}.",
+                hint="Raise warmup, draws or thin.",
+            ),
             stacklevel=3,
         )
     elif isinstance(fit.method, Prototype):
         warnings.warn(
-            f"the groups still changed after {fit.n_iter} iterations. Raise max_iter.",
-            ConvergenceWarning,
+            ConvergenceWarning(
+                f"The groups were still changing after {fit.n_iter} iterations.",
+                hint="Raise max_iter.",
+            ),
             stacklevel=3,
         )
 
@@ -193,14 +197,16 @@ def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
     """
     if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
         raise BBLTypeError(
-            f"groups must be (row groups, column groups); got {groups!r}.", argument="groups"
+            f"groups must be (row groups, column groups); got {groups!r}.",
+            argument="groups",
+            value=groups,
         )
     n_groups = integer("groups", groups[0], 1), integer("groups", groups[1], 1)
     for n_of_axis, axis_name, axis_length in zip(n_groups, ("rows", "columns"), shape, strict=True):
         if n_of_axis > axis_length:
             raise OptionError(
-                f"groups={n_groups}: there are {axis_length} {axis_name}, fewer than {n_of_axis} "
-                "groups.",
+                f"groups={n_groups} asks for more groups than there are {axis_name}: "
+                f"{n_of_axis} of {axis_length}.",
                 argument="groups",
             )
     return n_groups

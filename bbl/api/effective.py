@@ -160,7 +160,9 @@ def effective_size(
     """
     codes, n_levels = _column_codes(data)
     if codes.shape[1] < 2:
-        raise DataError("effective_size compares pairs of columns; data have one.", argument="data")
+        raise DataError(
+            "effective_size compares pairs of columns, and data has only one.", argument="data"
+        )
     row_weights = check_weights(weights, len(codes), whole=False)
     rng = generator(seed)
     n_steps = integer("n_steps", n_steps, 1)

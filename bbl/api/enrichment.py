@@ -79,17 +79,19 @@ def enrichment(
     position_of = {name: i for i, name in enumerate(names)}
     for name in (name for term in ranked_terms for name in term):
         if name not in position_of:
-            message = (
-                f"terms name {name!r}, which is not among the "
-                f"predictors{near_match(name, position_of) or '.'}"
+            message = f"terms name {name!r}, which is not among the predictors."
+            raise DataError(
+                f"{message}",
+                argument="terms",
+                hint=f"{near_match(name, position_of)}Name all of them in predictors.",
             )
-            raise DataError(f"{message} Name all of them in predictors.", argument="terms")
     all_known_pairs = {frozenset(pair) for pair in _read_name_tuples("known_pairs", known_pairs)}
     invalid = next((pair for pair in all_known_pairs if len(pair) != 2), None)
     if invalid is not None:
         raise DataError(
-            f"known_pairs holds {tuple(invalid)!r}; give two different names each.",
+            f"known_pairs contains {tuple(invalid)!r}, which is not a pair of different names.",
             argument="known_pairs",
+            hint="Give two different names for each pair.",
         )
     known_set = {pair for pair in all_known_pairs if pair <= position_of.keys()}
     ranked_pairs = list(
@@ -98,7 +100,7 @@ def enrichment(
     if not ranked_pairs or not known_set:
         argument = "terms" if not ranked_pairs else "known_pairs"
         raise DataError(
-            f"{argument} holds no pair of the predictors; there is nothing to compare.",
+            f"{argument} contains no pair of the predictors, so there is nothing to compare.",
             argument=argument,
         )
     is_known = np.array([pair in known_set for pair in ranked_pairs])
@@ -153,6 +155,6 @@ def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]
     )
     if invalid is not None:
         raise BBLTypeError(
-            f"{argument} holds {invalid!r}, which is no tuple of names.", argument=argument
+            f"{argument} contains {invalid!r}, which is not a tuple of names.", argument=argument
         )
     return [tuple(dict.fromkeys(row)) for row in rows]

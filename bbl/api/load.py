@@ -96,16 +96,17 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
         raise BBLTypeError(
             f"kind must be a class of results, such as bbl.BBLResults; got {kind!r}.",
             argument="kind",
+            value=kind,
         )
     stored_kind, meta, arrays = read_any(path, KINDS)
     if kind is not None and not issubclass(KINDS[stored_kind], kind):
         raise ModelFileError(
-            f"{path} holds {KINDS[stored_kind].__name__}, not {kind.__name__}; leave kind out, or "
-            "name that."
+            f"{path} contains {KINDS[stored_kind].__name__}, not {kind.__name__}.",
+            hint=f"Leave kind out, or give kind=bbl.{KINDS[stored_kind].__name__}.",
         )
     try:
         return restored(stored_kind, meta, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, BBLError) as error:
         raise ModelFileError(
-            f"{path} is not a model of this package ({error}); save the model again."
+            f"{path} is not a model of this package ({error}).", hint="Save the model again."
         ) from error

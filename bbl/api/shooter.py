@@ -274,9 +274,9 @@ def _check_penalties(
         values *= order
     if len(values) != order:
         raise OptionError(
-            f"lambda_ has {len(values)} penalties for order={order}; give one number, or one for "
-            "each order.",
+            f"lambda_ has {len(values)} penalties for order={order}.",
             argument="lambda_",
+            hint="Give one number, or one for each order.",
         )
     return "given", values
 
@@ -315,15 +315,15 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
         interaction = ":".join(str(names[i]) for i in interacting_pair)
         raise FormulaError(
             f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
-            f"{ShooterResults.refusals['pairs']}. Write 'y ~ .' or 'y ~ a + b', and the most "
-            "predictors of a term as order=.",
+            f"{ShooterResults.refusals['pairs']}.",
             argument="formula",
+            hint="Write 'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
         )
     if screen == "all" and m > MAX_ALL_PAIRS:
         raise OptionError(
-            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}; use "
-            "'heredity'.",
+            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}.",
             argument="screen",
+            hint="Give screen='heredity'.",
         )
     # bytes: codes and copies of them, and working memory
     needed_bytes = 4.0 * sample.codes.nbytes + 2e8
@@ -354,18 +354,22 @@ def _warn_no_terms_or_separation(
         )
         largest = largest_penalty(problem, uses_group_penalty, screen)
         warnings.warn(
-            "lambda_ keeps no term: with one penalty for all orders the first comes in below "
-            f"{largest:.6g} on the sum of losses ({largest / sample.total:.6g} with "
-            "scale='mean'). Give a smaller one, or 'ebic' or 'cv'.",
-            DataWarning,
+            DataWarning(
+                "lambda_ keeps no term: with one penalty for all orders, the first term enters "
+                f"below {largest:.6g} on the sum of losses ({largest / sample.total:.6g} with "
+                "scale='mean').",
+                hint="Give a smaller one, or 'ebic' or 'cv'.",
+            ),
             stacklevel=4,
         )
     if selection.unbounded:
         warnings.warn(
-            f"the refitted weights of {list_terms(design.labels, selection.unbounded)} would grow "
-            "without end, because they separate groups; a ridge of 1e-7 per observation keeps "
-            "them finite. Take refit=False, or a larger lambda_.",
-            ConvergenceWarning,
+            ConvergenceWarning(
+                f"The refitted weights of {list_terms(design.labels, selection.unbounded)} would "
+                "grow without bound, because they separate groups; a ridge of 1e-7 per "
+                "observation keeps them finite.",
+                hint="Give refit=False, or a larger lambda_.",
+            ),
             stacklevel=4,
         )
 

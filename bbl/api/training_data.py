@@ -111,9 +111,9 @@ def refuse_batches(data: object, purpose: str, argument: str) -> None:
     source = lazy_source(data)
     if source is not None:
         raise OptionError(
-            f"{purpose} needs all rows in memory, and {source.text} are read in batches. Give a "
-            "table, of a random sample of the rows if they are too many.",
+            f"{purpose} needs all rows in memory, and {source.text} is read in batches.",
             argument=argument,
+            hint="Give a table, or a random sample of the rows if there are too many.",
         )
 
 
@@ -205,7 +205,9 @@ def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:
         The same data, encoded in memory.
     """
     if isinstance(cv, int | np.integer):
-        raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
+        raise OptionError(
+            f"cv={cv} is not a splitter.", argument="cv", hint=f"For {cv} folds give nfold={cv}."
+        )
     frame = cast(Frame, encoded.frame)
     row_positions = encoded.row_positions
     weights = np.zeros(frame.n)  # of all rows; 0 for those that are not fitted

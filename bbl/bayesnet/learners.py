@@ -150,10 +150,12 @@ def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> i
         return None
     if feature not in features:
         # a guess at what was meant, if a name is similar
-        hint = near_match(feature, features) or "."
+        near = near_match(feature, features)
         shown = ", ".join(map(str, features[:10]))
         raise OptionError(
-            f"{option}={feature!r} is no feature{hint} The features are {shown}.", argument=option
+            f"{option}={feature!r} is not a feature.",
+            argument=option,
+            hint=f"{near}Choose one of {shown}.",
         )
     return features.index(feature)
 

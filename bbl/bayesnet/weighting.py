@@ -161,9 +161,9 @@ def tree_weights(
     depths = np.array([split_depths(sample, n_levels, K, drawn) for drawn in rows_of_trees])
     if not np.isfinite(depths).any():
         raise DataError(
-            "AWNB cannot weight the features: no tree has a split, so none of them tells the "
-            "classes apart. Leave awnb_trees and awnb_bootstrap out, or draw more rows "
-            "(awnb_bootstrap).",
+            "AWNB cannot weight the features: no tree has a split, so no feature separates "
+            "the classes.",
             argument="awnb_bootstrap",
+            hint="Leave awnb_trees and awnb_bootstrap out, or draw more rows (awnb_bootstrap).",
         )
     return (1.0 / np.sqrt(depths)).mean(axis=0)

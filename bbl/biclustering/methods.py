@@ -78,7 +78,9 @@ class Genetic:
     def __post_init__(self):
         if not isinstance(self.scale, tuple | list) or len(self.scale) != 2:
             raise BBLTypeError(
-                f"scale must be (lowest, highest) rating; got {self.scale!r}.", argument="scale"
+                f"scale must be (lowest, highest) rating; got {self.scale!r}.",
+                argument="scale",
+                value=self.scale,
             )
         low = integer("scale", self.scale[0])
         if isinstance(self.penalty, str):
@@ -117,9 +119,9 @@ class Genetic:
         )
         if off_scale.any():
             raise DataError(
-                f"method='genetic' is for whole ratings in {low}..{high}; there is "
-                f"{cells.value[off_scale][0]:g}. Give scale=(lowest, highest), or use "
-                "method='prototype'."
+                f"method='genetic' is for integer ratings in {low}..{high}, and the data has "
+                f"{cells.value[off_scale][0]:g}.",
+                hint="Give scale=(lowest, highest), or choose method='prototype'.",
             )
         factor = PENALTIES[self.penalty] if isinstance(self.penalty, str) else self.penalty
         return Ratings.from_cells(cells, low, high, self.sigma, factor, self.mean == "mle")
@@ -235,10 +237,10 @@ class Mcmc:
         try:
             w = np.asarray(self.popularity, dtype=float)
         except (TypeError, ValueError):
-            raise BBLTypeError("popularity must hold numbers.", argument="popularity") from None
+            raise BBLTypeError("popularity must contain numbers.", argument="popularity") from None
         if w.shape != (n,) or not (np.isfinite(w) & (w > 0.0)).all():
             raise OptionError(
-                f"popularity must hold one positive number for each of the {n} columns.",
+                f"popularity must contain one positive number for each of the {n} columns.",
                 argument="popularity",
             )
         return w / w.sum()
@@ -312,9 +314,11 @@ def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
     for name in options:
         if name not in option_names:
             raise BBLTypeError(
-                f"{name!r} is not an option of "
-                f"method={method!r}{near_match(name, [*option_names, *beside]) or '.'} Its "
-                f"options: {', '.join(option_names)}.",
+                f"{name!r} is not an option of method={method!r}.",
                 argument=name,
+                hint=(
+                    f"{near_match(name, [*option_names, *beside])}Its options are "
+                    f"{', '.join(option_names)}."
+                ),
             )
     return method_class(**options)

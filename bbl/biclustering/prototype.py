@@ -409,10 +409,10 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
             # a table of one value is refused before, but not one of equal averages
             if spread <= 4.0 * rounding:
                 raise DataError(
-                    "metric='pearson': the averages of the repeated pairs are all equal, so that "
-                    "there are no correlations. Take metric='squared', or 'levels' if the "
-                    "response has few values.",
+                    "metric='pearson': the averages of the repeated pairs are all equal, so "
+                    "there are no correlations.",
                     argument="metric",
+                    hint="Give metric='squared', or 'levels' if the response has few values.",
                 )
             unit = 2.0 ** np.floor(np.log2(np.abs(means.value - center).max()))
         scaled = Cells(

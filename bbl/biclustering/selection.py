@@ -101,9 +101,9 @@ class Prototype:
             return [groups]
         if self.metric == "pearson":
             raise OptionError(
-                "metric='pearson' has no likelihood to choose the number of groups by. Give "
-                "groups=(rows, columns).",
+                "metric='pearson' has no likelihood for choosing the number of groups.",
                 argument="groups",
+                hint="Give groups=(rows, columns).",
             )
         largest = [min(n, self.max_groups) for n in shape]
         return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
@@ -175,9 +175,11 @@ class Prototype:
         chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1
         if any(k == self.max_groups < n for k, n in zip(chosen, shape, strict=True)):
             warnings.warn(
-                f"the criterion chose {chosen[0]} x {chosen[1]} groups, the largest number that "
-                f"was tried. Raise max_groups={self.max_groups}, or give groups=.",
-                DataWarning,
+                DataWarning(
+                    f"The criterion chose {chosen[0]} x {chosen[1]} groups, the largest number "
+                    "tried.",
+                    hint=f"Raise max_groups={self.max_groups}, or give groups=.",
+                ),
                 stacklevel=5,
             )
 

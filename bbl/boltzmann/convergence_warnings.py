@@ -108,7 +108,7 @@ def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
             _kind_text(text, is_of_level, same_kind)
             for (is_of_level, text), same_kind in kinds.items()
         ]
-        warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
+        warnings.warn(ConvergenceWarning("In " + "\n  in ".join(lines)), stacklevel=stacklevel)
 
 
 def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:

@@ -36,10 +36,10 @@ def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> 
     seconds = annealing_seconds(layout) * n_models / workers
     if log_z == "ais" and seconds > MAX_ANNEALING_SECONDS:
         raise OptionError(
-            f"log_z='ais' would take about {seconds / 3600:.0f} hours for {n_models} models of "
-            f"{layout.m} predictors; use log_z='auto' or 'half', or fewer groups, folds or "
-            "settings.",
+            f"log_z='ais' would take about {seconds / 3600:.0f} hours for {n_models} models "
+            f"of {layout.m} predictors.",
             argument="log_z",
+            hint="Give log_z='auto' or 'half', or use fewer groups, folds or settings.",
         )
 
 
@@ -147,7 +147,9 @@ def check_known(
     )
     if len(never_known):
         name = names[never_known[0]]
-        raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
+        raise DataError(
+            f"In {group}, all values of {name!r} are missing.", column=name, hint=remedy
+        )
     if engine.needs == "neighbours" or log_z in OF_ROWS:  # a ln Z that is a mean over rows
         # usable_weight (m,): weight of the rows in which a predictor and all that it interacts with
         # are known
@@ -158,11 +160,14 @@ def check_known(
                 f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             )
             raise DataError(
-                f"in {group}, no row has {name!r} and all predictors that it interacts with "
-                f"known, which {option} needs. Give a formula with fewer interactions, take "
-                "method='mf' with log_z='ais', or give missing values a level of their own "
-                "(missing='level').",
+                f"In {group}, no row has known values of {name!r} and of all predictors that "
+                f"it interacts with, which {option} needs.",
                 column=name,
+                hint=(
+                    "Give a formula with fewer interactions, choose method='mf' with "
+                    "log_z='ais', or give missing values a level of their own "
+                    "(missing='level')."
+                ),
             )
     if engine.needs == "pairs" and layout.order > 1:
         # known_counts()[0] (m, m): weight of the rows in which two predictors are known
@@ -170,7 +175,7 @@ def check_known(
         if len(never_together):
             i, j = (names[k] for k in never_together[0])
             raise DataError(
-                f"in {group}, {i!r} and {j!r} are never known in one row. {remedy}", column=i
+                f"In {group}, {i!r} and {j!r} are never both known in a row.", column=i, hint=remedy
             )
 
 
@@ -183,9 +188,12 @@ def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
-        f"the fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the "
-        f"gradient norm of {name!r} stays at {stall.norm:.2g}, and there is no memory for a "
-        "larger sample. Its levels, or those near it, are too rare: put them together "
-        "(bbl.lump), give a larger lambda_, or take a computer with more memory.",
+        f"The fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the "
+        f"gradient norm of {name!r} stays at {stall.norm:.2g}, and there is not enough memory "
+        "for a larger sample. Its levels, or those of its neighbours, are too rare.",
         column=name,
+        hint=(
+            "Merge rare levels (bbl.lump), give a larger lambda_, or use a computer with "
+            "more memory."
+        ),
     )

@@ -144,10 +144,10 @@ class Estimate:
         if summed_out is not None and self.needed is not None:
             if summed_out[:, self.needed].any():
                 raise OptionError(
-                    "This model does not model the predictors, P(x|y), so missing or unseen "
-                    "values cannot be summed out. Give complete rows of known levels, or fit "
-                    "method='pseudo'.",
+                    "This model has no distribution of the predictors, P(x|y), so missing or "
+                    "unseen values cannot be averaged over.",
                     argument="newdata",
+                    hint="Give complete rows of known levels, or fit with method='pseudo'.",
                 )
             # the other predictors add the same to the scores of all groups at any level
             codes = np.where(summed_out, 0, codes).astype(codes.dtype)

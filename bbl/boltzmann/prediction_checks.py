@@ -139,7 +139,7 @@ def check_training(
 def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
     """Warn if a log-loss is above that of the shares of the groups; None is no record."""
     if record is not None and record.is_worse:
-        warnings.warn(record.verdict, DataWarning, stacklevel=stacklevel)
+        warnings.warn(DataWarning(record.verdict), stacklevel=stacklevel)
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
@@ -358,9 +358,11 @@ def _warn_of_losses(finding: str, engine: Engine, layout: Layout, K: int, stackl
     groups_clause = " and predicted groups may be" * (K > 1)
     advice = ", or ".join(remedies)
     warnings.warn(
-        f"{finding}: ln Z, the penalty or the formula does not suit these data, so that "
-        f"probabilities are off{groups_clause}. {advice[:1].upper()}{advice[1:]}.",
-        DataWarning,
+        DataWarning(
+            f"{finding}: ln Z, the penalty or the formula does not suit these data, so the "
+            f"probabilities are wrong{groups_clause}.",
+            hint=f"{advice[:1].upper()}{advice[1:]}.",
+        ),
         stacklevel=stacklevel + 1,
     )
 
@@ -411,9 +413,11 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
             else ""
         )
         warnings.warn(
-            f"Levels of {names} are not spread over the consecutive folds as by chance (p < "
-            f"{MAX_FALSE_ALARMS}): the rows are ordered{copies}. A fold is then validated on "
-            "other rows than it was trained on. Pass shuffle=True with a seed.",
-            DataWarning,
+            DataWarning(
+                f"Levels of {names} are not spread over the consecutive folds as expected by "
+                f"chance (p < {MAX_FALSE_ALARMS}): the rows are ordered{copies}. A fold is then "
+                "validated on rows unlike those it was trained on.",
+                hint="Give shuffle=True with a seed.",
+            ),
             stacklevel=stacklevel,
         )

@@ -54,9 +54,10 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
     if np.prod(np.array(shape, dtype=float)) > MAX_STATES:
         raise OptionError(
             f"structural_zeros are about {len(shape)} predictors with "
-            f"{np.prod(np.array(shape, dtype=float)):.3g} combinations, and up to {MAX_STATES:,} "
-            "are listed. Give a table with only the columns that the zeros are about.",
+            f"{np.prod(np.array(shape, dtype=float)):.3g} combinations, and at most "
+            f"{MAX_STATES:,} are listed.",
             argument="structural_zeros",
+            hint="Give a table with only the columns that the zeros are about.",
         )
     n_groups = 1 if cells.groups is None else len(labels.groups)
     # an axis for the groups, then one for each predictor
@@ -71,9 +72,9 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
         if not table.any():
             group_clause = f" in group {label_text(group)}" if len(possible) > 1 else ""
             raise OptionError(
-                f"structural_zeros leave no combination that can occur{group_clause}. Leave some "
-                "out.",
+                f"structural_zeros leave no combination that can occur{group_clause}.",
                 argument="structural_zeros",
+                hint="Leave some out.",
             )
     return Support(cells.predictors, possible)
 
@@ -90,13 +91,15 @@ def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None
     k = int(is_impossible.argmax())  # the first such row
     in_group = f", of group {label_text(labels.groups[group[k]])}" if support.n_groups > 1 else ""
     raise DataError(
-        "structural_zeros say that "
+        "structural_zeros declare that "
         f"{_cell_text(support, labels, rows.codes[k], _missing_in(rows.missing, k))}{in_group} "
-        "cannot occur, but the data have such rows; rows in cells that cannot occur have a total "
-        f"weight of {rows.weights[is_impossible].sum():g}. Leave the cell out of "
-        "structural_zeros; or leave these rows out of the data, if the table is to be analysed "
-        "without them.",
+        "cannot occur, but the data has such rows; rows in impossible cells have a total "
+        f"weight of {rows.weights[is_impossible].sum():g}.",
         argument="structural_zeros",
+        hint=(
+            "Leave the cell out of structural_zeros; or drop these rows, if the table is to "
+            "be analysed without them."
+        ),
     )
 
 

@@ -7,40 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["replace_arguments"]
+from bbl.errors import BBLError, ConvergenceWarning, DataWarning, Hint
 
-# (pattern, replacement) for advice that only a Python program can follow; {column} is the column at
-# fault
-REMEDIES = (
-    (
-        r" Drop these rows: data\.dropna\(.*\); or missing",
-        r" Leave these rows out of the table; or missing",
-    ),
-    (
-        r" Drop them with removeConst\(data\), give their levels in xlevels, or pass "
-        r"novarOk=True\.",
-        r" Leave them out of the formula, or pass novarOk=.",
-    ),
-    (
-        r", for example with bbl\.bin or pandas\.cut; if each number is a level, make it a "
-        r"category\.",
-        r" (--bin quantile); if each number is a level, pass --dtype '{column}=text'.",
-    ),
-    (r" \(or list them in xlevels\)", r""),
-    (r", or give lonely='adjust'.*", r"."),
-    (
-        r"if they are sampling weights, give design=bbl\.survey\(weights=\.\.\.\) in their place "
-        r"for standard errors\.",
-        (
-            r"if they are sampling weights, name clusters and strata (--cluster, --strata) for "
-            r"standard errors."
-        ),
-    ),
-    (r" Save it with store_data=True\.", r" Save it with --store-data."),
-    (r", or give its levels in order: xlevels=.*\.$", r"."),
-    (r" Give the name of one, or an array\.", r" Give the name of one."),
-    (r" the data; did you mean", r" the table; did you mean"),
-)
+__all__ = ["describe", "replace_arguments"]
+
+# an argument, NAME or NAME=VALUE, that is not part of a word, an option, a path or a quotation
+ARGUMENT = re.compile(r"(?<![\w'.-])([^\W\d]\w*)(?:(=)(?:'([^']*)'|([\w.+-]*\w))?|(?![\w']))")
 # arguments that are also English words: replaced only as NAME=, or at the beginning of a message
 ENGLISH_WORDS = frozenset(
     (
@@ -69,53 +41,76 @@ ENGLISH_WORDS = frozenset(
 )
 
 
-def replace_arguments(
-    text: str,
+def describe(
+    error: BBLError | DataWarning | ConvergenceWarning,
     options: Mapping[str, str],
     files: Mapping[str, object],
-    argument: str | None = None,
-    column: object = "",
 ) -> str:
-    """Replace arguments in a message by options, and ``data`` and ``newdata`` by file names.
+    """Return the text of an error or warning of the package for users of the command line.
 
     Parameters
     ----------
-    text : str
-        Message of an error or warning.
+    error : BBLError, DataWarning or ConvergenceWarning
+        Its argument is named by its option, and its hint is that for the command line.
     options : mapping of argument to option
-        Such as ``{"lambda_": "--lambda"}``; at least one that is no English word.
+        Such as ``{"lambda_": "--lambda"}``; at least one that is not an English word.
     files : mapping of argument to file
         Such as ``{"data": "people.csv"}``.
-    argument, column : optional
-        The argument and the column at fault.
+
+    Examples
+    --------
+    >>> error = BBLError("lambda_ is empty.", argument="lambda_", hint="Give lambda_='cv'.")
+    >>> describe(error, {"lambda_": "--lambda"}, {})
+    '--lambda is empty. Hint: Give --lambda cv.'
+    >>> describe(BBLError("data has no rows."), {"lambda_": "--lambda"}, {"data": "people.csv"})
+    'people.csv has no rows.'
+    """
+    message = name_subject(error.message, error.argument, options, files)
+    text = replace_arguments(message, options)
+    if not error.hint:
+        return text
+    hint = error.hint.command_line if isinstance(error.hint, Hint) else error.hint
+    return f"{text} Hint: {replace_arguments(hint, options)}"
+
+
+def name_subject(
+    message: str,
+    argument: str | None,
+    options: Mapping[str, str],
+    files: Mapping[str, object],
+) -> str:
+    """Return a message that begins with an option or a file where it begins with their argument."""
+    subject, space, rest = message.partition(" ")
+    name = subject.strip("':")
+    colon = ":" if subject.endswith(":") else ""
+    assigned, equals, value = subject.partition("=")
+    if equals and assigned in files:
+        return f"{value}{space}{rest}"
+    if name in files:
+        return f"{files[name]}{colon}{space}{rest}"
+    if name == argument and name in options:
+        return f"{options[name]}{colon}{space}{rest}"
+    return message
+
+
+def replace_arguments(text: str, options: Mapping[str, str]) -> str:
+    """Write the arguments in a text as options: ``log_z='auto'`` becomes ``--log-z auto``.
+
+    A name alone is an argument if it is not also an English word.
 
     Examples
     --------
     >>> replace_arguments(
-    ...     "use log_z='auto', or raise lambda_.", {"log_z": "--log-z", "lambda_": "--lambda"}, {}
+    ...     "use log_z='auto', or raise lambda_.", {"log_z": "--log-z", "lambda_": "--lambda"}
     ... )
     'use --log-z auto, or raise --lambda.'
     """
-    for pattern, replacement in REMEDIES:
-        # backslashes in the name are doubled, as replacements of `re.sub` need
-        text = re.sub(
-            pattern, replacement.replace("{column}", str(column).replace("\\", r"\\")), text
-        )
-    # messages about a table begin with the name of its argument
-    text = re.sub(r"^(data|newdata)\b", lambda match: str(files.get(match[1], match[1])), text)
-    if argument in options:
-        # a message may begin with its argument
-        text = re.sub(rf"^{argument}\b(?!=)", options[str(argument)], text)
-    # longest first, as a pattern takes the first name that fits
-    names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
-    # name='value', name=value or name= becomes --name value
-    text = re.sub(
-        rf"(?<![\w-])({names})=(?:'([^']*)'|([\w.+-]*\w))?",
-        lambda match: f"{options[match[1]]} {match[2] or match[3] or ''}".rstrip(),
-        text,
-    )
-    if argument in options:  # as in "'eps' is not an option of ..."
-        text = text.replace(f"'{argument}'", options[str(argument)])
-    # names that stand alone, not in quotes, options or attributes
-    unambiguous = "|".join(name for name in names.split("|") if name not in ENGLISH_WORDS)
-    return re.sub(rf"(?<![\w'.-])({unambiguous})(?![\w'=])", lambda match: options[match[1]], text)
+
+    def option(match: re.Match) -> str:
+        """Return the option of a name, and its value where there is one."""
+        name, assigned, text_value, value = match.groups()
+        if name not in options or (not assigned and name in ENGLISH_WORDS):
+            return match[0]
+        return f"{options[name]} {text_value or value or ''}".rstrip()
+
+    return ARGUMENT.sub(option, text)

@@ -68,14 +68,18 @@ def check_writable(argument: str, path: Path | None) -> None:
         return
     folder = path.parent
     problem = ""
+    remedy = ""
     if path.is_dir():
-        problem = f"{str(path)!r} is a folder. Give the name of a file in it."
+        problem = f"{str(path)!r} is a directory."
+        remedy = "Give the name of a file in it."
     elif not folder.is_dir():
-        problem = f"there is no folder {str(folder)!r}. Make it first, or name another."
+        problem = f"there is no directory {str(folder)!r}."
+        remedy = "Make it first, or name another."
     elif not os.access(folder, os.W_OK):
-        problem = f"the folder {str(folder)!r} does not let you write into it. Name another."
+        problem = f"the directory {str(folder)!r} is not writable."
+        remedy = "Name another."
     if problem:
-        raise OptionError(f"{argument}: {problem}", argument=argument)
+        raise OptionError(f"{argument}: {problem}", argument=argument, hint=remedy)
 
 
 def check_figure(path: Path) -> None:
@@ -87,9 +91,12 @@ def check_figure(path: Path) -> None:
     file_types = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.lower().removeprefix(".") not in file_types:
         raise OptionError(
-            f"plot: no figure can be written to {path.name!r}. Give a name that ends in "
-            + ", ".join(f".{suffix}" for suffix in file_types[:-1])
-            + f" or .{file_types[-1]}.",
+            f"plot: no figure can be written to {path.name!r}.",
             argument="plot",
+            hint=(
+                "Give a name that ends in "
+                f"{', '.join(f'.{suffix}' for suffix in file_types[:-1])} or "
+                f".{file_types[-1]}."
+            ),
         )
     check_writable("plot", path)

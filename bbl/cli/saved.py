@@ -82,11 +82,11 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
     """
     if is_read_in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         if args.keep is not None:
-            text = (
-                f"keep= is of tables in memory, and {args.newdata} is read in batches. Leave it "
-                "out."
+            raise OptionError(
+                f"keep is for tables in memory, and {args.newdata} is read in batches.",
+                argument="keep",
+                hint="Leave --keep out.",
             )
-            raise OptionError(text, argument="keep")
         header = True  # whether column names are printed: before the first batch only
         for batch in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
             batch.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
@@ -107,9 +107,7 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
     --report.
     """
     if not isinstance(fit, ClassifierResults):
-        raise OptionError(
-            "the model has no response, so that there are no predictions to evaluate."
-        )
+        raise OptionError("The model has no response, so there are no predictions to evaluate.")
     rows = drop_unknown_groups(read_new(fit, args).rows, fit.design.response.name)
     # errors of unknown levels say what may be a missing value
     with _marker_remedy(fit, rows, args):
@@ -130,7 +128,7 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
     into --plot.
     """
     if not isinstance(fit, ClassifierResults):
-        raise OptionError("the model has no response, so that there are no predictions to explain.")
+        raise OptionError("The model has no response, so there are no predictions to explain.")
     table = read_new(fit, args)
     group_pair = None if args.of is None else tuple(_find_group(fit, text) for text in args.of)
     if args.plot is not None and not 1 <= args.row <= len(table.rows):
@@ -169,7 +167,7 @@ def _effects(fit: Model, args: argparse.Namespace) -> None:
     )
     if args.plot is not None:
         save_figure(lambda: effects.plot()[0].figure, args.plot)
-    print_note(replace_arguments(effects.note, option_names(), {}))
+    print_note(replace_arguments(effects.note, option_names()))
     effects.frame.to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
@@ -185,8 +183,10 @@ def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
     for name in copied_names:
         if name not in rows.columns:
             raise DataError(
-                f"{args.newdata} has no column {name!r}{near_match(name, rows.columns) or '.'}",
+                f"{args.newdata} has no column {name!r}. Its columns are "
+                f"{', '.join(map(repr, rows.columns))}.",
                 column=name,
+                hint=f"{near_match(name, rows.columns)}Name one of its columns.",
             )
     copied = rows[copied_names]
     # names in a CSV file are texts; those of the model may be of other types
@@ -244,15 +244,21 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
     except LevelError as error:
         if not column_of_marker or error.argument != "newdata":
             raise
-        text = (
-            f"{error} Or {next(iter(column_of_marker))!r} stands for a missing value: then give "
-            f"{options}."
-        )
-        raise LevelError(text, column=error.column, argument=error.argument) from error
+        raise LevelError(
+            error.message,
+            column=error.column,
+            argument=error.argument,
+            value=error.value,
+            hint=f"If {next(iter(column_of_marker))!r} means a missing value, give {options}.",
+        ) from error
     if column_of_marker:
         marker, name = next(iter(column_of_marker.items()))
-        text = (
-            f"column {name!r} has cells {marker!r}, which are no level of the model. If they are "
-            "missing values, give "
+        warnings.warn(
+            DataWarning(
+                f"column {name!r} has cells {marker!r}, which are not a level of the model.",
+                column=name,
+                value=marker,
+                hint=f"If they are missing values, give {options}.",
+            ),
+            stacklevel=2,
         )
-        warnings.warn(f"{text}{options}.", DataWarning, stacklevel=2)

@@ -106,17 +106,18 @@ def read_table(
     # pandas makes an index of two or more surplus cells at the beginning of rows
     if table.index.nlevels > 1:
         raise DataError(
-            f"the rows of {path} have more cells than its header has names. Name every column."
+            f"The rows of {path} have more cells than its header has names.",
+            hint="Name every column.",
         )
     # as R's write.csv writes row names
     has_unnamed_column = len(names) > 1 and names[0].strip() == ""
     # or as R's write.table does
     if has_unnamed_column or not isinstance(table.index, pd.RangeIndex):
         message = (
-            f"the first column of {path} has no name and is taken for the names of the rows: it is "
+            f"the first column of {path} has no name, so it is assumed to contain row names and is "
             "left out."
         )
-        warnings.warn(message, DataWarning, stacklevel=2)
+        warnings.warn(DataWarning(message), stacklevel=2)
         # row names are a column or the index
         table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)
     types = types or {}
@@ -179,7 +180,7 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
         return read()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is no text in UTF-8 ({error.reason}). Save it as CSV in UTF-8."
+            f"{path} is not text in UTF-8 ({error.reason}).", hint="Save it as CSV in UTF-8."
         ) from error
     except (ValueError, EOFError) as error:  # pandas' and pyarrow's own errors are ValueErrors
         message = " ".join(str(error).split())
@@ -198,7 +199,8 @@ def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Se
     is_truth = np.array([cell in TRUTH for cell in cells], dtype=bool)
     if kind == "number" and not is_number.all():
         raise OptionError(
-            f"column {name!r} holds {cells[~is_number][0]!r}, which is no number.", argument="dtype"
+            f"Column {name!r} contains {cells[~is_number][0]!r}, which is not a number.",
+            argument="dtype",
         )
     if kind is None and len(cells):
         is_code = any(map(CODE.match, cells))

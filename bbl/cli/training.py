@@ -42,11 +42,11 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
     if is_read_in_batches(args.data):
         for name in IN_MEMORY:
             if getattr(args, name) is not None:
-                text = (
-                    f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare "
-                    "the files first."
+                raise OptionError(
+                    f"{name} is for tables in memory, and {args.data} is read in batches.",
+                    argument=name,
+                    hint="Prepare the files first.",
                 )
-                raise OptionError(text, argument=name)
         return str(args.data)
     # of pairs (column, type); column None: all others, see `read_table`
     types = dict(args.dtype or [])
@@ -145,10 +145,12 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
     name = text[: sign_positions[-1]] if sign_positions else None
     if name is None and "=" in text:
         text_before_sign = text.partition("=")[0]
-        hint = near_match(text_before_sign, columns) or "."
+        near = near_match(text_before_sign, columns)
         raise OptionError(
-            f"levels={text!r}: the table has no column {text_before_sign!r}{hint}",
+            f"levels={text!r}: the table has no column {text_before_sign!r}.",
             argument="levels",
+            hint=f"{near}Name one of its columns.",
+            value=text,
         )
     # the reader splits at commas outside of quotes
     levels = [
@@ -159,8 +161,10 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
     ]
     if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
         raise OptionError(
-            f"levels={text!r}: give two or more different levels, as Never,Sometimes,Often.",
+            f"levels={text!r} does not name two or more different levels.",
             argument="levels",
+            hint="Give them like Never,Sometimes,Often.",
+            value=text,
         )
     return name, levels
 
@@ -178,16 +182,17 @@ def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str)
             continue
         if unlisted := sorted(texts - set(levels)):
             warnings.warn(
-                f"column {name!r} has the level {unlisted[0]!r} beside those of --levels, and "
-                "keeps the order of the alphabet.",
-                DataWarning,
+                DataWarning(
+                    f"column {name!r} has the level {unlisted[0]!r} beside those of --levels, and "
+                    "keeps the order of the alphabet."
+                ),
                 stacklevel=2,
             )
         else:
             names.append(name)
     if not names:
         raise OptionError(
-            f"levels={text!r}: no column has these levels and no others.", argument="levels"
+            f"levels={text!r}: no column has exactly these levels.", argument="levels", value=text
         )
     return names
 
@@ -198,14 +203,21 @@ def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
     """
     value_of_text: dict[str, Any] = {str(value): value for value in series.dropna().unique()}
     if unlisted := sorted(set(value_of_text) - set(levels)):
-        text = (
-            f"column {series.name!r} has the level {unlisted[0]!r}, which --levels does not list. "
-            "Add it."
+        raise LevelError(
+            f"column {series.name!r} has the level {unlisted[0]!r}, which --levels does not list.",
+            column=series.name,
+            value=unlisted[0],
+            hint="Add it.",
         )
-        raise LevelError(text, column=series.name)
     if absent := [level for level in levels if level not in value_of_text]:
-        text = f"no row has the level {absent[0]!r} of column {series.name!r} in --levels."
-        warnings.warn(text, DataWarning, stacklevel=2)
+        warnings.warn(
+            DataWarning(
+                f"no row has the level {absent[0]!r} of column {series.name!r} in --levels.",
+                column=series.name,
+                value=absent[0],
+            ),
+            stacklevel=2,
+        )
     categories = [value_of_text[level] for level in levels if level in value_of_text]
     return pd.Categorical(series, categories=categories, ordered=True)
 
@@ -231,8 +243,13 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
             f" (as in {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
         )
         options = " ".join(f"--na {mark}" for mark in markers)
-        text = (
-            f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, and is read as "
-            "text. If they are "
+        warnings.warn(
+            DataWarning(
+                f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, and is read "
+                "as text.",
+                column=name,
+                value=markers[0],
+                hint=f"If they are missing values, add --na NA {options}.",
+            ),
+            stacklevel=2,
         )
-        warnings.warn(f"{text}missing values, add --na NA {options}.", DataWarning, stacklevel=2)

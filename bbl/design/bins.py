@@ -100,7 +100,9 @@ def bin(  # noqa: A001  # the word of the field
     if method == "mdl":
         if response is None:
             raise OptionError(
-                "method='mdl' needs the groups to tell apart; give response=.", argument="response"
+                "method='mdl' needs the response groups.",
+                argument="response",
+                hint="Give response=.",
             )
         column = factorise(response, frame.column(response), missing="keep")
         is_missing = column.missing()
@@ -115,7 +117,9 @@ def bin(  # noqa: A001  # the word of the field
         if numbers is None:
             if column_names is not None:
                 raise DataError(
-                    f"column {name!r} holds what is no number, so it cannot be binned.", column=name
+                    f"column {name!r} contains values that are not numbers, so it cannot be "
+                    "binned.",
+                    column=name,
                 )
             continue
         is_number = ~np.isnan(numbers) & (row_weights > 0)
@@ -258,14 +262,17 @@ def _check_column_names(
     )
     for name in names:
         if not frame.has(name):
-            hint = near_match(name, frame.columns) or "."  # "; did you mean ...?"
+            near = near_match(name, frame.columns)
             raise DataError(
-                f"columns names {name!r}, which is no column of the data{hint}", column=name
+                f"columns names {name!r}, which is not a column of the data.",
+                column=name,
+                hint=f"{near}Name columns of the data.",
             )
         if weights_name is not None and name == weights_name:
             raise OptionError(
-                f"columns names {name!r}, which holds the weights. Leave it out.",
+                f"columns names {name!r}, which contains the weights.",
                 argument="columns",
+                hint="Leave it out.",
             )
     return names
 
@@ -284,7 +291,9 @@ def _to_numbers(series: pd.Series) -> np.ndarray | None:
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if np.isinf(numbers).any():
         raise DataError(
-            f"column {series.name!r} holds infinite numbers. Drop these rows.", column=series.name
+            f"column {series.name!r} contains infinite numbers.",
+            column=series.name,
+            hint="Drop these rows.",
         )
     return numbers
 

@@ -33,7 +33,7 @@ from bbl.design.values import (
     refuse_missing_training,
     with_order,
 )
-from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
+from bbl.errors import BBLTypeError, DataError, DataWarning, Hint, LevelError
 from bbl.memory import check_memory
 
 __all__ = [
@@ -78,11 +78,12 @@ def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
     formula_columns = terms.columns
     for name in xlevels:
         if name not in formula_columns:
-            hint = near_match(name, formula_columns) or "."  # "; did you mean ...?"
+            near = near_match(name, formula_columns)
             raise DataError(
-                f"xlevels names {name!r}, which the formula does not use{hint} Leave it out.",
+                f"xlevels names {name!r}, which the formula does not use.",
                 column=name,
                 argument="xlevels",
+                hint=f"{near}Leave it out.",
             )
     return {name: Factor.from_list(name, levels) for name, levels in xlevels.items()}
 
@@ -105,12 +106,15 @@ def refuse_missing_newdata(column: Column) -> None:
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, and "
-            "the model was fitted with missing='raise'. Predict the other rows alone, or fit "
-            "with missing='marginal': predict then sums missing predictors out, and a fit to "
-            "complete rows stays the same.",
+            f"column {column.name!r} of newdata has {count} missing value{'s' * (count > 1)}, "
+            "and the model was fitted with missing='raise'.",
             column=column.name,
             argument="newdata",
+            hint=(
+                "Predict only the other rows, or fit with missing='marginal', which averages "
+                "over missing predictors in predict and leaves a fit to complete rows "
+                "unchanged."
+            ),
         )
 
 
@@ -133,10 +137,12 @@ def select_rows(
 def refuse_no_rows_left() -> None:
     """Raise the error of ``missing="drop"`` where it drops every row."""
     raise DataError(
-        "every row has a missing value, so missing='drop' leaves none. Leave the predictors with "
-        "most of them out of the formula, or give missing values a level of their own "
-        "(missing='level').",
+        "every row has a missing value, so missing='drop' leaves no rows.",
         argument="missing",
+        hint=(
+            "Leave the predictors with the most missing values out of the formula, or give "
+            "missing values a level of their own (missing='level')."
+        ),
     )
 
 
@@ -202,10 +208,15 @@ def column_factor(
         refuse_missing_training(name, count, sums_out)
     if is_response and count and not (declared and missing == "marginal"):
         raise DataError(
-            f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, "
-            f"which has to be known. Drop these rows: data.dropna(subset=[{name!r}]); or "
-            "missing='drop' drops all rows with missing values.",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, and the "
+            "response must be known.",
             column=name,
+            hint=Hint(
+                f"Drop these rows: data.dropna(subset=[{column.name!r}]); or missing='drop' "
+                "drops all rows with missing values.",
+                command_line="Leave these rows out of the table; or --missing drop drops all rows "
+                "with missing values.",
+            ),
         )
     if name in levels_by_name:
         # ordered if the column is, as in R
@@ -214,18 +225,23 @@ def column_factor(
         # order_problem: why the declared order is unknown; ordered columns, the response and
         # declared levels need it
         if column.order_problem and (column.ordered or is_response or declared):
+            problem, _, remedy = column.order_problem.partition(". ")
             raise DataError(
-                f"column {name!r} {column.order_problem}, or give its levels in order: "
-                f"xlevels={{{name!r}: [...]}}.",
+                f"column {name!r} {problem}.",
                 column=name,
+                hint=Hint(
+                    f"{remedy}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
+                    command_line=f"{remedy}.",
+                ),
             )
         # keep_order: declared levels stay in their order; unused: those that do not occur are
         # levels, too
         factor = Factor.collect(column, keep_order=is_response, unused=declared)
     if not factor.levels:
         raise DataError(
-            f"column {name!r} has no value that is not missing. Leave it out of the formula.",
+            f"all values of column {name!r} are missing.",
             column=name,
+            hint="Leave it out of the formula.",
         )
     # with_missing: adds a last level "(missing)"
     return factor.with_missing() if count and missing == "level" else factor
@@ -285,16 +301,17 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
     if len(response.levels) < 2:
         raise DataError(
             f"the response {response.name!r} has the single level {response.levels[0]!r}, so "
-            "there is nothing to tell apart. Give data of at least two groups.",
+            "there are no groups to compare.",
             column=response.name,
+            hint="Give data with at least two groups.",
         )
     empty = np.flatnonzero(counts == 0)
     if len(empty) and not declared:
         raise LevelError(
-            f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}. "
-            "Leave it out of xlevels.",
+            f"the response {response.name!r} has no rows of level {response.levels[empty[0]]!r}.",
             column=response.name,
             argument="xlevels",
+            hint="Leave it out of xlevels.",
         )
 
 
@@ -331,9 +348,14 @@ def check_variable(factors: list[Factor]) -> None:
             f", and {len(constant) - 5} more" * (len(constant) > 5)
         )
         raise LevelError(
-            f"predictors with one level: {shown}. Drop them with removeConst(data), give their "
-            "levels in xlevels, or pass novarOk=True.",
+            f"predictors with one level: {shown}.",
             column=constant[0],
+            hint=Hint(
+                "Drop them with removeConst(data), give their levels in xlevels, or pass "
+                "novarOk=True.",
+                command_line="Leave them out of the formula, or pass --novar-ok.",
+                estimators="Leave these columns out of X.",
+            ),
         )
 
 
@@ -353,9 +375,11 @@ def check_levels(factors: list[Factor], total: float) -> None:
     if rare:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
         warnings.warn(
-            f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: a fit takes long, and "
-            "says little about them. Group the rare levels, or leave the predictor out.",
-            DataWarning,
+            DataWarning(
+                f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: the fit is slow, "
+                "and estimates little about them.",
+                hint="Group the rare levels, or leave the predictor out.",
+            ),
             stacklevel=6,  # the caller of a verb
         )
 
@@ -364,7 +388,10 @@ def refuse_identifier(name: Hashable, L: int, total: float) -> None:
     """Raise the error of a column with `L` distinct values in only `total` observations."""
     raise DataError(
         f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} "
-        f"observations. Leave it out of the formula (- {name}), or group its values; if each of "
-        "them is a level, make it a category.",
+        "observations.",
         column=name,
+        hint=(
+            f"Leave it out of the formula (- {name}), or group its values; if each value is a "
+            "level, make it a category."
+        ),
     )

@@ -76,15 +76,19 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     if isinstance(priors, str):
         if priors != "equal":
             raise OptionError(
-                f"priors={priors!r} is unknown; give 'equal', or a share by group.",
+                f"priors={priors!r} is unknown.",
                 argument="priors",
+                hint="Give 'equal', or a proportion by group.",
+                value=priors,
             )
         return np.full(len(groups), 1.0 / len(groups))
     shares = check_shares("priors", priors, response)
     total = float(shares.sum())
     if abs(total - 1.0) > SUM_TOLERANCE:
         raise OptionError(
-            f"priors sum to {total:.6g}, not 1; give shares of the groups.", argument="priors"
+            f"priors sum to {total:.6g}, not 1.",
+            argument="priors",
+            hint="Give class proportions that sum to 1.",
         )
     return shares / total
 
@@ -104,7 +108,9 @@ def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
     shares = _check_numbers(argument, values, (len(groups),), groups)
     if not shares.any():
         raise OptionError(
-            f"{argument} must not all be zero; got {values_of_user!r}.", argument=argument
+            f"{argument} must not all be zero; got {values_of_user!r}.",
+            argument=argument,
+            value=values_of_user,
         )
     return shares
 
@@ -152,6 +158,7 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
                 raise BBLTypeError(
                     f"costs[{true!r}] must be a dict of predicted groups to costs; got {row!r}.",
                     argument="costs",
+                    value=row,
                 )
             _check_names("costs", list(row), groups)
             for predicted, cost in row.items():
@@ -174,10 +181,13 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
         return
     example = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
     raise OptionError(
-        f"{argument} has numbers without names, and the order of the groups of {response.name!r} "
-        f"was not declared. Name them, as {argument}={{{example}}}, or declare the order, by "
-        "categories or in xlevels.",
+        f"{argument} has numbers without names, and the order of the groups of "
+        f"{response.name!r} was not declared.",
         argument=argument,
+        hint=(
+            f"Name them, as {argument}={{{example}}}, or declare the order, by categories or in "
+            "xlevels."
+        ),
     )
 
 
@@ -189,9 +199,9 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
     for name in given_names:
         if name not in groups:
             raise OptionError(
-                f"{argument} names {name!r}, which is no group{near_match(name, groups) or '.'} "
-                f"Groups are {group_names}.",
+                f"{argument} names {name!r}, which is not a group.",
                 argument=argument,
+                hint=f"{near_match(name, groups)}Name groups among {group_names}.",
             )
     absent_groups = [g for g in groups if g not in given_names] if complete else []
     if absent_groups or len(set(given_names)) < len(given_names):
@@ -201,7 +211,7 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
             else "names a group twice"
         )
         raise OptionError(
-            f"{argument} {problem}; name each of {group_names} once.", argument=argument
+            f"{argument} {problem}.", argument=argument, hint=f"Name each of {group_names} once."
         )
 
 
@@ -217,21 +227,24 @@ def _check_numbers(
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        text = (
+        raise BBLTypeError(
             f"{argument} must be numbers for the groups {', '.join(map(repr, groups))}; got "
-            f"{values!r}."
-        )
-        raise BBLTypeError(text, argument=argument) from None
+            f"{values!r}.",
+            argument=argument,
+            value=values,
+        ) from None
     if array.shape != shape:
         shown = " x ".join(map(str, array.shape)) or "one"
         group_names = ", ".join(map(repr, groups))
         raise OptionError(
-            f"{argument} must hold {wanted} numbers, in the order of the groups {group_names}; got "
-            f"{shown}.",
+            f"{argument} must contain {wanted} numbers, in the order of the groups "
+            f"{group_names}; got {shown}.",
             argument=argument,
         )
     if not (np.isfinite(array) & (array >= 0.0)).all():
         raise OptionError(
-            f"{argument} must be finite and not negative; got {values!r}.", argument=argument
+            f"{argument} must be finite and not negative; got {values!r}.",
+            argument=argument,
+            value=values,
         )
     return array

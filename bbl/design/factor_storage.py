@@ -88,8 +88,9 @@ def name_to_list(name: Hashable) -> list:
         if isinstance(name, allowed_type):
             return [kind, name]
     raise BBLTypeError(
-        f"the column name {name!r} cannot be stored. Rename the columns: data.columns.astype(str).",
+        f"the column name {name!r} cannot be stored.",
         column=name,
+        hint="Rename the columns: data.columns.astype(str).",
     )
 
 

@@ -26,15 +26,18 @@ from bbl.design.values import (
     level_key,
     plain_level,
 )
-from bbl.errors import BBLTypeError, LevelError
+from bbl.errors import BBLTypeError, Hint, LevelError
 from bbl.rows.sample import code_dtype
 
 __all__ = ["Factor"]
 
 MAX_SHOWN = 5  # levels shown in a message
-UNSEEN_REMEDY = (
+UNSEEN_REMEDY = Hint(
     "Refit with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out "
-    "in those rows"
+    "in those rows.",
+    command_line="Refit with them, or pass --unseen ignore to leave the predictor out in those "
+    "rows.",
+    estimators="Refit with them, or pass unseen='ignore' to leave the predictor out in those rows.",
 )
 
 
@@ -155,13 +158,15 @@ class Factor:
                 f"xlevels[{name!r}] must be a list of levels; got {levels!r}.",
                 column=name,
                 argument="xlevels",
+                value=levels,
             )
         values = list(levels)
         if any(is_missing(v) for v in values):
             raise LevelError(
-                f"xlevels[{name!r}] holds a missing value. Leave it out.",
+                f"xlevels[{name!r}] contains a missing value.",
                 column=name,
                 argument="xlevels",
+                hint="Leave it out.",
             )
         typed_levels = [plain_level(name, v, declared=True) for v in values]  # (kind, value)
         factor = cls(
@@ -172,9 +177,10 @@ class Factor:
         )
         if len(factor._codes) < len(typed_levels):  # equal levels have one key
             raise LevelError(
-                f"xlevels[{name!r}] gives a level twice: {values!r}. Name each level once.",
+                f"xlevels[{name!r}] gives a level twice: {values!r}.",
                 column=name,
                 argument="xlevels",
+                hint="Name each level once.",
             )
         _check_distinguishable(name, typed_levels, "xlevels")
         return factor
@@ -282,14 +288,19 @@ class Factor:
             ", and more" * (len(self.levels) > MAX_SHOWN)
         )
         if argument == "xlevels":
-            text = (
-                f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to "
-                f"{shown_levels}"
+            raise LevelError(
+                f"column {self.name!r} has levels that xlevels does not list: {shown}.",
+                hint=f"Add them to {shown_levels}.",
+                column=self.name,
+                argument=argument,
             )
-        else:
-            text = f"column {self.name!r} has levels that the model does not know: {shown}; "
-            text += f"it knows {shown_levels}. {remedy}"
-        raise LevelError(text + ".", column=self.name, argument=argument)
+        raise LevelError(
+            f"column {self.name!r} has levels that the model does not know: {shown}; it knows "
+            f"{shown_levels}.",
+            hint=remedy,
+            column=self.name,
+            argument=argument,
+        )
 
 
 def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
@@ -310,10 +321,10 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
         if twin is not None:
             where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
             raise LevelError(
-                f"{where} holds both {value!r} and {twin!r}, which cannot be told apart as "
-                "labels. Write them as different strings, or one of them as the other.",
+                f"{where} contains both {value!r} and {twin!r}, which are equal as labels.",
                 column=name,
                 argument=argument,
+                hint="Write them as different strings, or one of them as the other.",
             )
 
 

@@ -161,8 +161,12 @@ def parse(
     except FormulaError as error:
         if (name := _unquoted_name(formula, columns)) is None:
             raise
-        text = f"{error} Write the column {name!r} in backticks: {quoted(name)}."
-        raise FormulaError(text, column=error.column, argument="formula") from None
+        raise FormulaError(
+            error.message,
+            column=error.column,
+            argument="formula",
+            hint=f"Write the column {name!r} in backticks: {quoted(name)}.",
+        ) from None
 
 
 def check_formula(formula: object) -> None:
@@ -171,9 +175,9 @@ def check_formula(formula: object) -> None:
     """
     if not isinstance(formula, str):
         raise BBLTypeError(
-            f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}. It comes "
-            "before the data.",
+            f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}.",
             argument="formula",
+            hint="Give the formula before the data.",
         )
 
 
@@ -201,13 +205,13 @@ def _parse(
         fail(
             formula,
             f"it has {len(formula):,} characters",
-            f"At most {MAX_LENGTH:,} are read; use '.' for all columns",
+            hint=f"Write at most {MAX_LENGTH:,}, such as '.' for all columns",
         )
     text, aliases = sanitise(formula)
     tree = syntax_tree(formula, text)
     # two sides; one side is allowed where a formula may be without a response
     if symbol_of(tree) != "~" or len(tree.args) not in ((1, 2) if one_sided else (2,)):
-        fail(formula, f"{NO_RESPONSE}, '~', and predictors", EXAMPLE)
+        fail(formula, f"{NO_RESPONSE}, '~', and predictors", hint=EXAMPLE)
     numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
     if len(tree.args) == 2:
         numbered_columns.response = _find_response(tree.args[0], numbered_columns)
@@ -281,16 +285,16 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
     """Return the response: the column that `left`, the tree on the left of the tilde, names."""
     if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
-        fail(columns.formula, text, "Put an unusual name in backticks, as in `1`")
+        fail(columns.formula, text, hint="Put an unusual name in backticks, as in `1`")
     response = columns.find(left.token)
     # the name of a column may be None, which stands for "no response" elsewhere
     if response is None:
-        fail(columns.formula, "the response is a column without a name", "Rename it")
+        fail(columns.formula, "the response is a column without a name", hint="Rename it")
     if response in columns.exclude:
         fail(
             columns.formula,
-            f"{response!r} holds {columns.exclude[response]} and cannot be the response",
-            "Take another column",
+            f"{response!r} contains {columns.exclude[response]} and cannot be the response",
+            hint="Name another column",
         )
     return response
 
@@ -310,7 +314,7 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
         allowed = "pairs"
     why = reason or why
     text = f"it asks for the term {':'.join(names)} of {count} or more predictors, but {why}"
-    fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {allowed}")
+    fail(terms.text, text, hint=f"Write ({' + '.join(names)})^{order} for all {allowed}")
 
 
 class _Columns:
@@ -354,12 +358,12 @@ class _Columns:
             shown = ", ".join(map(str, self.available[:10])) + (
                 ", and more" if len(self.available) > 10 else ""
             )
-            hint = near_match(name[:100], self.available)
+            near = near_match(name[:100], self.available)
             fail(
                 self.formula,
-                f"{name!r} is not a column of the data{hint}",
-                f"The columns are {shown}",
-                name,
+                f"{name!r} is not a column of the data",
+                hint=f"{near}Choose one of its columns: {shown}",
+                column=name,
             )
         return matches[0]
 
@@ -392,7 +396,9 @@ class _Columns:
         # `.^2` makes about width^2, and passes at any width
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
             fail(
-                self.formula, f"it repeats itself: over {self.n_terms:,} terms", "Write it shorter"
+                self.formula,
+                f"it repeats itself: over {self.n_terms:,} terms",
+                hint="Write it shorter",
             )
 
     def make_set(self, singles: np.ndarray | None = None) -> TermSet:
@@ -410,8 +416,8 @@ class _Columns:
         if terms is None:
             fail(
                 self.formula,
-                "1 is the intercept and no factor of a product",
-                "Put the column 1 in backticks",
+                "1 is the intercept and cannot be multiplied",
+                hint="Put the column 1 in backticks",
             )
         return terms
 
@@ -421,19 +427,19 @@ class _Columns:
             fail(
                 self.formula,
                 "no predictors are left",
-                "Name at least one column on the right of '~'",
+                hint="Name at least one column on the right of '~'",
             )
         if self.response is not None and self.response in predictors:
             fail(
                 self.formula,
                 f"the response {self.response!r} is also a predictor",
-                "Drop it",
-                self.response,
+                hint="Drop it",
+                column=self.response,
             )
         if excluded := set(predictors).intersection(self.exclude):
             column = excluded.pop()
             problem = f"{column!r} holds {self.exclude[column]} and is also a predictor"
-            fail(self.formula, problem, "Drop it from one", column)
+            fail(self.formula, problem, hint="Drop it from one", column=column)
 
 
 def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:

@@ -123,11 +123,12 @@ class Frame:
             shown = ", ".join(map(str, self.columns[:10])) + (
                 ", and more" if len(self.columns) > 10 else ""
             )
-            hint = near_match(name, self.columns) or "."  # "; did you mean ...?"
+            near = near_match(name, self.columns)
             raise DataError(
-                f"{self.argument} has no column {name!r}{hint} Its columns are: {shown}.",
+                f"{self.argument} has no column {name!r}. Its columns are: {shown}.",
                 column=name,
                 argument=self.argument,
+                hint=f"{near}Name one of them.",
             )
         return self.get(self._position[name])
 
@@ -167,8 +168,9 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             data = pd.DataFrame({name: _plain_column(column) for name, column in data.items()})
         except (ValueError, TypeError) as error:
             raise DataError(
-                f"{argument} is a dict that makes no table ({error}). Give lists of equal length.",
+                f"{argument} is a dict that is not a table ({error}).",
                 argument=argument,
+                hint="Give lists of equal length.",
             ) from None
     if isinstance(data, pd.DataFrame):
         frame = data
@@ -196,8 +198,9 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         type_name = f"{type(data).__module__}.{type(data).__name__}".removeprefix("builtins.")
         raise BBLTypeError(
             f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a dict of "
-            f"lists; got {type_name}. {remedy}",
+            f"lists; got {type_name}.",
             argument=argument,
+            hint=remedy,
         ) from None
     names = tuple(table.columns)
     index = pd.RangeIndex(len(table))
@@ -219,10 +222,10 @@ def _check_names(names: list, argument: str) -> None:
     if len(set(names)) < len(names):
         name, count = next((name, count) for name, count in Counter(names).items() if count > 1)
         raise DataError(
-            f"{argument} has the duplicate column name {name!r}, {count} times. "
-            "Rename the columns.",
+            f"{argument} has the duplicate column name {name!r}, {count} times.",
             column=name,
             argument=argument,
+            hint="Rename the columns.",
         )
 
 
@@ -234,11 +237,14 @@ def _check_aligned(data: Mapping, argument: str) -> None:
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
             raise DataError(
-                f"{argument} is a dict of Series, and the index of {name!r} differs from that of "
-                f"{series[0][0]!r}. Align them with pandas.DataFrame(...), or pass .to_numpy() to "
-                "go by position.",
+                f"{argument} is a dict of Series, and the index of {name!r} differs from that "
+                f"of {series[0][0]!r}.",
                 column=name,
                 argument=argument,
+                hint=(
+                    "Align them with pandas.DataFrame(...), or pass .to_numpy() to match by "
+                    "position."
+                ),
             )
 
 

@@ -46,14 +46,17 @@ def quoted(name: object) -> str:
     return "`" + str(name).replace("`", "``") + "`"
 
 
-def fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoReturn:
-    """Raise a FormulaError of the problem `what` in `formula`, and its `remedy`: both are sentences
-    without a stop.
+def fail(formula: str, what: str, *, hint: str, column: Hashable = None) -> NoReturn:
+    """Raise a FormulaError of the problem `what` in `formula`, with its `hint`: both are
+    sentences without a stop.
     """
     shown_formula = formula if len(formula) <= 200 else formula[:197] + "..."
-    full_stop = "" if what.endswith("?") else "."
     raise FormulaError(
-        f"formula {shown_formula!r}: {what}{full_stop} {remedy}.", column=column, argument="formula"
+        f"formula {shown_formula!r}: {what}.",
+        hint=f"{hint}.",
+        column=column,
+        argument="formula",
+        value=formula,
     ) from None
 
 
@@ -74,23 +77,23 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
         "backticks"
     )
     if ALIAS_PREFIX in QUOTED.sub("", formula):
-        fail(formula, f"the character {ALIAS_PREFIX!r} cannot be read", remedy)
+        fail(formula, f"the character {ALIAS_PREFIX!r} cannot be read", hint=remedy)
     # C(a) and factor(a) become a
     text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))
     if foreign_match := FOREIGN.search(text):
-        fail(formula, f"the character {foreign_match[0]!r} has no meaning", remedy)
+        fail(formula, f"the character {foreign_match[0]!r} has no meaning", hint=remedy)
     for exponent in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
         if not EXPONENT.fullmatch(exponent):
             fail(
                 formula,
                 f"the exponent {exponent!r} is not a whole number in 1..99",
-                "Write ^2 for all pairs",
+                hint="Write ^2 for all pairs",
             )
     if call_match := re.search(r"[\w.)]\s*\(", text):
         fail(
             formula,
             f"{text[: call_match.end()][-30:].strip()!r} looks like a function call",
-            remedy,
+            hint=remedy,
         )
     # formulaic loses operators next to runs of signs: replace each run by one sign
     return re.sub(
@@ -113,7 +116,7 @@ def syntax_tree(formula: str, text: str) -> ASTNode | Token:
     except Exception as error:  # formulaic raises errors of many types
         # the first line of its message, without the codes of colours
         reason = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split("\n")[0].rstrip(".")
-        fail(formula, f"it cannot be read ({reason or type(error).__name__})", EXAMPLE)
+        fail(formula, f"it cannot be read ({reason or type(error).__name__})", hint=EXAMPLE)
 
 
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
@@ -134,24 +137,30 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
                 fail(
                     formula,
                     f"the exponent {word!r} is not a whole number in 1..99",
-                    "Write ^2 for all pairs",
+                    hint="Write ^2 for all pairs",
                 )
             previous = "exponent"
             continue
         if word in ("^", "**") and previous == "exponent":
-            fail(formula, "it has an exponent of an exponent", "Write ^2 for all pairs")
+            fail(formula, "it has an exponent of an exponent", hint="Write ^2 for all pairs")
         starts_operand = word == "(" or word == "." or kind in ("name", "value")
         if starts_operand and previous:
-            fail(formula, f"there is no operator between {previous!r} and {word!r}", EXAMPLE)
+            fail(formula, f"there is no operator between {previous!r} and {word!r}", hint=EXAMPLE)
         if kind == "value" and word not in ("0", "1"):
             fail(
-                formula, f"{word!r} is no name", f"Put a column of that name in backticks: `{word}`"
+                formula,
+                f"{word!r} is not a name",
+                hint=f"Put a column of that name in backticks: `{word}`",
             )
         if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
-            fail(formula, f"{word!r} has no meaning", EXAMPLE)
+            fail(formula, f"{word!r} has no meaning", hint=EXAMPLE)
         depth += (word == "(") - (word == ")") if kind == "context" else 0  # of parentheses
         if depth > MAX_DEPTH:
-            fail(formula, f"parentheses are nested deeper than {MAX_DEPTH}", "Write it with fewer")
+            fail(
+                formula,
+                f"parentheses are nested deeper than {MAX_DEPTH}",
+                hint="Write it with fewer",
+            )
         if word in (")", "^", "**") or (starts_operand and word != "("):
             previous = word
         # "(" or an operator; the last `else` is never taken: formulas have no tokens of other kinds

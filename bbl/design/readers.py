@@ -80,8 +80,8 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
     m = next((len(s) for s in sequences if s), 0)  # length of the first sequence that is not empty
     if not m:
         raise DataError(
-            f"{_name_file(file)} holds no sequences. Give a FASTA file: lines '>name', then the "
-            "sequence."
+            f"{_name_file(file)} contains no sequences.",
+            hint="Give a FASTA file: lines '>name', then the sequence.",
         )
     lengths = np.array([len(s) for s in sequences])
     count_by_problem = {
@@ -94,8 +94,7 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
             f"{count} {problem}" for problem, count in count_by_problem.items() if count
         )
         warnings.warn(
-            f"{_name_file(file)}: of {len(sequences)} sequences, {problems}.",
-            DataWarning,
+            DataWarning(f"{_name_file(file)}: of {len(sequences)} sequences, {problems}."),
             stacklevel=3,
         )
     kept_records = np.flatnonzero(lengths >= m)
@@ -130,11 +129,11 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
         content = content.decode("utf-8") if isinstance(content, bytes) else content
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{_name_file(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA "
-            "file."
+            f"{_name_file(file)} is not text in {error.encoding} ({error.reason}).",
+            hint="Give a FASTA file.",
         ) from None
     if not isinstance(content, str) or "\0" in content:
-        raise DataError(f"{_name_file(file)} is no text. Give a FASTA file, unpacked.")
+        raise DataError(f"{_name_file(file)} is not text.", hint="Give a FASTA file, unpacked.")
     # files opened as text keep the byte-order mark
     return content.removeprefix("\ufeff").splitlines()
 
@@ -152,7 +151,8 @@ def _parse_records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
             sequence_lines.append([])
         elif text and not sequence_lines:
             raise DataError(
-                f"the file starts with {text[:40]!r}, not with a line '>name'. Give a FASTA file."
+                f"the file starts with {text[:40]!r}, not with a line '>name'.",
+                hint="Give a FASTA file.",
             )
         elif text:
             sequence_lines[-1].append("".join(text.split()))

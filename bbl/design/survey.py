@@ -19,7 +19,7 @@ from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.frames import Frame
 from bbl.design.survey_arguments import check_replicates, column_name, column_names
 from bbl.design.weights import check_weights
-from bbl.errors import DataError, OptionError
+from bbl.errors import DataError, Hint, OptionError
 from bbl.stats.survey.plan import LONELY, SamplingPlan
 from bbl.stats.survey.replicates import KINDS, Replicates, default_scales, make_replicates
 from bbl.stats.survey.sample import SurveySample
@@ -125,11 +125,14 @@ class SurveyDesign:
         if not values.all():
             row = int((values == 0.0).argmax())
             raise DataError(
-                f"{shown} must be positive, and row {row} has 0. A row that was not drawn is no "
-                "part of the sample: leave it out; for rows that are not to be analysed, name a "
-                "column of True and False as domain.",
+                f"{shown} must be positive, and row {row} has 0. A row that was not drawn is "
+                "not part of the sample.",
                 column=name,
                 argument="design",
+                hint=(
+                    "Leave it out; for rows that are not to be analysed, name a column of "
+                    "True and False as domain."
+                ),
             )
         return values
 
@@ -151,9 +154,10 @@ class SurveyDesign:
                 raise DataError(
                     f"column {name!r} of the design is missing in row "
                     f"{int((codes < 0).argmax())}. Every row of a sample was drawn from some "
-                    "stratum and cluster: fill the column, or leave these rows out.",
+                    "stratum and cluster.",
                     column=name,
                     argument="design",
+                    hint="Fill the column, or leave these rows out.",
                 )
             code_columns.append(codes)
         if not code_columns:  # no strata: all rows are one stratum
@@ -187,11 +191,11 @@ class SurveyDesign:
             ]
             name = str(self._find(frame, self.cluster[0]).iloc[rows[0]])
             raise DataError(
-                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata {labels[0]!r} "
-                f"and {labels[1]!r}, but clusters are drawn within strata. If numbers start anew "
-                "in each stratum, give nested=True.",
+                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata "
+                f"{labels[0]!r} and {labels[1]!r}, but clusters are drawn within strata.",
                 column=self.cluster[0],
                 argument="nested",
+                hint="If numbers start anew in each stratum, give nested=True.",
             )
 
     def _check_plan(self, plan: SamplingPlan, labels: list[str]) -> None:
@@ -214,11 +218,12 @@ class SurveyDesign:
             )
             values = plan.population[k][[row, other]]  # type: ignore[index]
             raise DataError(
-                f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in row "
-                f"{other}, of the same {place}. fpc holds how many units that has in the "
-                "population: one number for all of its rows.",
+                f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in "
+                f"row {other}, of the same {place}; it must be the number of units in the "
+                "population.",
                 column=self.fpc[k],
                 argument="fpc",
+                hint=f"Give one number for all rows of a {place}.",
             )
         oversampled = plan.oversampled_stage
         if oversampled is not None:
@@ -226,10 +231,13 @@ class SurveyDesign:
             population = plan.population[k][row]  # type: ignore[index]
             raise DataError(
                 f"column {self.fpc[k]!r} has the population {population:g} in row {row}, but "
-                "more units were drawn there. fpc holds how many units (clusters, or rows) the "
-                "stratum or cluster has in the population, not shares and not weights.",
+                "more units were drawn there.",
                 column=self.fpc[k],
                 argument="fpc",
+                hint=(
+                    "Give the number of units (clusters, or rows) that the stratum or "
+                    "cluster has in the population, not proportions or weights."
+                ),
             )
         stage, numbers = plan.lonely_strata  # of strata in stage 0, of clusters in later stages
         if self.lonely == "error" and len(numbers) and not self.replicates:
@@ -251,7 +259,9 @@ class SurveyDesign:
                 else "Give more rows."
             )
             raise DataError(
-                f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster"
+                f"the design has one {noun}, so no variance can be estimated.",
+                argument="cluster",
+                hint=remedy,
             )
         choices = (
             "'adjust' (the distance from the mean of all counts), 'average' (the variance of "
@@ -269,9 +279,12 @@ class SurveyDesign:
             choices = ""
         predicate = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
-            f"{subject} {predicate}, from which no variance can be told. Merge with similar "
-            f"{plural}, or give lonely={choices}'remove' (no variance).",
+            f"{subject} {predicate}, so no variance can be estimated from it.",
             argument="lonely",
+            hint=Hint(
+                f"Merge with similar {plural}, or give lonely={choices}'remove' (no variance).",
+                command_line=f"Merge with similar {plural}.",
+            ),
         )
 
     def _read_domain(self, frame: Frame) -> np.ndarray:
@@ -280,9 +293,11 @@ class SurveyDesign:
         if column.isna().any() or not column.isin([True, False]).all():
             raise DataError(
                 f"domain={self.domain!r} must be a column of True and False without missing "
-                "values. Make one, such as data.assign(domain=data['age'] >= 18).",
+                "values.",
                 column=self.domain,
                 argument="domain",
+                hint="Make one, such as data.assign(domain=data['age'] >= 18).",
+                value=self.domain,
             )
         in_domain = column.to_numpy(dtype=bool)
         if not in_domain.any():
@@ -327,21 +342,28 @@ class SurveyDesign:
         n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
         if self.type == "JK1" and len(n_drawn) > 1:
             raise OptionError(
-                "type='JK1' is of designs without strata; take 'JKn'.", argument="type"
+                "type='JK1' is for designs without strata.",
+                argument="type",
+                hint="Give type='JKn'.",
             )
         if self.type in ("BRR", "Fay") and (n_drawn != 2).any():
             h = int((n_drawn != 2).argmax())
             raise OptionError(
-                f"type={self.type!r} needs two clusters in each stratum, and {labels[h]!r} has "
-                f"{n_drawn[h]}. Take 'JKn'.",
+                f"type={self.type!r} needs two clusters in each stratum, and {labels[h]!r} "
+                f"has {n_drawn[h]}.",
                 argument="type",
+                hint="Give type='JKn'.",
+                value=self.type,
             )
         if (n_drawn < 2).any():
             raise DataError(
                 f"stratum {labels[int((n_drawn < 2).argmax())]!r} has one cluster, which no "
-                "replicate can leave out. Merge it with a similar stratum, or leave out type, so "
-                "that covariances are linearised.",
+                "replicate can leave out.",
                 argument="type",
+                hint=(
+                    "Merge it with a similar stratum, or leave out type, so that covariances "
+                    "are linearised."
+                ),
             )
         replicates = make_replicates(
             plan, self.type, self.n_replicates or N_BOOTSTRAP, self.rho, generator(self.seed)
@@ -444,8 +466,9 @@ def survey(
         replicates = None
         if type != "bootstrap":
             raise OptionError(
-                "a number of replicates is that of type='bootstrap'; else name their columns.",
+                "A number of replicates is for type='bootstrap'.",
                 argument="replicates",
+                hint="Give type='bootstrap', or name the columns of replicates.",
             )
     columns["replicates"] = column_names("replicates", replicates)
     if type is not None:
@@ -479,16 +502,17 @@ def _check_together(design: SurveyDesign) -> None:
     n_stages = max(1, len(design.cluster))
     if design.fpc and len(design.fpc) != n_stages:
         raise OptionError(
-            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages. Give one "
-            "for each, or leave fpc out.",
+            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages.",
             argument="fpc",
+            hint="Give one for each, or leave fpc out.",
         )
     if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
         raise OptionError(
-            f"type={design.type!r} has half of the clusters in each replicate, whatever share of "
-            "the population they are. Leave fpc out, or take 'JKn' or 'bootstrap', which count "
-            "it.",
+            f"type={design.type!r} has half of the clusters in each replicate, whatever the "
+            "sampling fraction.",
             argument="fpc",
+            hint="Leave fpc out, or give type='JKn' or 'bootstrap', which use it.",
+            value=design.type,
         )
     # without a type the error is another: `check_replicates` asks for it, below
     if (
@@ -497,9 +521,9 @@ def _check_together(design: SurveyDesign) -> None:
         and (design.cluster or design.strata or design.fpc)
     ):
         raise OptionError(
-            "replicate weights hold the clusters and strata already. Give replicates with "
-            "weights, or strata, cluster and fpc.",
+            "Replicate weights already reflect the clusters and strata.",
             argument="replicates",
+            hint="Give replicates with weights, or strata, cluster and fpc.",
         )
     check_replicates(
         len(design.replicates), design.type, design.scale, design.rscales, design.mse, design.rho

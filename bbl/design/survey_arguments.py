@@ -24,8 +24,9 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
     ):
         raise BBLTypeError(
             f"{argument} must be the name of a column, or a list of names; got "
-            f"{value.__class__.__name__}. Put the values into the table, and name their column.",
+            f"{value.__class__.__name__}.",
             argument=argument,
+            hint="Put the values into the table, and name their column.",
         )
     return tuple(value)
 
@@ -58,13 +59,15 @@ def check_replicates(
     """
     if n_given and kind is None:
         raise OptionError(
-            f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type"
+            "replicates need their type.",
+            argument="type",
+            hint=f"Give type= as one of {', '.join(map(repr, KINDS))}.",
         )
     if n_given and kind == "JKn" and rscales is None:
         raise OptionError(
-            "type='JKn' needs rscales, (n - 1)/n of the n clusters in the stratum of each "
-            "replicate.",
+            "type='JKn' needs rscales.",
             argument="rscales",
+            hint="Give (n - 1)/n of the n clusters in the stratum of each replicate as rscales.",
         )
     if rscales is not None and len(rscales) != n_given:
         raise OptionError(
@@ -72,20 +75,24 @@ def check_replicates(
             argument="rscales",
         )
     if rho and kind != "Fay":
-        raise OptionError("rho is of type='Fay'; leave it out, or give that type.", argument="rho")
+        raise OptionError(
+            "rho is for type='Fay'.", argument="rho", hint="Leave rho out, or give type='Fay'."
+        )
     if n_given and kind == "Fay" and not rho and scale is None:
         raise OptionError(
-            "type='Fay' needs rho, by which the replicate weights were made; without it "
-            "take 'BRR'.",
+            "type='Fay' needs rho, with which the replicate weights were made.",
             argument="rho",
+            hint="Give rho; without it give type='BRR'.",
         )
     if mse and kind is None:
         raise OptionError(
-            "mse is of replicates, and this design has none: its covariances are linearised. "
-            "Leave mse out, or give a type of replicates, such as 'JKn'.",
+            "mse is for replicates, and this design has none: its covariances are linearised.",
             argument="mse",
+            hint="Leave mse out, or give a type of replicates, such as 'JKn'.",
         )
     if scale is not None and not n_given:
         raise OptionError(
-            "scale is of replicates whose columns are given; leave it out.", argument="scale"
+            "scale is for replicates whose columns are given.",
+            argument="scale",
+            hint="Leave scale out.",
         )

@@ -116,9 +116,12 @@ class TwoWay:
             value, levels = _read_values(response, frame.column(response).iloc[keep], holds)
         elif holds != "rated":
             raise FormulaError(
-                f"formula {formula!r}: it has no response. Write it like 'rating ~ user*movie', "
-                "or use method='mcmc' for pairs that are there or not.",
+                f"formula {formula!r}: it has no response.",
                 argument="formula",
+                hint=(
+                    "Write it like 'rating ~ user*movie', or use method='mcmc' for pairs "
+                    "that are there or not."
+                ),
             )
         else:
             value = np.ones(len(keep))
@@ -173,9 +176,9 @@ class TwoWay:
         if list(columns) != list(self.columns.levels):
             if sorted(map(str, columns)) != sorted(map(str, self.columns.levels)):
                 raise DataError(
-                    f"newdata has not the {self.shape[1]} columns of the table. Give them all; nan "
-                    "where missing.",
+                    f"newdata does not have the {self.shape[1]} columns of the table.",
                     argument="newdata",
+                    hint="Give all of them, with nan where missing.",
                 )
             # by text, as they are compared above: 1 and "1" are the same column
             order = pd.Index(list(map(str, columns))).get_indexer(
@@ -234,9 +237,10 @@ def _parse_names(
         terms = parse(formula, names, exclude, order=None)
     if len(terms.predictors) != 2:
         raise FormulaError(
-            f"formula {formula!r}: it names {len(terms.predictors)} factors, and a two-way table "
-            "has two. Write it like 'rating ~ user*movie'.",
+            f"formula {formula!r}: it names {len(terms.predictors)} factors, and a two-way "
+            "table has two.",
             argument="formula",
+            hint="Write it like 'rating ~ user*movie'.",
         )
     return terms.response, *terms.predictors
 
@@ -247,9 +251,10 @@ def _refuse_missing(column: Column) -> Column:
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some rows "
-            f"belong to no cell. Drop them: data.dropna(subset=[{column.name!r}]).",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so some "
+            "rows belong to no cell.",
             column=column.name,
+            hint=f"Drop them: data.dropna(subset=[{column.name!r}]).",
         )
     return column
 
@@ -299,15 +304,18 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
             values = np.where(is_missing, np.nan, cells).astype(float)
     if values is None:
         raise BBLTypeError(
-            f"column {name!r} is of type {series.dtype}, not numbers. Turn it into numbers or an "
-            "ordered category (in a matrix the same one in all columns), or use metric='levels'.",
+            f"column {name!r} is of type {series.dtype}, not numbers.",
             column=name,
+            hint=(
+                "Turn it into numbers or an ordered category (in a matrix the same one in "
+                "all columns), or use metric='levels'."
+            ),
         )
     if np.isinf(values).any():
         raise DataError(
-            f"column {name!r} has the value {values[np.isinf(values)][0]}. Make it missing (nan), "
-            "or drop the row.",
+            f"column {name!r} has the value {values[np.isinf(values)][0]}.",
             column=name,
+            hint="Make it missing (nan), or drop the row.",
         )
     return values
 
@@ -335,14 +343,17 @@ def _read_cells(
             if np.isinf(values).any():
                 i, j = np.argwhere(np.isinf(values))[0]
                 raise DataError(
-                    f"{argument} is {values[i, j]} at row {i}, column {j}. Make it missing (nan)."
+                    f"{argument} is {values[i, j]} at row {i}, column {j}.",
+                    hint="Make it missing (nan).",
                 )
             return values, pd.RangeIndex(len(array)), range(array.shape[1]), None
         data = pd.DataFrame(array)
     frame = to_frame(data, argument)
     if not frame.n or not frame.columns:
         raise DataError(
-            f"{argument} is empty. Give at least two rows and two columns.", argument=argument
+            f"{argument} is empty.",
+            argument=argument,
+            hint="Give at least two rows and two columns.",
         )
     columns = [frame.column(name).reset_index(drop=True) for name in frame.columns]
     share_categories = len({column.dtype for column in columns}) == 1 and isinstance(
@@ -397,9 +408,10 @@ def _read_matrix(
     values, index, columns, levels = _read_cells(data, holds, "data")
     if isinstance(weights, str):
         raise DataError(
-            f"weights={weights!r}: a matrix has no column of weights. Give an array, one for each "
-            "row.",
+            f"weights={weights!r}: a matrix has no column of weights.",
             argument="weights",
+            hint="Give an array, one for each row.",
+            value=weights,
         )
     row_weights = check_weights(weights, len(values))
     is_kept = row_weights > 0
@@ -430,7 +442,8 @@ def _check_table(
     shape = len(rows.levels), len(columns.levels)
     if min(shape) < 2:
         raise DataError(
-            f"the table is {shape[0]} x {shape[1]}. Give at least two rows and two columns."
+            f"the table is {shape[0]} x {shape[1]}.",
+            hint="Give at least two rows and two columns.",
         )
     is_observed = ~np.isnan(entries.value)
     entries = Entries(*(array[is_observed] for array in entries))
@@ -447,18 +460,17 @@ def _check_table(
             how_many_more = f" (and {len(unobserved) - 1} more)" * (len(unobserved) > 1)
             problem = "no rated item" if holds == "rated" else "no observed cell"
             raise DataError(
-                f"{factor.name!r} {factor.levels[unobserved[0]]!r}{how_many_more} has {problem}, "
-                "so nothing tells its group. Drop it.",
+                f"{factor.name!r} {factor.levels[unobserved[0]]!r}{how_many_more} has "
+                f"{problem}, so its group cannot be estimated.",
                 column=factor.name,
+                hint="Drop it.",
             )
     if len(np.unique(entries.value)) < 2 and holds != "rated":  # rated pairs all have the value 1
         raise DataError(
-            f"the response {response!r} has the single value {entries.value[0]:g}, so there is "
-            "nothing to tell apart."
+            f"the response {response!r} has the single value {entries.value[0]:g}, so there are "
+            "no groups to find."
             if levels is None
-            else (
-                f"the response {response!r} has a single level, so there is nothing to tell apart."
-            ),
+            else f"the response {response!r} has a single level, so there are no groups to find.",
             column=response,
         )
     # the weight of a row of a matrix repeats the row
@@ -474,9 +486,9 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
     if not is_valid.all():
         raise DataError(
             f"the response {response!r} has the value {entries.value[~is_valid][0]:g}; "
-            "method='mcmc' is for 0 and 1, unrated and rated. Leave the response out ('~ "
-            "user*movie') if all pairs in the data are rated.",
+            "method='mcmc' is for 0 and 1, unrated and rated.",
             column=response,
+            hint="Leave the response out ('~ user*movie') if all pairs in the data are rated.",
         )
     # number of each pair in the table, row by row
     cell = entries.row * np.int64(shape[1]) + entries.column
@@ -484,11 +496,12 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
     unrated = np.unique(cell[entries.value == 0.0])
     if len(np.intersect1d(rated, unrated)):
         raise DataError(
-            f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.",
+            f"the response {response!r} is both 0 and 1 for a pair.",
             column=response,
+            hint="Keep one of the rows.",
         )
     if len(rated) in (0, shape[0] * shape[1]):
         problem = "no pair is rated" if not len(rated) else "all pairs are rated"
-        raise DataError(f"{problem}, so there is nothing to tell apart.", column=response)
+        raise DataError(f"{problem}, so there are no groups to find.", column=response)
     row, column = np.divmod(rated, shape[1])
     return Entries(row, column, np.ones(len(rated)), np.ones(len(rated)))

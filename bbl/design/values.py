@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.frames import Frame, decode_arrow, is_pyarrow
-from bbl.errors import BBLTypeError, DataError
+from bbl.errors import BBLTypeError, DataError, Hint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -262,8 +262,9 @@ def refuse_missing_training(name: Hashable, count: int, sums_out: bool = True) -
     `sums_out` is as in `missing_remedy`.
     """
     raise DataError(
-        f"column {name!r} has {count} missing value{'s' * (count > 1)}. {missing_remedy(sums_out)}",
+        f"column {name!r} has {count} missing value{'s' * (count > 1)}.",
         column=name,
+        hint=missing_remedy(sums_out),
     )
 
 
@@ -285,9 +286,11 @@ def missing_remedy(sums_out: bool) -> str:
 def _refuse(name: Hashable, what: str) -> NoReturn:
     """Raise the error of a column that holds `what`, which cannot be levels."""
     raise BBLTypeError(
-        f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or "
-        "categories; of a date take a part, such as the month.",
+        f"column {name!r} contains {what}, which cannot be levels.",
         column=name,
+        hint=(
+            "Turn it into strings, numbers or categories; of a date take a part, such as the month."
+        ),
     ) from None
 
 
@@ -312,8 +315,9 @@ def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, A
     if isinstance(value, numbers.Real | Decimal):
         if not math.isfinite(value):
             raise DataError(
-                f"{value} is no level of column {name!r}. Bin the column, or drop the rows.",
+                f"{value} is not a level of column {name!r}.",
                 column=name,
+                hint="Bin the column, or drop the rows.",
             )
         return "number", float(value)
     if isinstance(value, str):
@@ -342,8 +346,12 @@ def check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> Non
         2 * n_fractions > n or n_fractions > MAX_FRACTIONS
     ):
         raise DataError(
-            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin "
-            "it first, for example with bbl.bin or pandas.cut; if each number is a level, make "
-            "it a category.",
+            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows.",
             column=name,
+            hint=Hint(
+                "Bin it first, for example with bbl.bin or pandas.cut; if each number is a "
+                "level, make it a category.",
+                command_line="Bin it first (--bin quantile); if each number is a level, pass "
+                f"--dtype '{name}=text'.",
+            ),
         )

@@ -23,7 +23,7 @@ import pandas as pd
 
 from bbl.checks import near_match
 from bbl.design.frames import Frame
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.errors import BBLTypeError, DataError, Hint, OptionError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -79,17 +79,22 @@ def named_weights(
     """
     if frame.n == 0:
         raise DataError(
-            f"{frame.argument} has no rows. Give at least one row for each response group."
+            f"{frame.argument} has no rows.",
+            hint="Give at least one row for each response group.",
         )
     if weights is not None and frame.has(weights):
         return weights, check_weights(frame.column(weights), frame.n, whole=whole)
     if isinstance(weights, str):
-        hint = near_match(weights, frame.columns) or "."  # "; did you mean ...?"
+        near = near_match(weights, frame.columns)
         raise DataError(
-            f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an "
-            "array.",
+            f"weights={weights!r} is not a column of the data.",
             argument="weights",
             column=weights,
+            hint=Hint(
+                f"{near}Give the name of one, or an array.",
+                command_line=f"{near}Give the name of one.",
+            ),
+            value=weights,
         )
     return None, check_weights(
         weights, frame.n, index=frame.index if frame.has_index else None, whole=whole
@@ -151,9 +156,12 @@ def check_weights(
 
     if isinstance(weights, pd.Series) and index is not None and not weights.index.equals(index):
         raise DataError(
-            f"{argument} is a Series whose index differs from that of the data. Align it with "
-            f"{argument}.reindex(data.index), or pass {argument}.to_numpy() to go by position.",
+            f"{argument} is a Series whose index differs from that of the data.",
             argument=argument,
+            hint=(
+                f"Align it with {argument}.reindex(data.index), or pass {argument}.to_numpy() "
+                "to match by position."
+            ),
         )
     try:
         array = np.asarray(weights)
@@ -168,9 +176,9 @@ def check_weights(
         other_objects = [v for v in array[~is_missing] if not isinstance(v, numbers.Real)]
         if other_objects and isinstance(other_objects[0], pd.Interval):
             raise BBLTypeError(
-                f"{argument} were cut into intervals: {other_objects[0]}. Name them where the "
-                "table is binned: bbl.bin(data, weights=...).",
+                f"{argument} were cut into intervals: {other_objects[0]}.",
                 argument=argument,
+                hint="Name them where the table is binned: bbl.bin(data, weights=...).",
             )
         if other_objects:
             fail(f"hold {other_objects[0]!r}, which is no real number", BBLTypeError)
@@ -209,7 +217,7 @@ def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
     """
     if weights is not None:
         raise OptionError(
-            "weights are those of newdata, and there is none; the training rows have their own. "
-            "Leave weights out, or give newdata too.",
+            "weights are those of newdata, and there is none; the training rows have their own.",
             argument="weights",
+            hint="Leave weights out, or give newdata too.",
         )

@@ -70,10 +70,14 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
         return _read_marks(frame_column(frame, zeros), design, frame)
     if isinstance(zeros, str):
         raise DataError(
-            f"structural_zeros={zeros!r} is no column of the data. Give the name of one that "
-            "marks rows, or a table of the combinations that cannot occur.",
+            f"structural_zeros={zeros!r} is not a column of the data.",
             argument=ARGUMENT,
             column=zeros,
+            hint=(
+                "Give the name of one that marks rows, or a table of the combinations that "
+                "cannot occur."
+            ),
+            value=zeros,
         )
     try:
         table = to_frame(zeros, ARGUMENT)
@@ -95,17 +99,17 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
     for name in table.columns:
         if name not in formula_names:
             raise DataError(
-                f"structural_zeros has the column {name!r}, which the formula does not have. Its "
-                "columns are the predictors whose combinations cannot occur; leave others out.",
+                f"structural_zeros has the column {name!r}, which the formula does not have.",
                 argument=ARGUMENT,
                 column=name,
+                hint="Leave it out, and keep the predictors whose combinations cannot occur.",
             )
     used_predictors = tuple(i for i, name in enumerate(names) if name in table.columns)
     if not used_predictors:
         raise DataError(
-            "structural_zeros has no column of a predictor. Its columns are the predictors whose "
-            "combinations cannot occur.",
+            "structural_zeros has no column of a predictor.",
             argument=ARGUMENT,
+            hint="Name the predictors whose combinations cannot occur as its columns.",
         )
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
     for position, i in enumerate(used_predictors):
@@ -136,10 +140,13 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
     for value, kind, occurs in zip(marks.values, marks.kinds, occurring, strict=True):
         if occurs and not (kind in ("bool", "number") and value in (0, 1)):
             raise DataError(
-                f"structural_zeros: the column {marks.name!r} holds {value!r}. It marks the rows "
-                "of cells that cannot occur by True or 1, and the others by False or 0.",
+                f"structural_zeros: column {marks.name!r} contains {value!r}.",
                 argument=ARGUMENT,
                 column=marks.name,
+                hint=(
+                    "Mark the rows of cells that cannot occur by True or 1, and the others "
+                    "by False or 0."
+                ),
             )
     is_marked = np.array([bool(value) for value in marks.values])[marks.codes]
     codes = np.empty((frame.n, len(design.predictors)), dtype=np.intp)
@@ -172,9 +179,9 @@ def _refuse_missing(column: Column, rows: np.ndarray) -> None:
     is_missing = column.missing()
     if is_missing is not None and (is_missing & rows).any():
         raise DataError(
-            f"structural_zeros: the column {column.name!r} is missing in row "
-            f"{int((is_missing & rows).argmax())}. Name every level of a combination that cannot "
-            "occur.",
+            f"structural_zeros: column {column.name!r} is missing in row "
+            f"{int((is_missing & rows).argmax())}.",
             argument=ARGUMENT,
             column=column.name,
+            hint="Name every level of a combination that cannot occur.",
         )

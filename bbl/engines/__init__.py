@@ -85,16 +85,19 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
     for name in options:
         if name not in option_names:  # `near_match` returns a question, or "" if no name is near
             raise BBLTypeError(
-                f"{name!r} is not an option of "
-                f"method={kind.name!r}{near_match(name, [*option_names, *beside]) or '.'} Its "
-                f"options: {', '.join(option_names)}.",
+                f"{name!r} is not an option of method={kind.name!r}.",
                 argument=name,
+                hint=(
+                    f"{near_match(name, [*option_names, *beside])}Its options are "
+                    f"{', '.join(option_names)}."
+                ),
             )
     if isinstance(method, Engine):
         if options:
             raise BBLTypeError(
-                f"Give {', '.join(options)} to {kind.__name__}(...) itself, not beside method=.",
+                f"Options of an engine cannot stand beside it: {', '.join(options)}.",
                 argument=next(iter(options)),
+                hint=f"Give {', '.join(options)} to {kind.__name__}(...) itself.",
             )
         return method
     return kind(**options)

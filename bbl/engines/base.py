@@ -171,9 +171,12 @@ class Engine:
         # a mask (n, m) of missing values; None if none are
         if reason is not None and sample.missing is not None:
             raise OptionError(
-                f"{reason}. Give them a level of their own (missing='level'), or drop their rows "
-                "(missing='drop').",
+                f"{reason}.",
                 argument="missing",
+                hint=(
+                    "Give missing values a level of their own (missing='level'), or drop "
+                    "their rows (missing='drop')."
+                ),
             )
 
     @classmethod
@@ -275,9 +278,10 @@ class Engine:
         if self.joint:
             raise OptionError(
                 f"{what} needs a model of the predictors, P(x|y), and "
-                f"{self.refusals()['density']}: of its scores only differences between groups "
-                "mean anything. Take method='pseudo'; evaluate() tells how good predictions are.",
+                f"{self.refusals()['density']}: only differences of its scores between groups "
+                "have a meaning.",
                 argument="method",
+                hint="Choose method='pseudo', or judge predictions with evaluate().",
             )
 
     def stepwise(self, sample: Any, layout: Layout) -> bool:
@@ -331,10 +335,11 @@ class Engine:
         """Raise an OptionError if the engine has no `equations`, and so no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
-            alternative = (
-                ": inference().table() and interactions() tell it" if self.posterior else ""
+            raise OptionError(
+                f"{reason}.",
+                argument="method",
+                hint="Use inference().table() and interactions()." if self.posterior else None,
             )
-            raise OptionError(f"{reason}{alternative}.", argument="method")
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
         """Solve a group's likelihood equations again, for standard errors; call `check_equations`
@@ -424,9 +429,9 @@ class Engine:
         if not self.joint:
             raise NotImplementedError
         raise OptionError(
-            f"{self.refusals()['no_response']}, so all groups at once; give a formula with a "
-            "response, or take method='pseudo'.",
+            f"{self.refusals()['no_response']}, so it fits all groups at once.",
             argument="method",
+            hint="Give a formula with a response, or choose method='pseudo'.",
         )
 
     def compare(

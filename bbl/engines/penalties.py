@@ -38,7 +38,9 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
     if isinstance(lambda_, Sequence | np.ndarray) and not isinstance(lambda_, str):
         if not len(lambda_):
             raise OptionError(
-                "lambda_ is empty; give a number, or one for each order.", argument="lambda_"
+                "lambda_ is empty.",
+                argument="lambda_",
+                hint="Give a number, or one for each order.",
             )
         return tuple(real("lambda_", value, 0.0) for value in lambda_)
     return real("lambda_", lambda_, 0.0)
@@ -55,8 +57,11 @@ def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
     n_orders = max(layout.order, 2) - 1
     if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
         raise OptionError(
-            f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model has "
-            f"terms of up to {n_orders + 1} predictors. Give "
-            f"{n_orders if n_orders > 1 else 'one number'}; crossVal takes a grid.",
+            f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model "
+            f"has terms of up to {n_orders + 1} predictors.",
             argument="lambda_",
+            hint=(
+                f"Give {n_orders if n_orders > 1 else 'one number'}; a grid of values is for "
+                "crossVal."
+            ),
         )

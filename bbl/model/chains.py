@@ -134,8 +134,9 @@ class Chains:
         self.h, self.J, self.n_levels, self.start = check_model(h, J, n_levels)
         if more is not None and not (np.abs(more.values) < LARGEST).all():
             raise DataError(
-                f"couplings are not finite or exceed {LARGEST:g}; refit with a penalty.",
+                f"Couplings are not finite or exceed {LARGEST:g}.",
                 argument="more",
+                hint="Refit with a penalty.",
             )
         self.more = more
         self._terms = None if more is None else (more.terms, more.values.astype(np.float32))
@@ -453,7 +454,9 @@ def gibbs(
     burn_in = integer("burn_in", burn_in, 0)
     if thin is not None and integer("thin", thin, 1) > n_sweeps:
         raise OptionError(
-            f"thin={thin} exceeds n_sweeps={n_sweeps}; give at most n_sweeps.", argument="thin"
+            f"thin={thin} exceeds n_sweeps={n_sweeps}.",
+            argument="thin",
+            hint="Give at most n_sweeps.",
         )
     chains = Chains(h, J, n_levels, n_chains, rng, n_jobs, more)
     draws = energy = None

@@ -197,8 +197,9 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
         if method == "exact":
             raise OptionError(
                 f"method='exact' would sum over more than {MAX_CELLS:.0e} table cells for "
-                f"{layout.m} unknown predictors in one row; use method='gibbs' or 'mf'.",
+                f"{layout.m} unknown predictors in one row.",
                 argument="method",
+                hint="Give method='gibbs' or 'mf'.",
             )
     if method == "mf":
         return np.array([mean_field_margins(layout, parameters) for parameters in theta])

@@ -42,9 +42,9 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
     h, J, levels, start = check_model(h, J, n_levels)
     if levels.prod(dtype=float) > MAX_STATES:
         raise OptionError(
-            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); "
-            "use gibbs().",
+            f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}).",
             argument="n_levels",
+            hint="Draw some with gibbs().",
         )
     # tables, padded with (1, 0) by zeros for level 0, are added by broadcasting: axis i of E is
     # predictor i

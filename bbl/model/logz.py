@@ -67,9 +67,9 @@ def exact_elimination(layout: Layout) -> tuple[list[int], float]:
     if elimination is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these "
-            f"{layout.m} predictors and {layout.n_terms} interactions; use log_z='auto' or 'ais', "
-            "or fewer interactions.",
+            f"{layout.m} predictors and {layout.n_terms} interactions.",
             argument="log_z",
+            hint="Give log_z='auto' or 'ais', or fewer interactions.",
         )
     return elimination
 

@@ -270,9 +270,10 @@ def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndar
     """Return ln Z (n,) of models `theta` (n, size) by annealing, always from the same seed."""
     if has_zeros:
         raise OptionError(
-            f"{layout.m} missing predictors of a row, some of them with structural zeros, take a "
-            f"sum over more than {CELLS:,} table cells. Give rows with fewer missing values.",
+            f"{layout.m} missing predictors of a row, some of them with structural zeros, "
+            f"need a sum over more than {CELLS:,} table cells.",
             argument="newdata",
+            hint="Give rows with fewer missing values.",
         )
     return np.array(
         [

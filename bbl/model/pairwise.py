@@ -111,7 +111,7 @@ def check_levels(n_levels) -> np.ndarray:
     is_usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
     if not is_usable or levels.min() < 2 or levels.max() >= 2**31:
         raise OptionError(
-            "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.",
+            "n_levels must contain one integer of at least 2 (and below 2**31) per predictor.",
             argument="n_levels",
         )
     return np.ascontiguousarray(levels, dtype=np.int32)
@@ -130,16 +130,18 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
     for name, array in (("h", h), ("J", J)):
         if not (np.abs(array) < LARGEST).all():
             raise DataError(
-                f"{name} holds values that are not finite or exceed {LARGEST:g}; refit with a "
-                "penalty.",
+                f"{name} contains values that are not finite or exceed {LARGEST:g}.",
                 argument=name,
+                hint="Refit with a penalty.",
             )
     if not np.array_equal(J, J.T):
-        raise DataError("J is not symmetric; give both triangles with equal values.", argument="J")
+        raise DataError(
+            "J is not symmetric.", argument="J", hint="Give both triangles with equal values."
+        )
     for lo, hi in zip(start[:-1], start[1:], strict=True):
         if J[lo:hi, lo:hi].any():
             raise DataError(
-                "J couples levels of one predictor; set those blocks to 0.", argument="J"
+                "J couples levels of one predictor.", argument="J", hint="Set those blocks to 0."
             )
     return h, J, levels, start
 
@@ -149,7 +151,7 @@ def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
     for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
         if array.shape != shape:
             raise DataError(
-                f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name
+                f"{name} has shape {array.shape}; n_levels needs {shape}.", argument=name
             )
 
 

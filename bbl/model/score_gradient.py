@@ -183,10 +183,10 @@ class ScoreGradient:
         n_states = np.where(missing, self.layout.n_levels.astype(float), 1.0).prod(axis=1)
         if n_states.sum() > MAX_STATES:
             raise OptionError(
-                f"Standard errors would sum over {n_states.sum():.0e} states of missing cells, "
-                f"more than {MAX_STATES:.0e}. Give se='bootstrap' or se=False, or rows with fewer "
-                "missing cells.",
+                f"Standard errors would need sums over {n_states.sum():.0e} states of missing "
+                f"cells, more than {MAX_STATES:.0e}.",
                 argument="se",
+                hint="Give se='bootstrap' or se=False, or rows with fewer missing cells.",
             )
         # the latter is (n, 1) in numpy 2.0
         patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)

@@ -106,10 +106,10 @@ def _draw_states(
         return _sample_listed(h, J, levels, nsample, rng, more, support)
     if support is not None:
         raise OptionError(
-            "Rows of a model with structural zeros are drawn from a list of all states, up to "
-            f"{MAX_STATES:,} of them, and {len(levels)} predictors have {n_states:.3g}. Fit fewer "
-            "predictors to draw from.",
+            "Rows of a model with structural zeros are drawn from a list of all states, up "
+            f"to {MAX_STATES:,} of them, and {len(levels)} predictors have {n_states:.3g}.",
             argument="structural_zeros",
+            hint="Fit fewer predictors to draw from.",
         )
     n_chains = min(nsample, CHAINS)
     draws_per_chain = -(-nsample // n_chains)  # rounded up
@@ -197,8 +197,10 @@ def sample_groups(
         or not group_weights.sum() > 0
     ):
         raise OptionError(
-            f"prob must hold {K} numbers of at least 0, one per group and not all 0; got {prob!r}.",
+            f"prob must contain {K} numbers of at least 0, one per group and not all 0; got "
+            f"{prob!r}.",
             argument="prob",
+            value=prob,
         )
     check_memory(
         8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows."

@@ -401,7 +401,9 @@ def check_axes(axes: Any, n: int) -> list[Axes]:
     axes_list = list(np.ravel(np.asarray(axes, dtype=object)))
     if len(axes_list) != n:
         raise OptionError(
-            f"axes holds {len(axes_list)} axes, but {n} are to be drawn; give {n}.", argument="axes"
+            f"axes contains {len(axes_list)} axes, but {n} are drawn.",
+            argument="axes",
+            hint=f"Give {n}.",
         )
     return axes_list
 
@@ -450,7 +452,7 @@ def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
         problem = (
             f"{unknown[0]!r} is no group of {labels.response!r}" if unknown else "groups is empty"
         )
-        raise OptionError(f"{problem}; choose from {group_names}.", argument="groups")
+        raise OptionError(f"{problem}.", argument="groups", hint=f"Choose from {group_names}.")
     return [labels.groups.index(g) for g in groups]
 
 

@@ -133,7 +133,7 @@ def _convert_write_errors(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            f"predictions cannot be written to {str(target)!r} ({error.strerror or error}). Free "
-            "some room, or give another folder.",
+            f"predictions cannot be written to {str(target)!r} ({error.strerror or error}).",
             argument="to",
+            hint="Free some space, or give another directory.",
         ) from error

@@ -101,7 +101,7 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
             try:
                 row |= previous._ratio_test(fit)  # sets ratio, df, p and test
             except (DataError, OptionError) as error:
-                row["test"] = f"no test: {error}"
+                row["test"] = f"no test: {error.message}"
         table_rows.append(row)
         previous = fit
     columns = ["parameters", "logLik", "AIC", "BIC", "clAIC", "ratio", "df", "p", "test"]

@@ -248,9 +248,9 @@ class Evaluation:
             group = groups[1]
         if group not in groups:
             raise OptionError(
-                f"{group!r} is no group{near_match(group, groups) or '.'} Groups are "
-                f"{', '.join(map(repr, groups))}.",
+                f"{group!r} is not a group.",
                 argument="group",
+                hint=f"{near_match(group, groups)}Choose one of {', '.join(map(repr, groups))}.",
             )
         position = groups.index(group)
         log_odds = link(self.class_scores)[:, position]  # of the group against all others
@@ -392,7 +392,7 @@ def judged_rows(design: Design, newdata: object, weights: Hashable | ArrayLike) 
     judged = Sample(codes, row_weights, y, missing).rows(is_judged)
     if not judged.n:
         raise DataError(
-            "newdata has no row with a prediction and a group; give rows that have both."
+            "newdata has no row with a prediction and a group.", hint="Give rows that have both."
         )
     return judged
 
@@ -416,7 +416,7 @@ def evaluate_rows(
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():
         raise DataError(
-            f"None of the {what} has a prediction and a group; give rows that have both."
+            f"None of the {what} has a prediction and a group.", hint="Give rows that have both."
         )
     left_out = float(weights[~is_judged].sum())
     scores = scores[is_judged]

@@ -252,13 +252,15 @@ def explain_rows(
         target, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
     else:
         if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
-            raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
+            raise OptionError(
+                f"of must be a pair of different groups; got {of!r}.", argument="of", value=of
+            )
         for group in of:
             if group not in groups:
                 raise OptionError(
-                    f"{group!r} is no group{near_match(group, groups) or '.'} Groups are "
-                    f"{list(groups)}.",
+                    f"{group!r} is not a group.",
                     argument="of",
+                    hint=f"{near_match(group, groups)}Choose one of {list(groups)}.",
                 )
         target, reference = (np.full(n, groups.index(group)) for group in of)
     row_numbers = np.arange(n)

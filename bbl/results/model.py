@@ -190,9 +190,12 @@ class ModelResults(ABC):
         """Return the training rows; a DataError if the model has none."""
         if self.training is None:
             raise DataError(
-                "This model has no training rows: it was saved without them, or fitted to data "
-                "that were read in batches. Give newdata=; or save it with store_data=True, or fit "
-                "a table in memory, such as a random sample of the rows."
+                "This model has no training rows: it was saved without them, or fitted to "
+                "data that were read in batches.",
+                hint=(
+                    "Give newdata=; or save it with store_data=True, or fit a table in "
+                    "memory, such as a random sample of the rows."
+                ),
             )
         return self.training
 
@@ -424,12 +427,12 @@ def training_log_likelihood(self: ModelResults) -> LogLikelihood:
 
 def no_composite_aic(self: ModelResults) -> NoReturn:
     """Raise an OptionError: composite likelihoods are those of Boltzmann machines."""
-    raise OptionError("composite criteria are those of Boltzmann machines.")
+    raise OptionError("composite criteria are for Boltzmann machines.")
 
 
 def no_ratio_test(self: ModelResults, other: ModelResults) -> NoReturn:
     """Raise an OptionError: the likelihood ratio test is one of Boltzmann machines."""
-    raise OptionError("the test is one of Boltzmann machines.")
+    raise OptionError("the test is for Boltzmann machines.")
 
 
 def no_refit(
@@ -437,7 +440,7 @@ def no_refit(
 ) -> NoReturn:
     """Raise an OptionError: this kind of classifier is not fitted to other rows."""
     raise OptionError(
-        f"{type(self).__name__} is not refitted for a cross-validation of its predictions; give "
-        "newdata=.",
+        f"{type(self).__name__} is not refitted for a cross-validation of its predictions.",
         argument="newdata",
+        hint="Give newdata=.",
     )

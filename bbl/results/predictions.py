@@ -196,8 +196,9 @@ def predict_batches(
     choice("unseen", unseen, ("raise", "ignore"))
     if newdata is None:
         raise DataError(
-            "newdata has to be given; predict() without it is of the training rows.",
+            "newdata is missing.",
             argument="newdata",
+            hint="Give newdata; predict() without it predicts the training rows.",
         )
     # source: None for a table in memory
     source = lazy_source(newdata, "newdata")

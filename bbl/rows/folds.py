@@ -351,10 +351,13 @@ def splitter_folds(
                 )
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"cv gives no folds of these {len(all_rows)} rows ({error}). Give a scikit-learn "
-            "splitter, or pairs of row positions (train, validation); for a splitter of groups "
-            "list(splitter.split(X, y, groups)), for a number of folds nfold=.",
+            f"cv gives no folds of these {len(all_rows)} rows ({error}).",
             argument="cv",
+            hint=(
+                "Give a scikit-learn splitter, or pairs of row positions (train, "
+                "validation); for a splitter of groups list(splitter.split(X, y, groups)), "
+                "for a number of folds nfold=."
+            ),
         ) from error
     # weights (F, n) of training and of validation (held-out) rows
     train, held = map(np.array, fold_weights)

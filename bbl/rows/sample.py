@@ -220,10 +220,13 @@ class Sample(Rows):
         """
         if not self.whole:
             raise DataError(
-                f"{what} by how often each row was observed, and the weights of this fit are not "
-                "whole numbers. If they are sampling weights, fit with "
-                "design=bbl.survey(weights=...); else with counts as weights, or without.",
+                f"{what} by how often each row was observed, and the weights of this fit are "
+                "not integers.",
                 argument="weights",
+                hint=(
+                    "If they are sampling weights, fit with design=bbl.survey(weights=...); "
+                    "otherwise give counts as weights, or fit without weights."
+                ),
             )
 
     def rows(self, index: np.ndarray | np.bool_ | bool | slice) -> Sample:

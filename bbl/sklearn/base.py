@@ -25,7 +25,7 @@ from bbl.choices import MissingPolicy, Unseen
 from bbl.design.design import MISSING
 from bbl.design.frames import Frame, to_frame
 from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.errors import BBLError, BBLTypeError, DataError, Hint, OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.sklearn.state import ResultState
 from bbl.sklearn.tables import (
@@ -163,7 +163,9 @@ class TableEstimator(ResultState, BaseEstimator):
         y = _check_labels(self, y)
         table = self._read_features(X, reset=True)
         if not table.n:
-            raise DataError("X has no rows. Give rows of at least two classes.", argument="X")
+            raise DataError(
+                "X has no rows.", argument="X", hint="Give rows of at least two classes."
+            )
         check_consistent_length(y, pd.RangeIndex(table.n))  # the index stands for the rows of X
         weights = None if sample_weight is None else column_or_1d(sample_weight)
         row_weights = check_weights(weights, table.n, "sample_weight", whole=whole)
@@ -171,7 +173,8 @@ class TableEstimator(ResultState, BaseEstimator):
         classes = np.unique(y[weighted_rows])
         if len(classes) < 2:
             raise DataError(
-                f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes."
+                f"y has one class, {classes.tolist()[0]!r}.",
+                hint="Give rows of at least two classes.",
             )
         response = response_name(y_name, table.columns)
         # `fractions_as_categories` made the categories of an array from all rows; those of rows of
@@ -346,16 +349,24 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
 @contextmanager
 def table_errors() -> Iterator[None]:
-    """Re-raise a BBLTypeError of a column as one of the argument X, with a hint at the types that a
-    table may hold.
+    """Give an error the hint for estimators; re-raise a BBLTypeError of a column as one of the
+    argument X.
     """
     try:
         yield
-    except BBLTypeError as error:
-        if error.column is None:
+    except BBLError as error:
+        if isinstance(error.hint, Hint):
+            error.hint = error.hint.estimators
+        if error.column is None or not isinstance(error, BBLTypeError):
             raise
-        text = f"{error} The argument must be a table of strings, numbers, booleans or categories."
-        raise BBLTypeError(text, column=error.column, argument="X") from error
+        raise BBLTypeError(
+            f"{error.message} The argument must be a table of strings, numbers, booleans or "
+            "categories.",
+            hint=error.hint,
+            column=error.column,
+            argument="X",
+            value=error.value,
+        ) from error
 
 
 def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
@@ -369,7 +380,9 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     is_missing = pd.isna(y)
     if is_missing.any():
         raise DataError(
-            f"y has {is_missing.sum()} missing values (NaN). Drop these rows.", argument="y"
+            f"y has {is_missing.sum()} missing values (NaN).",
+            argument="y",
+            hint="Drop these rows.",
         )
     # refuses infinite and complex
     check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")
@@ -378,8 +391,9 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     except TypeError:
         type_names = ", ".join(sorted({type(label).__name__ for label in y}))
         raise BBLTypeError(
-            f"y mixes labels of the types {type_names}. Make them all strings or all numbers.",
+            f"y mixes labels of the types {type_names}.",
             argument="y",
+            hint="Make them all strings or all numbers.",
         ) from None
     check_classification_targets(y)
     return y
@@ -402,15 +416,17 @@ def _make_priors(
         for name, weight in class_weight.items():
             if name not in class_names:
                 raise OptionError(
-                    f"class_weight names {name!r}, which is no class of y.", argument="class_weight"
+                    f"class_weight names {name!r}, which is not a class of y.",
+                    argument="class_weight",
                 )
             real(f"class_weight[{name!r}]", weight, 0.0)
         class_weights = np.array([class_weight.get(group, 1.0) for group in result.labels.groups])
         shares = class_weights * result.class_shares
         if not shares.sum() > 0.0:
             raise OptionError(
-                "class_weight leaves no class a weight; give one a positive one.",
+                "class_weight is zero for every class.",
                 argument="class_weight",
+                hint="Give at least one class a positive weight.",
             )
         return dict(zip(result.labels.groups, shares / shares.sum(), strict=True))
     if not isinstance(class_weight, str) or class_weight != "balanced":
@@ -418,5 +434,6 @@ def _make_priors(
             "class_weight must be None, 'balanced' or a dict of classes to weights; got "
             f"{class_weight!r}.",
             argument="class_weight",
+            value=class_weight,
         )
     return "equal"

@@ -210,6 +210,7 @@ class BBLClassifier(TableClassifier):
             raise BBLTypeError(
                 f"options must be a dict of options of the method by name; got {self.options!r}.",
                 argument="options",
+                value=self.options,
             )
         return options | (self.options or {})
 
@@ -229,9 +230,10 @@ def _make_formula(
         right_side = " + ".join([".", *(_write_term(term, names) for term in pairs)])
     else:
         raise BBLTypeError(
-            "pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; "
-            f"got {pairs!r}.",
+            "pairs must be 'all', 'none', the right-hand side of a formula or a list of "
+            f"pairs; got {pairs!r}.",
             argument="pairs",
+            value=pairs,
         )
     return f"{quoted(response)} ~ {right_side}"
 
@@ -253,9 +255,11 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
     are_names = all(isinstance(column, str) and column in names for column in columns)
     if len(columns) < 2 or not are_names or len(set(columns)) < len(columns):
         raise OptionError(
-            f"pairs has the entry {term!r}; give two different names or positions of the "
-            f"{len(names)} columns of X, or more.",
+            f"pairs contains {term!r}.",
             argument="pairs",
+            hint=(
+                f"Give two or more different names or positions of the {len(names)} columns of X."
+            ),
         )
     return ":".join(map(quoted, columns))
 

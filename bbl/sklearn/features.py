@@ -180,8 +180,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         flag("signed_log", self.signed_log)
         if self._numeric and self.normalised:
             raise OptionError(
-                "Scores of method='conjugate' have no normaliser; leave normalised=None.",
+                "Scores of method='conjugate' have no normalising constant.",
                 argument="normalised",
+                hint="Leave normalised=None.",
             )
         if self._numeric:
             # also sets n_features_in_ and feature names
@@ -314,8 +315,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         n_rows = int(np.unique(y, return_counts=True)[1].max())
         if n_rows < 2:
             raise DataError(
-                "y has one row of each class; out-of-fold scores need two of one. Give cv=None.",
+                "y has one row of each class, and out-of-fold scores need two rows of one class.",
                 argument="y",
+                hint="Give cv=None.",
             )
         return n_rows
 
@@ -351,7 +353,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         classes = np.unique(y)
         if len(classes) < 2:
             raise DataError(
-                f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes."
+                f"y has one class, {classes.tolist()[0]!r}.",
+                hint="Give rows of at least two classes.",
             )
         rows_by_class = [X[y == label] for label in classes]
         c = (self.options or {}).get("c")

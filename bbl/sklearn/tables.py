@@ -79,10 +79,11 @@ def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
             f", and {len(continuous) - 5} more" * (len(continuous) > 5)
         )
         warnings.warn(
-            f"Columns of X that look continuous: {shown}. Every number in them is a level of its "
-            "own, so nothing is learnt about the numbers between; bin them first, for example "
-            "with KBinsDiscretizer(encode='ordinal').",
-            DataWarning,
+            DataWarning(
+                f"Columns of X that look continuous: {shown}. Every number in them is a level of "
+                "its own, so nothing is learnt about the numbers between.",
+                hint="Bin them first, for example with KBinsDiscretizer(encode='ordinal').",
+            ),
             stacklevel=4,  # the line in `fit`
         )
     return data

@@ -338,7 +338,7 @@ def test_it_is_cross_validated(data):
 def test_what_it_cannot_do_is_said(auto, data):
     with pytest.raises(OptionError, match="no likelihood of rows"):
         auto.logLik()
-    with pytest.raises(BBLTypeError, match="lambda_ is not its option"):
+    with pytest.raises(BBLTypeError, match="lambda_ is not.*its option"):
         bbl.bbl("y ~ .", data, method="auto", lambda_=0.1)
     with pytest.raises(OptionError, match="by temperature"):
         bbl.bbl("y ~ .", data, method="auto", calibrate="offset")
@@ -414,7 +414,7 @@ def test_priors_of_members_are_those_of_the_average(data, weights):
     assert own.priors is None and fit.member_weights.tolist() == own.member_weights.tolist()
     expected = own.predict(data, type="prob", priors={"0": 0.9, "1": 0.1})
     pd.testing.assert_frame_equal(fit.predict(data, type="prob"), expected)
-    with pytest.raises(OptionError, match="differ in their priors"):
+    with pytest.raises(OptionError, match="differ.*priors"):
         bbl.average([turned[0], plain[1]], weights)
     assert bbl.average([each.with_priors(None) for each in turned], weights).with_priors(
         "equal"
@@ -444,7 +444,7 @@ def test_any_classifier_may_be_a_member(data, tmp_path):
     for others in ([members[0], members[1]], [fit, members[0]]):
         with pytest.raises(
             OptionError,
-            match="every model again to other rows, which .* cannot; give weights='equal'",
+            match="every model.*to other rows, which.*weights='equal'",
         ):
             bbl.average(others)
     with pytest.raises(BBLTypeError, match="fits must be fitted classifiers; got DensityResults"):

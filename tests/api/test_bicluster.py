@@ -215,7 +215,7 @@ def test_chains_that_have_not_mixed_and_groups_that_still_move_are_warned_of():
     Y = np.random.default_rng(0).random((20, 20)) < 0.5
     with pytest.warns(ConvergenceWarning, match="have not mixed.*warmup"):
         bbl.bicluster(None, Y, method="mcmc", draws=8, warmup=0, n_init=2)
-    with pytest.warns(ConvergenceWarning, match="after 1 iterations. Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="after 1 iterations. Hint: Raise max_iter"):
         bbl.bicluster(None, np.random.default_rng(0).normal(size=(40, 30)), (5, 5), max_iter=1)
 
 
@@ -241,7 +241,7 @@ def test_equal_averages_of_repeated_pairs_have_no_correlations(step):
         {"u": user, "m": movie, "r": 2.0 + (2 * sign - 1) * step * (1 + (user + movie) % 3)}
     )
     with pytest.raises(
-        DataError, match="averages of the repeated pairs are all equal.*Take metric='squared'"
+        DataError, match="averages of the repeated pairs are all equal.*metric='squared'"
     ):
         bbl.bicluster("r ~ u*m", data, (2, 2), metric="pearson")
     np.testing.assert_allclose(
@@ -320,12 +320,12 @@ BAD = {
     "fewer rows than groups": (
         lambda: bbl.bicluster(None, noisy(), (13, 2)),
         OptionError,
-        "12 rows, fewer than 13",
+        "than there are rows: 13 of 12",
     ),
     "fewer columns than groups": (
         lambda: bbl.bicluster(None, noisy(), (2, 20)),
         OptionError,
-        "12 columns",
+        "columns: 20 of 12",
     ),
     "infinite": (
         lambda: bbl.bicluster(None, np.where(np.isnan(noisy()), np.inf, 1.0), (2, 2)),
@@ -352,12 +352,12 @@ BAD = {
     "unknown option": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), metrik="levels"),
         BBLTypeError,
-        "did you mean 'metric'",
+        "Did you mean 'metric'",
     ),
     "argument misspelt": (
         lambda: bbl.bicluster(None, noisy(), group=(2, 2)),
         BBLTypeError,
-        "did you mean 'groups'",
+        "Did you mean 'groups'",
     ),
     "option of another method": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), sigma=1),
@@ -383,12 +383,12 @@ BAD = {
     "groups for mcmc": (
         lambda: bbl.bicluster(None, noisy() > 2, (2, 2), "mcmc"),
         OptionError,
-        "takes no groups",
+        "does not take groups",
     ),
     "groups for genetic": (
         lambda: bbl.bicluster(None, data_for("genetic"), (2, 2), "genetic"),
         OptionError,
-        "takes no groups",
+        "does not take groups",
     ),
     "pearson without groups": (
         lambda: bbl.bicluster(None, noisy(), metric="pearson"),
@@ -440,7 +440,7 @@ BAD = {
     "ratings off the scale": (
         lambda: bbl.bicluster(None, noisy(), method="genetic"),
         DataError,
-        "whole ratings in 1..5",
+        r"ratings in 1\.\.5",
     ),
     "rated twice otherwise": (
         lambda: bbl.bicluster(

@@ -132,7 +132,7 @@ def test_ordered_rows_are_warned_of(table, tmp_path):
 
 
 @pytest.mark.filterwarnings(
-    "ignore:weights are not all whole:bbl.DataWarning", "error:Levels of:bbl.DataWarning"
+    "ignore:weights are not all integers:bbl.DataWarning", "error:Levels of:bbl.DataWarning"
 )
 def test_rows_of_large_weights_that_are_not_whole_do_not_look_ordered(table, tmp_path):
     weighted = lazydata.lazy("folder", table.assign(w=1000.5), tmp_path)
@@ -277,5 +277,5 @@ def test_predictions_that_fail_leave_no_file(table, tmp_path):
     assert fit.predict_batches(rows, unseen="ignore", to=tmp_path / "predicted.parquet") == 20
     with pytest.raises(DataError, match="newdata has no column 'x1'"):
         list(fit.predict(lambda: iter([table.drop(columns="x1")])))
-    with pytest.raises(DataError, match="newdata has to be given"):
+    with pytest.raises(DataError, match="newdata is missing"):
         fit.predict_batches(None)

@@ -118,7 +118,7 @@ def test_a_disk_that_takes_no_more_is_told_in_words_and_nothing_is_left_on_it(ch
     assert (
         "the codes of the rows cannot be written to a temporary file" in codes and "TMPDIR" in codes
     )
-    assert "what a reader gave cannot be kept in a temporary file" in reader and "TMPDIR" in reader
+    assert "The reader's rows cannot be kept in a temporary file" in reader and "TMPDIR" in reader
     assert "predictions cannot be written to" in predictions and "out.parquet" in predictions
     assert all(
         "File too large" in text and str(folder) in text for text in (codes, reader, predictions)
@@ -146,7 +146,8 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
     with monkeypatch.context() as m:
         m.setattr("bbl.api.training_data.encode_source", none)
         with pytest.raises(
-            MemoryLimitError, match="Formula and levels of the data took more memory than there is"
+            MemoryLimitError,
+            match="Formula and levels of the data needed more memory than is available",
         ):
             bbl.bbl("y ~ .^2", lambda: iter([table]), method="mf")
     with monkeypatch.context() as m:
@@ -204,7 +205,8 @@ def test_a_column_that_the_first_file_lacks_is_not_left_out_in_silence(tmp_path)
     table.iloc[300:].to_parquet(tmp_path / "b.parquet")
     for files in (tmp_path, [tmp_path / "b.parquet", tmp_path / "a.parquet"]):
         with pytest.raises(
-            bbl.errors.DataError, match=rf"a.parquet' has no column '{first}', which others have"
+            bbl.errors.DataError,
+            match=rf"a.parquet' has no column '{first}', which other files have",
         ):
             bbl.bbl("y ~ .", files, method="naive")
         assert bbl.bbl(f"y ~ {' + '.join(names)}", files, method="naive").labels.names == tuple(

@@ -356,7 +356,7 @@ BAD = [
     (
         "no class",
         lambda d: networks.nb("klass", d),
-        "'klass' is not a column of the data; did you mean 'class'",
+        r"'klass' is not a column of the data\..*Hint: Did you mean 'class'",
     ),
     ("class in formula", lambda d: networks.nb("klass ~ .", d), "'klass' is not a column"),
     (
@@ -367,7 +367,7 @@ BAD = [
     (
         "learner",
         lambda d: networks.bnc("tancl", "class", d),
-        "learner='tancl' is unknown; did you mean 'tan_cl'",
+        "learner='tancl' is unknown. Hint: Did you mean 'tan_cl'",
     ),
     ("k of rows", lambda d: networks.tan_hc("class", d, k=99), "k must be in 2..40"),
     ("smooth", lambda d: networks.bnc("nb", "class", d, -1), "smooth must lie in"),
@@ -395,7 +395,7 @@ BAD = [
     (
         "weight lacks",
         lambda d: networks.bnc("nb", "class", d, 1, wanbia={"a": 1}),
-        "no weight of 'b'",
+        "no weight",
     ),
     (
         "two methods",
@@ -425,28 +425,28 @@ BAD = [
     (
         "aode",
         lambda d: networks.bnc("aode", "class", d, 1, awnb_bootstrap=0.5),
-        "aode takes no awnb",
+        "does not take awnb",
     ),
     ("trees", lambda d: networks.bnc("nb", "class", d, 1, awnb_trees=0), "awnb_trees must be"),
     (
         "root",
         lambda d: networks.tan_cl("class", d, root="aa"),
-        "root='aa' is no feature; did you mean 'a'",
+        r"root='aa' is no.*feature\. Hint: Did you mean 'a'",
     ),
     (
         "score",
         lambda d: networks.tan_cl("class", d, "bick"),
-        "score='bick' is unknown; did you mean 'bic'",
+        "score='bick' is unknown. Hint: Did you mean 'bic'",
     ),
     (
         "dag_args",
         lambda d: networks.bnc("tan_cl", "class", d, dag_args={"scor": "bic"}),
-        "did you mean 'score'",
+        "Did you mean 'score'",
     ),
     (
         "parent",
         lambda d: networks.structure("c", {"a": ["b"]}),
-        "'a' has the parent 'b', which is no feature",
+        "'a' has the parent 'b', which is no.*feature",
     ),
     ("cycle", lambda d: networks.structure("c", {"a": ["b"], "b": ["a"]}), "cycle through"),
     ("itself", lambda d: networks.structure("c", {"a": ["a"]}), "cycle through 'a'"),
@@ -466,7 +466,7 @@ BAD = [
         lambda d: networks.lp(networks.structure("class", {"z": []}), d),
         "'z' is not a column",
     ),
-    ("var", lambda d: networks.bnc("nb", "class", d).values("z"), "'z' is no variable"),
+    ("var", lambda d: networks.bnc("nb", "class", d).values("z"), "'z' is no.*variable"),
     (
         "folds",
         lambda d: networks.tan_hc("class", d, folds=[[0, 1], [99]]),
@@ -482,7 +482,7 @@ BAD = [
     (
         "a name",
         lambda d: networks.bnc("nb", "class", d, 1, weigths="a"),
-        "weigths.*did you mean 'weights'",
+        "weigths.*Did you mean 'weights'",
     ),
     ("aode figure", lambda d: networks.bnc("aode", "class", d).plot(), "aode averages 2 networks"),
 ]

@@ -44,6 +44,6 @@ def test_a_splitter_says_what_is_trained_on(data):
 
 
 def test_a_search_trains_on_all_that_a_fold_does_not_validate(data):
-    with pytest.raises(OptionError, match="folds leave rows out") as caught:
+    with pytest.raises(OptionError, match="folds leave") as caught:
         networks.tan_hc("y ~ .", data, folds=SPLIT)
     assert caught.value.argument == "folds"

@@ -131,7 +131,7 @@ def test_a_term_without_its_pairs_is_fitted_alone(table):
     assert [len(found) for found in fit.parameters.layout.terms] == [0, 1]
     assert repr(fit).count("dJ_[a,b,d]") == 2
     assert fit.plot()[0] is not None
-    with pytest.raises(DataError, match="no pairs to draw; plot_terms"):
+    with pytest.raises(DataError, match="no pairs to draw.*plot_terms"):
         fit.plot_network()
     plt.close("all")
 
@@ -227,7 +227,7 @@ def test_too_many_terms_are_refused_at_once(monkeypatch):
     wide.columns = [f"p{k}" for k in range(784)]
     wide.insert(0, "y", [0, 1] * 20)
     with pytest.raises(
-        BBLError, match=r"80,314,920 terms with 80,314,920 couplings.*31.* GiB and 8.0 GiB"
+        BBLError, match=r"80,314,920 terms with 80,314,920 couplings.*31.* GiB, and 8.0 GiB"
     ):
         bbl.bbl("y ~ .^3", wide, verbose=0)
 
@@ -253,7 +253,7 @@ def test_figures_of_a_term(fit):
     assert len(fit.plot_terms(["Sex", "Age", "Class"], groups=["Yes"])) == 3
     for make in (fit.plot, fit.plot_network, lambda: fit.plot_logo(kind="fields")):
         assert make()
-    with pytest.raises(OptionError, match="is no term of three.*did you mean 'Class'"):
+    with pytest.raises(OptionError, match="term of three.*Did you mean 'Class'"):
         fit.plot_terms(["Clas", "Sex", "Age"])
     with pytest.raises(DataError, match="no terms of three"):
         bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq", verbose=0).plot_terms()

@@ -14,7 +14,7 @@ from bbl.errors import DataError, DataWarning
 FORMULA = "Survived ~ Class * Sex + Age"
 TAKEN = ("pseudo", "ml", "mf", "naive", "pvi", "conditional")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:weights are not all whole numbers", "ignore:On the validated rows"
+    "ignore:weights are not all integers", "ignore:On the validated rows"
 )
 
 
@@ -175,7 +175,7 @@ def test_whole_numbers_are_counts_whatever_their_type(titanic):
 
 def test_a_fit_warns_and_what_counts_rows_refuses(titanic, tmp_path):
     data = titanic.assign(Freq=titanic["Freq"] * 0.37)
-    with pytest.warns(DataWarning, match="weights are not all whole numbers") as caught:
+    with pytest.warns(DataWarning, match="weights are not all integers") as caught:
         fit = bbl.bbl(FORMULA, data, weights="Freq")
     assert caught[0].filename == __file__
     for refused in (
@@ -184,19 +184,16 @@ def test_a_fit_warns_and_what_counts_rows_refuses(titanic, tmp_path):
         lambda: fit.bootstrap(2),
         lambda: fit.interactions(pvalues="permutation"),
     ):
-        with pytest.raises(DataError, match="weights of this fit are not whole numbers"):
+        with pytest.raises(DataError, match="weights of this fit are not integers"):
             refused()
-    assert (
-        fit.interactions()["p"].isna().all()
-        and "not whole numbers" in fit.interactions()["test"][0]
-    )
+    assert fit.interactions()["p"].isna().all() and "not integers" in fit.interactions()["test"][0]
     assert fit.summary().tables["tests"]["Pr(>chisq)"].isna().all()
     nested = bbl.bbl("Survived ~ Class + Sex + Age", data, weights="Freq")
     assert bbl.anova(nested, fit)["p"].isna().all()
     fit.save(tmp_path / "m.bbl", store_data=True)
     back = bbl.load(tmp_path / "m.bbl")
     pd.testing.assert_frame_equal(back.predict(data, type="prob"), fit.predict(data, type="prob"))
-    with pytest.raises(DataError, match="not whole numbers"):
+    with pytest.raises(DataError, match="not integers"):
         back.inference()
 
 

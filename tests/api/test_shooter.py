@@ -100,7 +100,7 @@ def test_a_penalty_that_keeps_no_term_is_told(table):
 
 
 def test_groups_that_are_separated_are_told_with_the_terms(table):
-    with pytest.warns(ConvergenceWarning, match="weights of a would grow without end"):
+    with pytest.warns(ConvergenceWarning, match="weights of a would grow without bound"):
         fit = quick(table.assign(y=table["a"]), refit=True)
     assert "Separated by" in fit.summary().facts
     assert np.isfinite(fit.coef().iloc[:, -1]).all()
@@ -120,7 +120,7 @@ def test_groups_that_are_separated_are_told_with_the_terms(table):
         ({"screen": "none"}, OptionError, "screen"),
         ({"scale": "n"}, OptionError, "scale"),
         ({"nfold": 1}, OptionError, "nfold"),
-        ({"lamda": 1.0}, BBLTypeError, "did you mean 'lambda_'"),
+        ({"lamda": 1.0}, BBLTypeError, "Did you mean 'lambda_'"),
     ],
 )
 def test_options_out_of_range_are_named(table, options, error, words):
@@ -148,7 +148,7 @@ def test_an_order_above_the_number_of_predictors_is_that_number(table, n_predict
     assert given.terms.equals(bbl.shooter("y ~ .", few, order=n_predictors, lambda_=1.0).terms)
 
 
-@pytest.mark.filterwarnings("ignore:the refitted weights:bbl.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The refitted weights:bbl.errors.ConvergenceWarning")
 # of one row each
 @pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")
 @pytest.mark.parametrize("n_rows", [2, 3])

@@ -269,17 +269,17 @@ def test_explanations_add_up_to_the_scores():
 @pytest.mark.parametrize(
     "zeros, error, text",
     [
-        ("nowhere", DataError, "'nowhere' is no column of the data"),
+        ("nowhere", DataError, "'nowhere' is no.*column of the data"),
         (7.5, BBLTypeError, "must be a table of combinations, or the name of a column"),
         ({"Klass": ["Crew"]}, DataError, "has the column 'Klass', which the formula does not have"),
         ({"Class": ["Stowaway"]}, LevelError, "'Stowaway'.*leave these rows out"),
-        ({"Class": [None]}, DataError, "the column 'Class' is missing in row 0"),
+        ({"Class": [None]}, DataError, "column 'Class' is missing in row 0"),
         (
             {"Class": ["1st", "Crew"]},
             DataError,
-            "Class=1st cannot occur, but the data have such rows",
+            "Class=1st cannot occur, but the data.*such rows",
         ),
-        ("Survived", DataError, "the column 'Survived' holds .*by True or 1"),
+        ("Survived", DataError, "column 'Survived'.*by True or 1"),
     ],
 )
 def test_wrong_zeros_are_named(zeros, error, text):
@@ -302,14 +302,15 @@ def test_what_leaves_nothing_or_names_a_group_is_refused():
         FormulaError, match="'never' holds the marks of structural zeros and is also a predictor"
     ):
         fit("~ Class + never", MARKED, "never")
-    with pytest.raises(DataError, match="the data have such rows"):
+    with pytest.raises(DataError, match="the data.*such rows"):
         bbl.bbl("~ Class + Age + Sex", MARKED, structural_zeros="never", **QUIET)
 
 
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "conditional", "auto"])
 def test_other_methods_refuse_them_and_the_advice_works(method):
     with pytest.raises(
-        OptionError, match=f"method='{method}' takes every .*Take method='ml' with structural_zeros"
+        OptionError,
+        match=f"method='{method}' takes every .*Choose method='ml' with structural_zeros",
     ):
         bbl.bbl(
             "Survived ~ Class + Age",

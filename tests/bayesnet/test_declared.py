@@ -116,7 +116,7 @@ def test_folds_are_dealt_to_those_that_validate(data):
 def test_averages_are_averaged(data, tmp_path):
     fit = fitted("chains", data)
     assert isinstance(fit.structure, AveragedStructure) and len(fit.network.members) == 2
-    with pytest.raises(OptionError, match="chains takes no manb_prior"):
+    with pytest.raises(OptionError, match="chains.*manb_prior"):
         fitted("chains", data, manb_prior=0.5)
     with pytest.raises(OptionError, match="chains averages 2 networks"):
         fit.write_bif(tmp_path / "fit.bif")

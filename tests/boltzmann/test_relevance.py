@@ -87,7 +87,7 @@ def test_weights_are_repeated_rows(table, method):
     )
 
 
-@pytest.mark.filterwarnings("ignore:weights are not all whole numbers")
+@pytest.mark.filterwarnings("ignore:weights are not all integers")
 @pytest.mark.parametrize("factor", [0.01, 100.0])
 def test_weights_times_a_number_choose_the_same_predictors_also_from_a_sample_of_the_rows(factor):
     """Predictors are chosen from 20,000 of these rows."""
@@ -231,7 +231,7 @@ def test_interactions_and_report_say_why_there_are_no_tests(table, tmp_path):
 
 def test_effects_say_why_they_have_no_errors(table):
     effects = fitted(table, "pseudo").avg_comparisons(variables="a")
-    assert "the same rows have chosen; give se='bootstrap'" in effects.note
+    assert "the same rows have chosen. Hint: Give se='bootstrap'" in effects.note
     assert "std_error" not in effects.frame or effects.frame["std_error"].isna().all()
 
 
@@ -245,7 +245,7 @@ def test_effects_say_why_they_have_no_errors(table):
         ({"formula": "~ .", "relevance": 0.05}, "has no response"),
         (
             {"method": "ml", "relevance": 0.05, "structural_zeros": "zero"},
-            "leave one of the two out",
+            "Leave out relevance or structural_zeros",
         ),
     ],
 )

@@ -13,7 +13,8 @@ from bbl.errors import OptionError
 
 SORTED = Factor("y", ("healthy", "sick"), ("string", "string"))
 NAMES_NEEDED = (
-    r"numbers without names, and the order of the groups of 'y' was not declared\. Name them, as "
+    r"numbers without names, and the order of the groups of 'y' was not declared\. "
+    r"Hint: Name them, as "
 )
 
 

@@ -79,7 +79,7 @@ def test_weight_zero_rows_go_before_levels_are_collected(weights):
 def test_weights_column_may_be_no_predictor():
     with pytest.raises(FormulaError, match="'n' holds the weights and is also a predictor"):
         Design.from_data("y ~ a + n", FRAME, "n")
-    with pytest.raises(FormulaError, match="'n' holds the weights and cannot be the response"):
+    with pytest.raises(FormulaError, match="the weights and cannot be the response"):
         Design.from_data("n ~ a", FRAME, "n")
     assert Design.from_data("y ~ . - n", FRAME, "n")[0].labels.names == ("a", "b")
 
@@ -121,7 +121,7 @@ def test_bad_weights(weights, error, text):
 
 def test_weights_that_are_no_column():
     with pytest.raises(
-        DataError, match=r"weights='bb' is not a column of the data; did you mean 'b'\?"
+        DataError, match=r"weights='bb' is not a column of the data. Hint: Did you mean 'b'\?"
     ) as caught:
         Design.from_data("y ~ a", data(), "bb")
     assert caught.value.argument == "weights"
@@ -192,7 +192,7 @@ def test_as_many_groups_as_rows():
 def test_constant_predictor():
     columns = data(c=["k"] * 4, d=[1] * 4)
     with pytest.raises(
-        LevelError, match=r"predictors with one level: 'c', 'd'. Drop them with removeConst"
+        LevelError, match=r"predictors with one level: 'c', 'd'\..*Drop them with removeConst"
     ) as caught:
         Design.from_data("y ~ .", columns)
     assert caught.value.column == "c" and "novarOk=True" in str(caught.value)
@@ -246,7 +246,8 @@ def test_xlevels():
         Design.from_data("y ~ a", data(), xlevels={"a": ["u", "w"]})
     assert caught.value.column == "a" and caught.value.argument == "xlevels"
     with pytest.raises(
-        DataError, match=r"xlevels names 'aa', which the formula does not use; did you mean 'a'\?"
+        DataError,
+        match=r"xlevels names 'aa', which the formula does not use. Hint: Did you mean 'a'\?",
     ):
         Design.from_data("y ~ a", data(), xlevels={"aa": ["u", "v"]})
     with pytest.raises(BBLTypeError, match="xlevels must be a dict") as caught:
@@ -331,7 +332,7 @@ def test_encode_missing():
     for unseen in ("raise", "ignore"):
         with pytest.raises(
             DataError,
-            match="column 'b' of newdata has 1 missing value,.*missing='marginal': predict",
+            match="column 'b' of newdata has 1 missing value,.*missing='marginal'.*predict",
         ):
             fitted().encode(FRAME.assign(b=[1, 2, None, 1, 1]), unseen)
 
@@ -508,7 +509,7 @@ class TestDeclaredLevels:
             Design.from_data("y ~ 1", {"y": [0, 1]})
 
     def test_a_missing_class_is_refused_where_missing_values_are(self):
-        with pytest.raises(DataError, match="is the response, which has to be known"):
+        with pytest.raises(DataError, match="the response.*be known"):
             Design.from_data(
                 "y ~ z", self.DATA, missing="level", rules=EncodingRules(declared=True)
             )

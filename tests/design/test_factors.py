@@ -61,7 +61,7 @@ def test_tables(data):
         and not frame.has(frame.column("x"))
     )
     with pytest.raises(
-        DataError, match=r"data has no column 'xx'; did you mean 'x'\? Its columns are: x, n"
+        DataError, match=r"data has no column 'xx'.*\. Hint: Did you mean 'x'\?"
     ) as caught:
         frame.column("xx")
     assert caught.value.column == "xx"
@@ -105,7 +105,7 @@ def test_no_table(data):
     ],
 )
 def test_bad_dicts(data):
-    with pytest.raises(DataError, match="data is a dict that makes no table") as caught:
+    with pytest.raises(DataError, match="data is a dict that.*table") as caught:
         to_frame(data)
     assert caught.value.argument == "data"
 
@@ -119,7 +119,7 @@ def test_bad_dicts(data):
     ids=["pandas", "arrow"],
 )
 def test_duplicate_names(data):
-    with pytest.raises(DataError, match="duplicate column name 'a', 2 times. Rename") as caught:
+    with pytest.raises(DataError, match=r"duplicate column name 'a', 2 times\..*Rename") as caught:
         to_frame(data)
     assert caught.value.column == "a"
 
@@ -400,8 +400,8 @@ def test_missing_values(series):
     with pytest.raises(
         DataError,
         match=(
-            r"column 'x' has 2 missing values\. Drop the rows.*'drop'.*level of their "
-            r"own.*'marginal'"
+            r"column 'x' has 2 missing values\..*Drop the rows.*'drop'.*level of their "
+            "own.*'marginal'"
         ),
     ) as caught:
         column(series)
@@ -409,7 +409,7 @@ def test_missing_values(series):
 
 
 def test_one_missing_value_is_singular():
-    with pytest.raises(DataError, match=r"has 1 missing value\. Drop"):
+    with pytest.raises(DataError, match=r"has 1 missing value\."):
         column([None, "a"])
 
 
@@ -442,8 +442,8 @@ def test_values_that_cannot_be_levels(series):
     with pytest.raises(
         BBLTypeError,
         match=(
-            r"column 'x' holds .*, which cannot be levels. Turn it into strings.* of a date take a "
-            r"part"
+            r"column 'x'.*, which cannot be levels\..*Turn it into strings.* of a date take "
+            "a part"
         ),
     ) as caught:
         column(series)
@@ -451,7 +451,7 @@ def test_values_that_cannot_be_levels(series):
 
 
 def test_infinite_value():
-    with pytest.raises(DataError, match="inf is no level of column 'x'"):
+    with pytest.raises(DataError, match="inf is no.*level of column 'x'"):
         column([1.0, np.inf])
 
 
@@ -460,7 +460,7 @@ def test_continuous_column():
     for values in (rng.normal(size=30), rng.normal(size=5_000), rng.normal(size=50_000).round(3)):
         with pytest.raises(
             DataError,
-            match=r"column 'x' looks continuous: \d+ distinct numbers in \d+ rows. Bin it",
+            match=r"column 'x' looks continuous:.*distinct numbers in.*rows\..*Bin it",
         ) as caught:
             collect(values)
         assert caught.value.column == "x" and f"{len(np.unique(values))} distinct" in str(
@@ -524,7 +524,7 @@ def test_given_levels():
     assert Factor.from_list("x", [1, False, "1"]).levels == (1, False, "1")
     with pytest.raises(
         LevelError,
-        match="column 'x' has levels that xlevels does not list: 'c'. Add them to 'a', 'b'",
+        match=r"column 'x' has levels that xlevels does not list: 'c'\..*Add them to 'a', 'b'",
     ):
         Factor.from_list("x", ["a", "b"]).encode(column(LETTERS), argument="xlevels")
     for bad in ("abc", 3, None, b"ab", {"a": 1}):

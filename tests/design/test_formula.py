@@ -187,7 +187,7 @@ def test_excluded_columns():
     ) as caught:
         parse("y ~ a + w", [*COLUMNS, "w"], {"w": "the weights"})
     assert caught.value.column == "w" and caught.value.argument == "formula"
-    with pytest.raises(FormulaError, match="'w' holds the weights and cannot be the response"):
+    with pytest.raises(FormulaError, match="the weights and cannot be the response"):
         parse("w ~ a", [*COLUMNS, "w"], {"w": "the weights"})
 
 
@@ -248,11 +248,11 @@ def test_unknown_names():
     columns = ["outcome", "Class", "Sex", *map(str, range(20))]
     with pytest.raises(
         FormulaError,
-        match=r"'class' is not a column.*did you mean 'Class'\? The columns are outcome, Class",
+        match=r"'class' is not a column.*Did you mean 'Class'\?.*columns.*outcome, Class",
     ):
         parse("outcome ~ class", columns)
     with pytest.raises(
-        FormulaError, match=r"'outcom' is not a column.*did you mean 'outcome'\?.*and more"
+        FormulaError, match=r"'outcom' is not a column.*Did you mean 'outcome'\?.*and more"
     ) as caught:
         parse("outcom ~ Class", columns)
     assert caught.value.column == "outcom"

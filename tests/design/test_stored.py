@@ -110,7 +110,7 @@ def test_storage_of_names():
     assert loaded.terms.predictors == (3, ("p", (1, 2.5)))
     assert np.array_equal(loaded.encode(frame)[0], design.encode(frame)[0])
     odd = Design.from_data("y ~ .", {"y": [0, 1], frozenset("a"): [0, 1]})[0]
-    with pytest.raises(BBLTypeError, match="cannot be stored. Rename"):
+    with pytest.raises(BBLTypeError, match=r"cannot be stored\..*Rename"):
         odd.to_dict()
 
 

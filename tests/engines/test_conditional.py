@@ -646,7 +646,7 @@ def test_what_needs_a_model_of_the_predictors_says_so():
     ):
         with pytest.raises(OptionError, match=r"P\(x\|y\).*method='pseudo'"):
             call()
-    with pytest.raises(OptionError, match="summed out"):
+    with pytest.raises(OptionError, match="averaged over"):
         fit.predict(unknown)
     with pytest.raises(OptionError, match="missing='level'"):
         bbl.bbl("y ~ .", unknown, method="conditional", missing="marginal", verbose=0)

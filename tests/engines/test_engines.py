@@ -310,5 +310,5 @@ def test_bad_options_are_named(method, options, name):
 
 
 def test_near_match_of_a_misspelt_option():
-    with pytest.raises(BBLTypeError, match="did you mean 'lambda_'"):
+    with pytest.raises(BBLTypeError, match="Did you mean 'lambda_'"):
         make_engine("pseudo", {"lamda_": 1.0})

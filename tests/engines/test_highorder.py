@@ -264,7 +264,7 @@ def test_bad_input_is_named(rows):
 
     refused("order", order=1)
     refused("lambda_", lambda_="best")
-    refused("lambda_ holds 3", lambda_=[1.0, 2.0, 3.0])
+    refused("lambda_ has 3", lambda_=[1.0, 2.0, 3.0])
     refused("lambda_", lambda_=-1.0)
     refused("combine", combine="xor")
     refused("refit", refit="guess")

@@ -154,7 +154,7 @@ def test_a_penalty_for_each_order_is_asked_for():
     layout = Layout(LEVELS, TERMS)
     with pytest.raises(OptionError, match="lambda_ has 2 numbers.*up to 4 predictors"):
         PseudoLikelihood(lambda_=[0.1, 0.2]).layout(make_sample(10), layout)
-    with pytest.raises(OptionError, match="crossVal takes a grid"):
+    with pytest.raises(OptionError, match="crossVal"):
         PseudoLikelihood(lambda_=[0.1, 0.2]).layout(make_sample(10), Layout(LEVELS))
     with pytest.raises(OptionError, match="joint levels"):
         PseudoLikelihood().layout(make_sample(10), Layout([2, 300, 300], [(0, 1, 2)]))

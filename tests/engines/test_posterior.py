@@ -198,7 +198,8 @@ def test_conjugate_draws_under_a_small_c_are_warned_of(titanic):
     with pytest.warns(DataWarning) as caught:
         fitted(titanic, prior="conjugate", c=10.0, draws=500)
     assert any(
-        "c=10 is under a tenth of a group's 1,490 observations" in str(w.message) for w in caught
+        "c=10 is less than a tenth of a group's 1,490 observations" in str(w.message)
+        for w in caught
     )
     fit = fitted(titanic, prior="conjugate", draws=2000)
     assert fit.posterior.summary()["ess_bulk"].min() > 3000
@@ -290,7 +291,7 @@ def test_hidden_units_freeze_as_the_warning_says(titanic):
     assert fit.posterior.state[0]["flips"].max() < 0.05
     p = fit.predict(titanic, type="prob")
     assert np.isfinite(p.iloc[:, :2].to_numpy()).all() and np.isfinite(fit.logLik())
-    with pytest.raises(OptionError, match="mean of the draws is no model"):
+    with pytest.raises(OptionError, match="mean of the draws is no.*model"):
         fit.predict(titanic, draws="mean")
     assert bbl.log_scores(fit, titanic).shape == (32, 2)
 

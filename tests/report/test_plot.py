@@ -122,7 +122,7 @@ class TestParameters:
         single = plt.figure().add_subplot()
         layout = Layout([4, 2, 2], np.empty((0, 2)))
         assert plot_parameters(LABELS, Parameters(layout, THETA[:, :5]), axes=single) == [single]
-        with pytest.raises(OptionError, match="axes holds 2 axes, but 3") as error:
+        with pytest.raises(OptionError, match="2 axes, but 3") as error:
             plot_parameters(LABELS, Parameters(LAYOUT, THETA), axes=mine[:2])
         assert error.value.argument == "axes"
 
@@ -131,7 +131,7 @@ class TestParameters:
         assert [ax.get_title() for ax in axes[1:]] == ["Survived = Yes"]
         assert axes[1].images[0].get_array()[3, 4] == 1.2
         for groups, words in (
-            (["Maybe"], "'Maybe' is no group of 'Survived'; choose from 'No', 'Yes'"),
+            (["Maybe"], "'Maybe' is no group of 'Survived'.*from 'No', 'Yes'"),
             ([], "empty"),
         ):
             with pytest.raises(OptionError, match=words):
@@ -351,7 +351,7 @@ class TestConfigurations:
             ({"shape": (3, 3)}, "shape=.3, 3. has 9 pixels, but there are 4 predictors"),
             (
                 {"shape": (2, 2), "positions": [0, 1, 2, 4]},
-                "positions must be 4 different whole numbers in 0..3",
+                r"positions must be 4 different.*in 0\.\.3",
             ),
             ({"shape": (2, 2), "positions": [0, 1, 1, 2]}, "positions"),
             ({"shape": (2, 2), "positions": [0, 1]}, "positions"),

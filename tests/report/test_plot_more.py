@@ -142,7 +142,7 @@ class TestIntervals:
     def test_refused(self, titanic):
         labels, parameters = model([3, 3], 2)
         for wrong in (np.zeros((1, 4)), -np.ones((2, 4))):
-            with pytest.raises(DataError, match="2 x 4 numbers"):
+            with pytest.raises(DataError, match="2 x 4 non-negative numbers"):
                 plot_parameters(labels, parameters, errors=wrong)
         with pytest.raises(BBLTypeError, match="intervals must be True or False"):
             titanic.plot(intervals=0.95)
@@ -240,7 +240,7 @@ class TestLogo:
         with pytest.raises(OptionError, match="'x' is no group"):
             draw_logo(self.labels, [np.ones((2, 4)), np.ones((2, 2))], groups=["x"])
         wide = Labels("y", ("a",), tuple(range(201)), (DNA,) * 201)
-        with pytest.raises(OptionError, match="room for 200"):
+        with pytest.raises(OptionError, match="space for 200"):
             draw_logo(wide, [np.ones((1, 4))] * 201)
 
     def test_of_a_fit(self, titanic, tmp_path):
@@ -392,7 +392,7 @@ class TestCalibration:
                 plot_calibration(self.labels, *args)
         with pytest.raises(OptionError, match="bins must be at least 1"):
             plot_calibration(self.labels, p, [0, 1, 1], bins=0)
-        with pytest.raises(OptionError, match="axes holds 1 axes, but 2"):
+        with pytest.raises(OptionError, match="1 axes, but 2"):
             plot_calibration(self.labels, p, [0, 1, 1], axes=plt.figure().add_subplot())
 
     def test_of_a_cross_validation(self):

@@ -79,9 +79,9 @@ def test_without_pooled_fit():
     ("look", "words"),
     [
         (lambda c: c.h["Maybe"], ["'Maybe'", "group", "'No', 'Yes'"]),
-        (lambda c: c.h["No"]["Clas"], ["'Clas'", "predictor", "did you mean 'Class'?"]),
+        (lambda c: c.h["No"]["Clas"], ["'Clas'", "predictor", "Did you mean 'Class'?"]),
         (lambda c: c.h0["Fare"], ["'Fare'", "predictor"]),
-        (lambda c: c.J["No"]["Class", "Agee"], ["'Agee'", "did you mean 'Age'?"]),
+        (lambda c: c.J["No"]["Class", "Agee"], ["'Agee'", "Did you mean 'Age'?"]),
         (lambda c: c.J["No"]["Class", "Age"], ["'Class' and 'Age' do not interact"]),
         (lambda c: c.J["No"]["Sex", "Sex"], ["'Sex' and 'Sex' do not interact"]),
         (lambda c: c.J["No"]["Class"], ["pair of predictors", "'Class'"]),

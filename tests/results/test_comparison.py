@@ -187,7 +187,7 @@ def test_the_order_of_predictors_with_gaps_does_not_matter(method):
     )
     reasons = [bbl.anova(fit, large)["test"].iloc[-1] for fit in small]
     assert (
-        reasons[0] == reasons[1] and "models of different terms have different rows" in reasons[0]
+        reasons[0] == reasons[1] and "models with different terms use different rows" in reasons[0]
     )
     again = bbl.bbl("y ~ b*a", data, method=method, missing="marginal", verbose=0)
     assert "have the same pairs" in bbl.anova(again, large)["test"].iloc[-1]

@@ -107,7 +107,7 @@ def test_posteriors_have_the_same_names_and_say_what_they_lack(rows):
     drawn = bbl.bbl("y ~ a", rows, method="bayes", seed=1, verbose=0)
     np.testing.assert_allclose(np.sqrt(np.diag(drawn.cov_params())), drawn.bse, rtol=1e-9)
     assert drawn.pvalues.isna().all() and drawn.conf_int().notna().all(axis=None)
-    with pytest.raises(OptionError, match="no covariances; see bse"):
+    with pytest.raises(OptionError, match="no covariances"):
         bbl.bbl(
             "y ~ a * b", rows, method="pvi", scale=0.5, n_iter=500, seed=1, verbose=0
         ).cov_params()
@@ -127,7 +127,7 @@ def test_a_level_in_the_place_of_alpha_is_told(fit):
         fit.conf_int(0.95)
     with pytest.raises(BBLTypeError, match="no argument 'level'"):
         fit.conf_int(level=0.9)
-    with pytest.raises(OptionError, match="no group"):
+    with pytest.raises(OptionError, match="not a group"):
         fit.cov_params(7)
 
 
@@ -152,13 +152,15 @@ def test_an_unknown_group_or_predictor_is_answered_in_whole_sentences():
     ):
         with pytest.raises(
             OptionError,
-            match=r"^'yes' is no group; did you mean 'Yes'\? Groups are \['No', 'Yes'\]\.$",
+            match=r"^'yes' is not a group\. Hint: Did you mean 'Yes'\?.*\['No', 'Yes'\]\.$",
         ):
             call("yes")
-        with pytest.raises(OptionError, match=r"^'q' is no group\. Groups are"):
+        with pytest.raises(OptionError, match=r"^'q' is not a group\."):
             call("q")
     exact = bbl.bbl(
         "Survived ~ Sex * Age", bbl.datasets.load_titanic(), "Freq", method="ml", verbose=0
     )
-    with pytest.raises(OptionError, match=r"^'sex' is no predictor; did you mean 'Sex'\?$"):
+    with pytest.raises(
+        OptionError, match=r"^'sex' is not a predictor\. Hint: Did you mean 'Sex'\? Choose"
+    ):
         exact.odds_ratios(pairs=[("sex", "Age")])

@@ -93,7 +93,7 @@ def test_every_classifier_has_it_and_a_weight_is_a_repeated_row(fits, titanic):
         wider = fit.evaluate(titanic, weights="Freq", level=0.99).scores
         assert (wider["lower"] < limits["lower"]).all() and (wider["upper"] > limits["upper"]).all()
     assert fits["tan"].score("accuracy", titanic, "Freq") == fits["tan"].score(titanic, "Freq")
-    with pytest.raises(OptionError, match="did you mean 'loglik'"):
+    with pytest.raises(OptionError, match="Did you mean 'loglik'"):
         fits["tan"].score("logLik")
 
 
@@ -135,13 +135,13 @@ def test_bad_input_is_named(fits, titanic):
         fit.evaluate(titanic.drop(columns="Survived"))
     with pytest.raises(LevelError, match="'Perhaps'"):
         fit.evaluate(titanic.assign(Survived="Perhaps"))
-    with pytest.raises(DataError, match="did you mean 'Freq'"):
+    with pytest.raises(DataError, match="Did you mean 'Freq'"):
         fit.evaluate(titanic, weights="freq")
     with pytest.raises(DataError, match="not all weights"):
         fit.evaluate(titanic, weights=-np.ones(len(titanic)))
     with pytest.raises(OptionError, match="level"):
         fit.evaluate(level=1.5)
-    with pytest.raises(OptionError, match="did you mean 'Yes'"):
+    with pytest.raises(OptionError, match="Did you mean 'Yes'"):
         fit.evaluate().roc("yes")
     with pytest.raises(DataError, match="None of the new rows"):
         drop = bbl.bbl("Survived ~ .", titanic, "Freq", missing="drop")
@@ -242,7 +242,7 @@ def test_costs_that_are_none_are_refused(fits, titanic):
         ([[0, 1]], "2 x 2"),
         ({"Yes": {"Maybe": 1}}, "'Maybe'"),
         ([[0, -1], [1, 0]], "not negative"),
-        (pd.DataFrame([[0, 1], [1, 0]]), "no group"),
+        (pd.DataFrame([[0, 1], [1, 0]]), "not a group"),
     ):
         with pytest.raises(OptionError, match=words):
             fits["bbl"].predict(titanic, costs=costs)
@@ -284,7 +284,7 @@ def test_figures_say_what_they_show(fits, digits, titanic):
     assert len(many.plot("roc").get_legend().get_texts()) == 4
     assert len(many.plot("roc", groups=[7]).get_legend().get_texts()) == 1
     assert len(fits["bbl"].plot(kind="calibration")) == 2
-    with pytest.raises(OptionError, match="did you mean 'confusion'"):
+    with pytest.raises(OptionError, match="Did you mean 'confusion'"):
         fits["bbl"].plot(kind="confusions")
     with pytest.raises(DataError, match="crossVal"):
         fits["bbl"].plot(kind="cv")

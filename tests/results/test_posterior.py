@@ -111,7 +111,7 @@ def test_a_figure_goes_into_the_callers_axes(fit):
     assert fit.posterior.plot("trace", top=2, axes=axes)[0] is axes[0]
     assert axes[1].get_xlabel() == "draw" and not axes[0].figure.get_suptitle()
     assert fit.posterior.plot("forest", axes=axes[1])[0] is axes[1]
-    with pytest.raises(OptionError, match="axes holds 2"):
+    with pytest.raises(OptionError, match="axes contains 2"):
         fit.posterior.plot("rank", top=3, axes=axes)
 
 

@@ -35,11 +35,8 @@ QUOTING = {
 }
 
 
-def advised(message: str) -> Iterator[dict[str, Any]]:
-    """Yield what a message advises, as arguments and values; what stands before its first stop is
-    the complaint.
-    """
-    text = " ".join(re.split(r"(?<=[.;])\s", message)[1:])
+def advised(text: str) -> Iterator[dict[str, Any]]:
+    """Yield what a hint advises, as arguments and values."""
     before: dict[str, Any] = {}
     end = -1
     for each in ADVICE.finditer(text):
@@ -89,7 +86,7 @@ def follow(case: Case, error: bbl.BBLError) -> None:
     """Raise a `Fall` if an argument that an error advises is refused, or leads to the same
     error.
     """
-    alternatives = list(advised(str(error)))
+    alternatives = list(advised(error.hint or ""))
     for changes in alternatives:
         if any(changes.items() < other.items() for other in alternatives):
             continue  # of what is advised together, one alone

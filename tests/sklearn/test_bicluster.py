@@ -87,5 +87,5 @@ def test_numbers_of_clusters_may_be_chosen(board):
 
 
 def test_more_clusters_than_rows_are_refused(board):
-    with pytest.raises(OptionError, match="fewer than 70"):
+    with pytest.raises(OptionError, match="70 of 60"):
         PrototypeBiclustering((70, 3)).fit(board[0])

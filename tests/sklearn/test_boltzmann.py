@@ -296,7 +296,7 @@ class TestWeights:
 
     def test_fractions_where_the_method_takes_them(self, digits):
         X, y = digits
-        with pytest.warns(DataWarning, match="not all whole numbers"):
+        with pytest.warns(DataWarning, match="not all integers"):
             model = BBLClassifier("pseudo", lambda_=0.1).fit(X, y, np.full(240, 0.5))
         expected = BBLClassifier("pseudo", lambda_=0.1).fit(X, y).predict_proba(X)
         np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-8)
@@ -392,7 +392,7 @@ class TestErrors:
             ({"pairs": "x0:x1:x2", "method": "mf"}, FormulaError, "three or more"),
             ({"pairs": [("x0", "x9")]}, OptionError, "'x9'"),
             ({"pairs": [(0, 5)]}, OptionError, "of the 5 columns"),
-            ({"pairs": [(0, 0)]}, OptionError, "two different"),
+            ({"pairs": [(0, 0)]}, OptionError, "different"),
             ({"pairs": ["x0"]}, OptionError, "'x0'"),
             ({"pairs": 3}, BBLTypeError, "pairs must be"),
         ],
@@ -588,6 +588,6 @@ class TestTools:
 def test_classes_of_several_types_are_refused_in_words():
     y = np.array(["1", 1] * 10, dtype=object)
     with pytest.raises(
-        BBLTypeError, match="y mixes labels of the types int, str. Make them all strings"
+        BBLTypeError, match=r"y mixes labels of the types int, str\..*Make them all strings"
     ):
         BBLClassifier("pseudo").fit(pd.DataFrame({"a": list("uv") * 10}), y)

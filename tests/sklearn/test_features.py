@@ -86,7 +86,7 @@ def test_scores_are_energies_and_with_ln_z_log_probabilities(table, method):
 
 
 def test_what_is_no_machine_has_no_scores(table):
-    with pytest.raises(BBLTypeError, match="fit must be what bbl"):
+    with pytest.raises(BBLTypeError, match="fit must be"):
         bbl.log_scores("fit")
     fit = bbl.bbl("y ~ a + b", table[0].assign(y=table[1]), method="naive")
     with pytest.raises(DataError, match="'b'"):

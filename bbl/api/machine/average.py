@@ -78,26 +78,34 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
     """
     if design is not None:
         raise OptionError(
-            f"{AUTO_REFUSALS['survey']}. Take method='pseudo' or 'naive', or 'ml' if the "
-            "predictors are few; or give counts as weights in place of design.",
+            f"{AUTO_REFUSALS['survey']}.",
             argument="design",
+            hint=(
+                "Choose method='pseudo' or 'naive', or 'ml' if there are few predictors; or "
+                "give counts as weights instead of a design."
+            ),
         )
     if options:
         name = next(iter(options))
         raise BBLTypeError(
-            f"{SETTLED}, so {name} is not its option; take a single method such as "
-            "method='pseudo' with it, or give fits of your own to average().",
+            f"{SETTLED}, so {name} is not one of its options.",
             argument=name,
+            hint=(
+                "Choose a single method such as method='pseudo', or give your own fits to "
+                "average()."
+            ),
         )
     if calibrate == "offset":
         raise OptionError(
-            "method='auto' calibrates by temperature; leave calibrate out.", argument="calibrate"
+            "method='auto' always calibrates by temperature.",
+            argument="calibrate",
+            hint="Leave calibrate out.",
         )
     if not classes:
         raise OptionError(
-            f"{AUTO_REFUSALS['no_response']}, and the formula has no response; take "
-            "method='pseudo'.",
+            f"{AUTO_REFUSALS['no_response']}, and the formula has no response.",
             argument="method",
+            hint="Choose method='pseudo'.",
         )
 
 
@@ -203,7 +211,7 @@ def _check_members(members: tuple[Any, ...]) -> None:
         if not isinstance(member, ClassifierResults):
             raise BBLTypeError(f"{NOT_CLASSIFIERS}; got {type(member).__name__}.", argument="fits")
     if len(members) < 2:
-        raise OptionError("An average takes two fits or more.", argument="fits")
+        raise OptionError("An average needs at least two fits.", argument="fits")
     first_member = members[0]
     for member in members:
         if member.labels != first_member.labels:
@@ -213,9 +221,12 @@ def _check_members(members: tuple[Any, ...]) -> None:
             )
         if not np.array_equal(member.priors, first_member.priors):
             raise OptionError(
-                "fits differ in their priors. Average fit.with_priors(None) of each, and give the "
-                "average priors by with_priors().",
+                "The fits have different priors.",
                 argument="fits",
+                hint=(
+                    "Average fit.with_priors(None) of each, and give the priors of the "
+                    "average with with_priors()."
+                ),
             )
 
 
@@ -314,13 +325,16 @@ def average(
     for member in members:
         if not member._can_refit:
             raise OptionError(
-                "weights='cv' fits every model again to other rows, which "
-                f"{type(member).__name__} cannot; give weights='equal'.",
+                "weights='cv' refits every model to other rows, which "
+                f"{type(member).__name__} does not support.",
                 argument="weights",
+                hint="Give weights='equal'.",
             )
         if not _have_same_rows(member._rows(), rows):
             raise DataError(
-                "fits were fitted to different rows; give weights='equal'.", argument="weights"
+                "The fits were fitted to different rows.",
+                argument="weights",
+                hint="Give weights='equal'.",
             )
     rng = generator(seed)
     workers = n_workers(n_jobs)

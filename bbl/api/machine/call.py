@@ -49,7 +49,7 @@ from bbl.design.streams.source import Source
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Weights
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
-from bbl.errors import BBLTypeError, DataWarning, OptionError
+from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
@@ -79,11 +79,9 @@ __all__ = [
 ]
 
 NO_COUNTS = (
-    "weights are not all whole numbers, so they are no counts: there are no standard errors, tests "
-    "and bootstrap, and in cross-validation each row stays in one fold. They are scaled to "
-    "sum to the effective number of rows, so that their scale does not matter. If they were meant "
-    "as counts, round them; if they are sampling weights, give design=bbl.survey(weights=...) in "
-    "their place for standard errors."
+    "weights are not all integers, so they are not counts: there are no standard errors, tests or "
+    "bootstrap, and in cross-validation each row stays in one fold. They are scaled to sum to the "
+    "effective number of rows, so their scale does not matter."
 )
 MachineFit = TypeVar("MachineFit", BBLResults, DensityResults)
 
@@ -210,10 +208,10 @@ class Call(EncodedData):
         n_clusters = len(np.unique(self.survey.clusters))
         if n_clusters < nfold:
             raise OptionError(
-                f"{nfold} folds of whole clusters need as many clusters, and the sampling design "
-                f"has {n_clusters}. Give fewer folds to crossVal (nfold), or a value in place of "
-                "a rule.",
+                f"{nfold} folds of whole clusters need at least as many clusters, and the "
+                f"sampling design has {n_clusters}.",
                 argument="nfold",
+                hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
             )
         return cluster_folds(
             self.rows,
@@ -307,7 +305,19 @@ def prepare(
     if not design.classes:
         check_classes(training.formula, calibrate, run.relevance)
     if engine.has_tests and not encoded.sample.whole and training.survey is None:
-        warnings.warn(NO_COUNTS, DataWarning, stacklevel=3)
+        warnings.warn(
+            DataWarning(
+                NO_COUNTS,
+                argument="weights",
+                hint=Hint(
+                    "If they were meant as counts, round them; if they are sampling weights, give "
+                    "design=bbl.survey(weights=...) instead, for standard errors.",
+                    command_line="If they were meant as counts, round them; if they are sampling "
+                    "weights, name clusters and strata (--cluster, --strata) for standard errors.",
+                ),
+            ),
+            stacklevel=3,
+        )
     warn_of_table(training, encoded, stacklevel=3)
     support = support_of(training, encoded)
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
@@ -332,15 +342,18 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
     """
     if calibrate != "none":
         raise OptionError(
-            f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has "
-            "no response; leave it out, or give a response.",
+            f"calibrate={calibrate!r} corrects class probabilities, and {formula!r} has no "
+            "response.",
             argument="calibrate",
+            hint="Leave calibrate out, or give a formula with a response.",
+            value=calibrate,
         )
     if relevance is not None:
         raise OptionError(
-            f"relevance chooses the predictors that tell groups apart, and {formula!r} has no "
-            "response; leave it out, or give a response.",
+            "relevance chooses the predictors whose distributions differ between groups, and "
+            f"{formula!r} has no response.",
             argument="relevance",
+            hint="Leave relevance out, or give a formula with a response.",
         )
 
 
@@ -354,15 +367,17 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
         )
     if training.weights is not None:
         raise OptionError(
-            "design names the weights already; leave weights out.", argument="weights"
+            "The design already has the weights.", argument="weights", hint="Leave weights out."
         )
     if not engine.has_tests:
         raise OptionError(
-            f"{engine.refusals()['survey']}. Take method='pseudo' or 'naive', 'ml' if the "
-            "predictors are few, or method='conditional' with ridge=0 if the formula has a "
-            "response; or give weights= in place of design, for estimates without standard "
-            "errors.",
+            f"{engine.refusals()['survey']}.",
             argument="design",
+            hint=(
+                "Choose method='pseudo' or 'naive', 'ml' if there are few predictors, or "
+                "method='conditional' with ridge=0 if the formula has a response; or give "
+                "weights= instead of design for estimates without standard errors."
+            ),
         )
     refuse_batches(training.data, "A sampling design", "design")
 
@@ -381,14 +396,17 @@ def check_relevance(relevance: object, engine: Engine, training: TrainingData) -
     refusal = engine.refusals().get("relevance")
     if refusal is not None:
         raise OptionError(
-            f"{refusal}. Leave relevance out, or take method='pseudo'.", argument="relevance"
+            f"{refusal}.",
+            argument="relevance",
+            hint="Leave relevance out, or choose method='pseudo'.",
         )
     if training.survey is not None or training.structural_zeros is not None:
         other = "design" if training.survey is not None else "structural_zeros"
         raise OptionError(
             f"relevance chooses predictors by the likelihood of single rows, which {other} "
-            "changes; leave one of the two out.",
+            "changes.",
             argument="relevance",
+            hint=f"Leave out relevance or {other}.",
         )
     refuse_batches(
         training.data, "relevance, which tests predictors one after another,", "relevance"
@@ -406,17 +424,21 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
             repr(name) for name, engine_type in ENGINES.items() if engine_type.streams
         )
         raise OptionError(
-            f"{engine.refusals()['batches']}, and {source.text} are read in batches. Take one of "
-            f"{streaming_methods}, or give a table of a random sample of the rows.",
+            f"{engine.refusals()['batches']}, and {source.text} is read in batches.",
             argument="method",
+            hint=(
+                f"Choose one of {streaming_methods}, or give a table with a random sample of "
+                "the rows."
+            ),
         )
     # the engine needs rows in which a predictor and all that it interacts with are known, not
     # counts of pairs
     if missing == "marginal" and engine.needs == "neighbours":
         raise OptionError(
-            f"{engine.refusals()['missing_marginal_batches']}, and {source.text} are read in "
-            "batches. Take method='mf', or missing='level' or 'drop'.",
+            f"{engine.refusals()['missing_marginal_batches']}, and {source.text} is read in "
+            "batches.",
             argument="missing",
+            hint="Choose method='mf', or missing='level' or 'drop'.",
         )
 
 
@@ -433,8 +455,9 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
     if options[option] not in RULES:
         rule_names = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))
         raise OptionError(
-            f"{option}={options[option]!r} is unknown; give a number, or one of {rule_names}.",
+            f"{option}={options[option]!r} is unknown.",
             argument=option,
+            hint=f"Give a number, or one of {rule_names}.",
         )
     return options.pop(option)
 

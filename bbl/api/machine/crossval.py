@@ -312,9 +312,10 @@ def _refuse_rule(relevance: object) -> None:
     """Raise an OptionError for a rule, such as "cv", in place of a significance level."""
     if isinstance(relevance, str):
         raise OptionError(
-            f"crossVal takes a significance level as relevance, not {relevance!r}; call it for "
-            "each level, or give the rule to bbl.",
+            f"relevance={relevance!r} is not a significance level, which crossVal needs.",
             argument="relevance",
+            hint="Call crossVal for each level, or give the rule to bbl.",
+            value=relevance,
         )
 
 
@@ -345,18 +346,23 @@ def _score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> 
         score = "logloss" if not has_classes else "auc" if use_auc and K == 2 else "accuracy"
     choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
     if not has_classes and score not in ("logloss", "pnll"):
-        message = (
-            f"score={score!r} is of classes, and the formula has no response; use 'logloss' or "
-            "'pnll'."
+        raise OptionError(
+            f"score={score!r} is for classes, and the formula has no response.",
+            argument="score",
+            hint="Give score='logloss' or 'pnll'.",
+            value=score,
         )
-        raise OptionError(message, argument="score")
     if has_classes and score == "pnll":
         raise OptionError(
-            "score='pnll' is of models without a response; use 'logloss'.", argument="score"
+            "score='pnll' is for models without a response.",
+            argument="score",
+            hint="Give score='logloss'.",
         )
     if score == "auc" and K != 2:
         raise OptionError(
-            f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score"
+            f"score='auc' needs two response groups, not {K}.",
+            argument="score",
+            hint="Give score='accuracy'.",
         )
     return score
 

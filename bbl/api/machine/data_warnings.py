@@ -36,19 +36,22 @@ def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int)
         and all(level == int(level) for level in response.levels)
     ):
         warnings.warn(
-            f"response {response.name!r} has {encoded.K} groups that are numbers, each with a "
-            "model of its own. If it is an amount, cut it into intervals first: bbl.bin(data, "
-            f"{response.name!r}).",
-            DataWarning,
+            DataWarning(
+                f"Response {response.name!r} has {encoded.K} groups that are numbers, and each is "
+                "fitted with its own model.",
+                hint=f"If it is an amount, bin it first: bbl.bin(data, {response.name!r}).",
+            ),
             stacklevel=stacklevel + 1,
         )
     if training.weights is None and training.survey is None and encoded.frame is not None:
         counts = _unused_counts(encoded.frame, encoded)
         if counts is not None and _has_each_combination_equally(encoded):
             warnings.warn(
-                "Each combination of levels is in equally many rows, so that all coefficients "
-                f"are 0. If column {counts!r} has the counts, give weights={counts!r}.",
-                DataWarning,
+                DataWarning(
+                    "Every combination of levels occurs in equally many rows, so all "
+                    "coefficients are 0.",
+                    hint=f"If column {counts!r} contains counts, give weights={counts!r}.",
+                ),
                 stacklevel=stacklevel + 1,
             )
 

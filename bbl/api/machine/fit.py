@@ -343,7 +343,8 @@ def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray 
         return None
     if not design.classes:
         raise OptionError(
-            f"priors are of classes, and {formula!r} has no response; leave them out.",
+            f"priors are for classes, and {formula!r} has no response.",
             argument="priors",
+            hint="Leave priors out.",
         )
     return check_priors(priors, design.response)

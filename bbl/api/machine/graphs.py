@@ -124,7 +124,7 @@ def graphs(
     n_levels = encoded.design.n_levels
     if len(names) < 2:
         raise DataError(
-            f"graphs joins two or more variables, and the data have one, {names[0]!r}.",
+            f"graphs needs at least two variables, and the data has one, {names[0]!r}.",
             argument="data",
         )
     margins = Margins(encoded.rows, n_levels)

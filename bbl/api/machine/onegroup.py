@@ -102,9 +102,9 @@ def mlestimate(
     engine = make_engine(method, options, arguments(mlestimate))
     if engine.chooses:
         raise OptionError(
-            f"{engine.refusals()['mlestimate']}; fit a formula without a response, bbl('~ .', "
-            f"data, method={engine.name!r}).",
+            f"{engine.refusals()['mlestimate']}.",
             argument="method",
+            hint=f"Fit a formula without a response, bbl('~ .', data, method={engine.name!r}).",
         )
     _check_labels(xi, qJ, L)
     choice("missing", missing, MISSING)
@@ -190,9 +190,9 @@ def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> N
     for argument, labels in axes.items():
         if not all(axis.equals(xi.columns) for axis in labels):
             raise DataError(
-                f"{argument} is labelled, and its labels are not the columns of xi, in their "
-                f"order. Reindex it, or pass {argument}.to_numpy() to go by position.",
+                f"The labels of {argument} are not the columns of xi in their order.",
                 argument=argument,
+                hint=f"Reindex it, or pass {argument}.to_numpy() to match by position.",
             )
 
 
@@ -206,21 +206,26 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
         mask = np.empty(0, dtype=object)  # its shape is refused below
     if mask.shape != (m, m):
         raise OptionError(
-            f"qJ must be a {m} x {m} matrix, a row for each predictor; got {qJ!r}.", argument="qJ"
+            f"qJ must be a {m} x {m} matrix with one row for each predictor; got {qJ!r}.",
+            argument="qJ",
+            value=qJ,
         )
     # entries that are no numbers are all invalid
     invalid = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
     if len(invalid):
         raise OptionError(
-            f"qJ must hold True and False, or 1 and 0; got {invalid[0]!r}.", argument="qJ"
+            f"qJ must contain only True and False, or 1 and 0; got {invalid[0]!r}.",
+            argument="qJ",
+            value=invalid[0],
         )
     one_sided = np.argwhere((mask != mask.T) & (mask == 1))
     if len(one_sided):
         i, j = one_sided[0]
         raise OptionError(
-            f"qJ is not symmetric: predictor {i} interacts with {j}, but not {j} with {i}. Set "
-            "both.",
+            f"qJ is not symmetric: predictor {i} interacts with {j}, but {j} does not "
+            f"interact with {i}.",
             argument="qJ",
+            hint="Set both.",
         )
     return mask.astype(bool)
 
@@ -240,9 +245,10 @@ def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
     )
     if not is_whole or not (n_levels <= MAX_LEVELS).all():
         raise OptionError(
-            f"L must be a whole number up to {MAX_LEVELS}, or one for each of {m} predictors; got "
-            f"{L!r}.",
+            f"L must be an integer up to {MAX_LEVELS}, or one for each of the {m} predictors; "
+            f"got {L!r}.",
             argument="L",
+            value=L,
         )
     return np.broadcast_to(n_levels, (m,)).astype(np.int64)
 
@@ -272,9 +278,9 @@ def _coded_sample(
     is_missing = np.isnan(codes)
     if is_missing.any() and missing == "raise":
         raise DataError(
-            f"xi has {is_missing.sum()} missing entries. "
-            f"{missing_remedy('missing_marginal' not in engine.refusals())}",
+            f"xi has {is_missing.sum()} missing entries.",
             argument="xi",
+            hint=missing_remedy("missing_marginal" not in engine.refusals()),
         )
     if missing == "drop":
         is_complete = ~is_missing.any(axis=1)
@@ -283,14 +289,14 @@ def _coded_sample(
         is_missing = is_missing[is_complete]
         if not row_weights.any():
             raise DataError(
-                "no row of xi is complete, so missing='drop' leaves none.", argument="missing"
+                "No row of xi is complete, so missing='drop' leaves no rows.", argument="missing"
             )
     codes = np.where(is_missing, 0, codes)
     if codes.dtype.kind == "f" and not (
         np.isfinite(codes).all() and (codes == np.floor(codes)).all()
     ):
         raise DataError(
-            "xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi"
+            "xi has infinite or fractional entries; codes are the integers 0 to L-1.", argument="xi"
         )
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")

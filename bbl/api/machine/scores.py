@@ -64,6 +64,6 @@ def log_scores(
     """
     if not isinstance(fit, BBLResults):
         raise BBLTypeError(
-            f"fit must be what bbl() returned; got {type(fit).__name__}.", argument="fit"
+            f"fit must be a result of bbl(); got {type(fit).__name__}.", argument="fit"
         )
     return fit.log_scores(newdata, flag("normalised", normalised), flag("prior", prior), unseen)

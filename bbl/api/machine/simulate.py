@@ -101,11 +101,11 @@ def mcSample(
     """
     model: object = fit.model if isinstance(fit, CVResults) else fit
     if not isinstance(model, MachineResults):
-        message = (
-            "fit must be the result of bbl() or crossVal() by one method; got "
-            f"{type(model).__name__}."
+        raise BBLTypeError(
+            "fit must be a result of bbl() or crossVal() with a single method; got "
+            f"{type(model).__name__}.",
+            argument="fit",
         )
-        raise BBLTypeError(message, argument="fit")
     return sample_chains(model, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))
 
 
@@ -127,7 +127,9 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
         )
     if not levels:
         raise OptionError(
-            "predictors is empty; give at least one list of levels.", argument="predictors"
+            "predictors is empty.",
+            argument="predictors",
+            hint="Give at least one list of levels.",
         )
     for name, predictor_levels in zip(names, levels, strict=True):
         if len(predictor_levels) < 2 or len(set(predictor_levels)) < len(predictor_levels):
@@ -135,6 +137,7 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
                 f"predictor {name!r} needs at least two different levels; got "
                 f"{predictor_levels!r}.",
                 column=name,
+                value=predictor_levels,
             )
     return names, levels
 
@@ -337,7 +340,9 @@ def randomsamp(
     groups = list(response)
     if len(set(groups)) < len(groups):
         raise OptionError(
-            f"response names a group twice: {groups!r}. Name each group once.", argument="response"
+            f"response names a group twice: {groups!r}.",
+            argument="response",
+            hint="Name each group once.",
         )
     if isinstance(prob, Mapping | pd.Series):
         absent = [group for group in groups if group not in prob]
@@ -351,7 +356,8 @@ def randomsamp(
         par = [par.get(group) for group in groups]
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
         raise OptionError(
-            f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par"
+            f"par must contain one set of parameters for each of the {len(groups)} groups.",
+            argument="par",
         )
     layout = _make_layout(levels, par)
     # None raises a DataError below

@@ -135,9 +135,11 @@ def step(
         path = stepwise(scorer, start, lower, upper, directions, penalty, progress)
     if scorer.n_refused:
         warnings.warn(
-            f"{scorer.n_refused} models were left out, because the exact likelihood would take "
-            "too large tables; a smaller scope leaves them out without a warning.",
-            DataWarning,
+            DataWarning(
+                f"{scorer.n_refused} models were left out, because the exact likelihood would "
+                "need tables that are too large.",
+                hint="Give a smaller scope.",
+            ),
             stacklevel=3,
         )
     chosen = (
@@ -182,29 +184,32 @@ def _check_fit(fit: object) -> Any:
     if not isinstance(fit, MachineResults):
         kind = type(fit).__name__
         raise BBLTypeError(
-            f"fit must be a model by bbl(..., method='ml'); got {kind}.", argument="fit"
+            f"fit must be a result of bbl(..., method='ml'); got {kind}.", argument="fit"
         )
     engine = fit.engine
     if not engine.has_likelihood:
         raise OptionError(
             f"step compares maxima of the likelihood, which method={engine.name!r} does not "
-            "compute. Fit the formula with method='ml'.",
+            "compute.",
             argument="fit",
+            hint="Fit the formula with method='ml'.",
         )
     if engine.penalised:
         raise OptionError(
-            "step compares maxima of the likelihood, and this fit has a penalty or a prior count. "
-            "Fit without lambda_, lambdah and prior_count.",
+            "step compares maxima of the likelihood, and this fit has a penalty or a prior count.",
             argument="fit",
+            hint="Fit without lambda_, lambdah and prior_count.",
         )
     if fit.estimate.calibration is not None:
         raise OptionError(
-            "step does not calibrate. Fit with calibrate='none', and the chosen formula with "
-            "calibration.",
+            "step does not calibrate.",
             argument="fit",
+            hint="Fit with calibrate='none', and calibrate the fit of the chosen formula.",
         )
     if fit.estimate.relevance is not None:
-        raise OptionError("step chooses the terms itself. Fit without relevance.", argument="fit")
+        raise OptionError(
+            "step chooses the terms itself.", argument="fit", hint="Fit without relevance."
+        )
     return engine.at(0.0)  # penalty 0; that of the fit may be several zeros, one for each order
 
 
@@ -228,6 +233,7 @@ def _check_scope(
         raise BBLTypeError(
             f"scope must be two formulas, such as ('~ 1', '~ .^3'); got {scope!r}.",
             argument="scope",
+            value=scope,
         )
     lower, upper = (_scope_terms(formula, fit) for formula in formulas)
     # in messages, {0} and {1} are the formulas, {2} is the term that the larger model lacks
@@ -273,9 +279,10 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
     if parsed.response is not None and parsed.response != response:
         raise OptionError(
-            f"scope: {text!r} has the response {parsed.response!r}, which is a predictor of the "
-            "fit. Write '~' and the interactions.",
+            f"scope: {text!r} has the response {parsed.response!r}, which is a predictor of "
+            "the fit.",
             argument="scope",
+            hint="Write '~' and the interactions.",
         )
     # parsed terms are positions in its predictors
     positions = [names.index(name) for name in parsed.predictors]

@@ -27,8 +27,9 @@ def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
     """Raise an OptionError if structural zeros are given to a method whose `refusals` name them."""
     if zeros is not None and (reason := refusals.get("structural_zeros")) is not None:
         raise OptionError(
-            f"{reason}. Take method='ml' with structural_zeros, or leave them out.",
+            f"{reason}.",
             argument="structural_zeros",
+            hint="Choose method='ml' with structural_zeros, or leave them out.",
         )
 
 
@@ -60,14 +61,16 @@ def check_zeros_call(
         return
     if log_z not in ("auto", "exact"):
         raise OptionError(
-            f"log_z={log_z!r}: {WITH_ZEROS['a choice of `log_z`']}. Leave log_z out.",
+            f"log_z={log_z!r}: {WITH_ZEROS['a choice of `log_z`']}.",
             argument="log_z",
+            hint="Leave log_z out.",
+            value=log_z,
         )
     if source is not None:
         raise OptionError(
-            f"{WITH_ZEROS['data that are read in batches']}, and {source.text} are read in "
-            "batches. Give a table: the distinct rows with their counts as weights.",
+            f"{WITH_ZEROS['data that are read in batches']}, and {source.text} is read in batches.",
             argument="structural_zeros",
+            hint="Give a table: the distinct rows with their counts as weights.",
         )
 
 

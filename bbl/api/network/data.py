@@ -90,13 +90,14 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
         frame = data.frame("data") if isinstance(data, Source) else data  # of a source: no rows
         name = formula.strip().strip("`")
         if not frame.has(name):
-            hint = near_match(name, frame.columns) or "."
+            near = near_match(name, frame.columns)
             first_columns = ", ".join(map(str, frame.columns[:10]))
             raise FormulaError(
-                f"formula {formula!r}: {name!r} is not a column of the data{hint} The columns are "
-                f"{first_columns}. Give the class's name, or a formula such as 'class ~ .'.",
+                f"formula {formula!r}: {name!r} is not a column of the data. Its columns are "
+                f"{first_columns}.",
                 column=name,
                 argument="formula",
+                hint=f"{near}Give the class's name, or a formula such as 'class ~ .'.",
             )
         has_weight_column = isinstance(weights, str) and weights in frame.columns
         # columns less the class, and the weights if they are another column
@@ -111,9 +112,12 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
         interaction_text = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
             f"formula {formula!r}: it has the interaction {interaction_text}, but "
-            f"{NetworkResults.refusals['pairs']}. Write 'class ~ .' or 'class ~ a + b', and give "
-            "a structure by hand with networks.structure().",
+            f"{NetworkResults.refusals['pairs']}.",
             argument="formula",
+            hint=(
+                "Write 'class ~ .' or 'class ~ a + b', and give a structure by hand with "
+                "networks.structure()."
+            ),
         )
     _check_class(design, encoded.sample)
     return encoded
@@ -128,9 +132,10 @@ def _check_class(design: Design, sample: Rows) -> None:
     if is_numeric and K > MANY_CLASSES and sample.total < 2 * K:
         name = design.response.name
         raise DataError(
-            f"the class {name!r} has {K} different numbers in {sample.total:.0f} rows, which are "
-            "no classes. Bin it first, for example with pandas.qcut, or name another column.",
+            f"The class {name!r} has {K} different numbers in {sample.total:.0f} rows, which "
+            "are not classes.",
             column=name,
+            hint="Bin it first, for example with pandas.qcut, or name another column.",
         )
 
 
@@ -148,9 +153,9 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
         ]
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"folds are no lists of positions among the {n} rows ({error}). Give the rows that "
-            "each fold validates.",
+            f"folds are not lists of positions among the {n} rows ({error}).",
             argument="folds",
+            hint="Give the rows that each fold validates.",
         ) from None
 
 
@@ -170,9 +175,10 @@ def make_folds(
     if folds is not None:
         if isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
             raise BBLTypeError(
-                "folds must be a list of arrays of row positions or a scikit-learn splitter; got "
-                f"{folds!r}.",
+                "folds must be a list of arrays of row positions or a scikit-learn splitter; "
+                f"got {folds!r}.",
                 argument="folds",
+                value=folds,
             )
         frame = cast(Frame, prepared.frame)
         cv = (
@@ -186,9 +192,9 @@ def make_folds(
     total = float(sample.weights[has_class].sum())
     if k > total:
         raise OptionError(
-            f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}. Give fewer "
-            "folds.",
+            f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}.",
             argument="k",
+            hint="Give fewer folds.",
         )
     class_totals = np.bincount(
         sample.response[has_class], sample.weights[has_class], len(labels.groups)
@@ -196,10 +202,11 @@ def make_folds(
     smallest = int(np.argmin(np.where(class_totals > 0, class_totals, np.inf)))
     if class_totals[smallest] < k:
         warnings.warn(
-            f"{labels.response}={labels.groups[smallest]!r} has {class_totals[smallest]:.0f} "
-            f"rows, fewer than k={k} folds, so some folds have none of them. Give fewer folds "
-            "(k), or join rare classes.",
-            DataWarning,
+            DataWarning(
+                f"{labels.response}={labels.groups[smallest]!r} has {class_totals[smallest]:.0f} "
+                f"rows, fewer than k={k} folds, so some folds contain none of them.",
+                hint="Give fewer folds (k), or merge rare classes.",
+            ),
             stacklevel=4,
         )
     return stratified_folds(sample, k, rng)

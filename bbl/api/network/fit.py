@@ -79,40 +79,43 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     names = tuple(families)
     position = {name: i for i, name in enumerate(names)}
 
-    def fail(problem: str) -> NoReturn:
+    def fail(problem: str, *, hint: str) -> NoReturn:
         """Raise an OptionError for the argument `families`."""
-        raise OptionError(f"families: {problem}.", argument="families")
+        raise OptionError(f"families: {problem}.", argument="families", hint=f"{hint}.")
 
     if class_ in position:
         fail(
-            f"the class {class_!r} is a parent of all features and has no parents itself. Leave "
-            "its entry out"
+            f"the class {class_!r} is a parent of all features and has no parents itself",
+            hint="Leave its entry out",
         )
     parents = []
     for name, parent_names in families.items():
         if isinstance(parent_names, str) or not isinstance(parent_names, Sequence):
             fail(
-                f"the parents of {name!r} must be a list; got {parent_names!r}. Write "
-                f"[{parent_names!r}]"
+                f"the parents of {name!r} must be a list; got {parent_names!r}",
+                hint=f"Write [{parent_names!r}]",
             )
         for parent in parent_names:
             if parent == class_:
                 fail(
-                    f"the class {class_!r} is a parent of {name!r} anyway. Leave it out of the "
-                    "lists"
+                    f"the class {class_!r} is a parent of {name!r} anyway",
+                    hint="Leave it out of the lists",
                 )
             if parent not in position:
                 fail(
-                    f"{name!r} has the parent {parent!r}, which is no "
-                    f"feature{near_match(parent, names)}. Give it an entry too"
+                    f"{name!r} has the parent {parent!r}, which is not a feature",
+                    hint=f"{near_match(parent, names)}Give it an entry too",
                 )
         if len(set(parent_names)) < len(parent_names):
-            fail(f"{name!r} has a parent twice: {list(parent_names)!r}. Name each once")
+            fail(f"{name!r} has a parent twice: {list(parent_names)!r}", hint="Name each once")
         parents.append(tuple(position[parent] for parent in parent_names))
     dag = Dag(tuple(enumerate(parents)))
     in_cycle = next((i for i in dag.features if i in dag.ancestors(i)), None)
     if in_cycle is not None:
-        fail(f"the arcs have a cycle through {names[in_cycle]!r}. Turn or drop one of its arcs")
+        fail(
+            f"the arcs have a cycle through {names[in_cycle]!r}",
+            hint="Turn or drop one of its arcs",
+        )
     return Structure(class_, names, (dag,))
 
 
@@ -303,7 +306,7 @@ def _check_structure(structure: object) -> None:
     """Raise a BBLTypeError unless `structure` is a structure."""
     if not isinstance(structure, Structure | AveragedStructure):
         raise BBLTypeError(
-            "structure must be what a learner or networks.structure() gives; got "
+            "structure must be a result of a learner or of networks.structure(); got "
             f"{type(structure).__name__}.",
             argument="structure",
         )
@@ -352,15 +355,16 @@ def _make_recipe(
     requested = [name for name, is_used in uses.items() if is_used]
     if len(requested) > 1:
         raise OptionError(
-            f"{' and '.join(requested)} exclude each other; give one of them.",
+            f"{' and '.join(requested)} exclude each other.",
             argument=requested[1],
+            hint="Give one of them.",
         )
     if requested and isinstance(structure, AveragedStructure):
-        message = (
-            f"{structure.learner} takes no {requested[0]}: it averages plain estimates. Leave it "
-            "out."
+        raise OptionError(
+            f"{structure.learner} averages plain estimates, and does not take {requested[0]}.",
+            argument=requested[0],
+            hint=f"Leave {requested[0]} out.",
         )
-        raise OptionError(message, argument=requested[0])
     if manb_prior is not None:
         # naive Bayes: no feature has feature parents (`most_parents` is 0)
         if (
@@ -369,13 +373,16 @@ def _make_recipe(
             or structure.learner not in (None, "nb")
         ):
             raise OptionError(
-                "manb_prior averages naive Bayes over subsets of features, and this structure is "
-                "not naive Bayes. Take the learner nb, or leave manb_prior out.",
+                "manb_prior averages naive Bayes over subsets of features, and this "
+                "structure is not naive Bayes.",
                 argument="manb_prior",
+                hint="Choose the learner nb, or leave manb_prior out.",
             )
         if not smooth:
             raise OptionError(
-                "manb_prior needs smooth > 0, the prior of its evidence; got 0.", argument="smooth"
+                "manb_prior needs smooth > 0, the prior of its evidence; got 0.",
+                argument="smooth",
+                hint="Give smooth=1.",
             )
         return Recipe(smooth, real("manb_prior", manb_prior, 0.0, 1.0))
     if uses_awnb:
@@ -397,14 +404,18 @@ def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
     """
     for name in wanbia:
         if name not in names:
-            hint = near_match(name, names) or "."
+            near = near_match(name, names)
             raise OptionError(
-                f"wanbia has a weight of {name!r}, which is no feature{hint}", argument="wanbia"
+                f"wanbia has a weight for {name!r}, which is not a feature.",
+                argument="wanbia",
+                hint=f"{near}Give weights for features only.",
             )
     absent = [name for name in names if name not in wanbia]
     if absent:
         raise OptionError(
-            f"wanbia has no weight of {absent[0]!r}; give one for each feature.", argument="wanbia"
+            f"wanbia has no weight for {absent[0]!r}.",
+            argument="wanbia",
+            hint="Give one for each feature.",
         )
     return tuple(real(f"wanbia[{name!r}]", wanbia[name], 0.0, 1.0) for name in names)
 

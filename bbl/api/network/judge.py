@@ -118,13 +118,15 @@ def cv(
         len(other_data.rows.weights) != len(first_data.rows.weights) for other_data in encoded_data
     ):
         raise OptionError(
-            "models treat missing values differently, so their rows differ; fit them alike."
+            "The models treat missing values differently, so they use different rows.",
+            hint="Fit them with the same missing=.",
         )
     labels = first_data.design.labels
     if score == "auc" and len(labels.groups) != 2:
         raise OptionError(
-            f"score='auc' needs two classes, not {len(labels.groups)}; use 'accuracy'.",
+            f"score='auc' needs two classes, not {len(labels.groups)}.",
             argument="score",
+            hint="Give score='accuracy'.",
         )
     all_folds = make_folds(folds, first_data, k, rng)
     n_models = len(encoded_data)
@@ -172,7 +174,7 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
     if not_networks or not models:
         type_name = f"{type(not_networks[0]).__name__}" if not_networks else "none"
         raise BBLTypeError(
-            f"models must be networks that lp() or bnc() fitted; got {type_name}.",
+            f"models must be networks fitted by lp() or bnc(); got {type_name}.",
             argument="models",
         )
     return dict(models)
@@ -222,7 +224,8 @@ def _score_fold(
     validation = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
     if not train.n or not validation.n:
         raise DataError(
-            "A fold has no rows to train on, or none of known class to score; give fewer folds (k)."
+            "A fold has no rows to train on, or no row of known class to score.",
+            hint="Give fewer folds (k).",
         )
     structure = model.structure
     dags: Sequence[Dag] = structure.dags
@@ -306,9 +309,13 @@ def cmi(
     for argument, name in (("x", x), ("y", y), ("z", z)):  # None, no z, is hashable too
         if not isinstance(name, Hashable):
             raise BBLTypeError(
-                f"{argument} must be the name of one column; got {name!r}. Put several columns "
-                "together first, such as data['a'].astype(str) + ' ' + data['b'].astype(str).",
+                f"{argument} must be the name of one column; got {name!r}.",
                 argument=argument,
+                hint=(
+                    "Combine several columns first, such as data['a'].astype(str) + ' ' + "
+                    "data['b'].astype(str)."
+                ),
+                value=name,
             )
     frame = to_frame(data)
     is_column = frame.has(weights) if weights is not None else False
@@ -360,7 +367,7 @@ def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
     )
     if len(predicted_series) != len(true_series) or not len(predicted_series):
         raise DataError(
-            "predicted and true must be of the same length, 1 or more; got "
+            "predicted and true must have the same length, at least 1; got "
             f"{len(predicted_series)} and {len(true_series)}."
         )
     return float(

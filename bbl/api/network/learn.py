@@ -66,10 +66,10 @@ def learn_structure(
         # weights (F, n) of rows in training and in validation
         if (checked_folds.train + checked_folds.held != prepared.rows.weights).any():
             raise OptionError(
-                "folds leave rows out that they do not validate, and a search trains on all that "
-                "a fold does not validate. Give a splitter such as KFold, or lists of row "
-                "positions.",
+                "folds leave out rows that they do not validate, and a search trains on all "
+                "rows that a fold does not validate.",
                 argument="folds",
+                hint="Give a splitter such as KFold, or lists of row positions.",
             )
         validation_weights = checked_folds.held
     with progress_bar(None, name, verbose) as progress:

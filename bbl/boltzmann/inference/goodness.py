@@ -71,9 +71,10 @@ def check_cells(layout: Layout, K: int) -> None:
     n_cells = K * float(np.prod(layout.n_levels.astype(float)))
     if n_cells > MAX_CELLS:
         raise OptionError(
-            f"The table of {layout.m} predictors has {n_cells:.3g} cells, and up to {MAX_CELLS:,} "
-            "are listed. Fit fewer predictors; aic and bic compare models of any size.",
+            f"The table of {layout.m} predictors has {n_cells:.3g} cells, and at most "
+            f"{MAX_CELLS:,} are listed.",
             argument="formula",
+            hint="Fit fewer predictors, or compare models of any size with aic and bic.",
         )
 
 

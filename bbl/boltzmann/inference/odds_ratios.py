@@ -80,10 +80,10 @@ def log_odds_ratios(
     n_ratios = float(np.prod([float(len(levels)) for levels in level_ranges]))
     if n_ratios * len(used_parameters) > MAX_CONTRASTS:
         raise OptionError(
-            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to "
-            f"list: the pair interacts with {len(modifiers)} other predictors. Give pairs= "
-            "without it, or fit fewer terms of three predictors.",
+            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many "
+            f"to list: the pair interacts with {len(modifiers)} other predictors.",
             argument="pairs",
+            hint="Give pairs= without it, or fit fewer terms of three predictors.",
         )
     levels = np.array(list(product(*level_ranges)), dtype=np.intp).reshape(-1, len(level_ranges))
     # a row for each ratio, with 1 at the parameters whose sum it is; codes less 1 are positions in

@@ -140,9 +140,10 @@ def _check_log_z(estimate: Estimate, engine: Engine) -> None:
     engine.check_equations()
     if estimate.log_z_kind != "exact":
         raise OptionError(
-            f"The fit has an approximate ln Z (log_z={estimate.log_z_kind!r}), whose error is not "
-            "known. Give se='bootstrap', or fit with log_z='exact' if the model is small enough.",
+            f"ln Z of the fit is approximate (log_z={estimate.log_z_kind!r}), with an unknown "
+            "error.",
             argument="se",
+            hint="Give se='bootstrap', or fit with log_z='exact' if the model is small enough.",
         )
 
 
@@ -345,9 +346,9 @@ def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
         elimination_order = tree_order(component.layout)
         if elimination_order is None:
             raise OptionError(
-                "The moments of the model would sum over too many table cells; give "
-                "se='bootstrap'.",
+                "The moments of the model would need sums over too many table cells.",
                 argument="se",
+                hint="Give se='bootstrap'.",
             )
         tree = JunctionTree(component.layout, elimination_order)
         means[component.positions] = tree.moments(tree.margins(theta[component.positions]))

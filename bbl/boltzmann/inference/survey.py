@@ -127,10 +127,11 @@ def replicated(
     n_lost = int((~np.isfinite(estimates).all(axis=1)).sum())
     if n_lost:
         warnings.warn(
-            f"{n_lost} of {len(estimates)} replicates have no rows of a group, and count nothing, "
-            "so that standard errors may be too small. Merge rare groups, or make the design "
-            "without replicates (type).",
-            DataWarning,
+            DataWarning(
+                f"{n_lost} of {len(estimates)} replicates have no rows of a group and are left "
+                "out, so standard errors may be too small.",
+                hint="Merge rare groups, or make the design without replicates (type).",
+            ),
             stacklevel=2,
         )
     deviations = survey.replicates.deviations(estimates, full_estimate)

@@ -150,9 +150,11 @@ class _Spool:
             self._spool(wanted)
         if not set(wanted) <= set(self.names or ()):  # the copy lacks a column
             raise DataError(
-                f"{self.text} has been read, and cannot be read again. Give what it was made "
-                "from, or a callable that returns a new one.",
+                f"{self.text} was already read, and cannot be read again.",
                 argument="data",
+                hint=(
+                    "Give the object that it was made from, or a callable that returns a new one."
+                ),
             )
         self.file.seek(0)
         for batch in self.pa.ipc.open_stream(self.file):
@@ -186,10 +188,10 @@ def _explain_write_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            f"what a reader gave cannot be kept in a temporary file in {tempfile.gettempdir()!r} "
-            f"({error.strerror or error}). Free some room, or set TMPDIR to a folder of a larger "
-            "disk.",
+            "The reader's rows cannot be kept in a temporary file in "
+            f"{tempfile.gettempdir()!r} ({error.strerror or error}).",
             argument="data",
+            hint="Free some space, or set TMPDIR to a directory of a larger disk.",
         ) from error
 
 
@@ -198,9 +200,9 @@ def _polars_source(data: pl.LazyFrame) -> Source:
     pyarrow_for("A LazyFrame")
     if not hasattr(data, "collect_batches"):
         raise BBLTypeError(
-            "a LazyFrame is read in batches from polars 1.34 on. Update polars, or write the "
-            "frame with sink_parquet() and give the file.",
+            "A LazyFrame is read in batches from polars 1.34 on.",
             argument="data",
+            hint="Update polars, or write the frame with sink_parquet() and give the file.",
         )
     names = tuple(data.collect_schema().names())
 
@@ -266,10 +268,13 @@ def _callable_source(data: Callable) -> Source:
             iterator, str | bytes | dict | pd.DataFrame
         ):
             raise BBLTypeError(
-                f"data is a callable that returns {type(iterator).__name__}, not an iterator of "
-                "tables. Let it yield data frames, pyarrow tables or dicts of lists, and start "
-                "anew each time it is called.",
+                f"data is a callable that returns {type(iterator).__name__}, not an iterator "
+                "of tables.",
                 argument="data",
+                hint=(
+                    "Yield data frames, pyarrow tables or dicts of lists, and start anew "
+                    "each time it is called."
+                ),
             )
         return iter(iterator)
 
@@ -282,7 +287,8 @@ def _callable_source(data: Callable) -> Source:
     first_table = next(make_tables(), None)  # its columns are those of the source
     if first_table is None:
         raise DataError(
-            f"{text} has no batches. Give at least one row for each response group.",
+            f"{text} has no batches.",
             argument="data",
+            hint="Give at least one row for each response group.",
         )
     return Source(to_frame(first_table).columns, read, text)

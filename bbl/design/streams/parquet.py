@@ -59,17 +59,20 @@ def _find_files(path: str, argument: str) -> list[str]:
     is_formula = "~" in path and os.sep not in path and Path(path).suffix not in SUFFIXES
     is_path = os.sep in path or Path(path).suffix or glob.has_magic(path)
     if not paths and (is_formula or not is_path):  # a text that was hardly meant to be a path
-        hint = " The formula comes first, then the data." if is_formula else ""
         raise BBLTypeError(
             f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict "
-            f"of lists) or the path of Parquet data; got the text {path!r}.{hint}",
+            f"of lists) or the path of Parquet data; got the text {path!r}.",
             argument=argument,
+            hint="Give the formula first, then the data." if is_formula else None,
+            value=path,
         )
     if not paths:
         raise DataError(
-            f"{argument}={path!r} is no Parquet file, and no folder or glob of any "
-            f"({', '.join(SUFFIXES)}). Check the path; of other formats give a table.",
+            f"{argument}={path!r} is not a Parquet file, nor a directory or glob of any "
+            f"({', '.join(SUFFIXES)}).",
             argument=argument,
+            hint="Check the path; of other formats give a table.",
+            value=path,
         )
     return paths
 
@@ -91,8 +94,9 @@ def parquet_source(paths: list[str], argument: str) -> Source:
         )
     except Exception as error:
         raise DataError(
-            f"{argument}: {files[0]!r} cannot be read as Parquet ({error}). Check the file.",
+            f"{argument}: {files[0]!r} cannot be read as Parquet ({error}).",
             argument=argument,
+            hint="Check the file.",
         ) from error
     if len(files) == 1:
         return dataset_source(data, repr(files[0]))
@@ -272,10 +276,10 @@ def _check_schema(
             continue
         if name not in file_schema.names:
             raise DataError(
-                f"{place} has no column {name!r}, which others have. Leave the file out, or write "
-                "it again.",
+                f"{place} has no column {name!r}, which other files have.",
                 column=name,
                 argument="data",
+                hint="Leave the file out, or write it again.",
             )
         file_type = file_schema.field(name).type
         source_type = schema.field(name).type
@@ -285,9 +289,9 @@ def _check_schema(
             _kind(source_type),
         ):
             raise DataError(
-                f"column {name!r} is of type {file_type} in {place}, and of type {source_type} "
-                "elsewhere: values could not be told to be the same. Write the file again with "
-                "one type.",
+                f"column {name!r} is of type {file_type} in {place}, and of type "
+                f"{source_type} elsewhere, so values cannot be compared.",
                 column=name,
                 argument="data",
+                hint="Write the file again with one type.",
             )

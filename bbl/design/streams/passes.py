@@ -58,11 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
-# {}: the place of the change or nothing, and what changed
-CHANGED = (
-    "the data changed between the two passes over them{}: {}. Read them again when nothing else "
-    "writes to them."
-)
+READ_AGAIN = "Read the data again when nothing else writes to them."
 
 
 @dataclass(frozen=True)
@@ -253,15 +249,18 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
         return weights
     if not isinstance(weights, str):
         raise OptionError(
-            "weights must be the name of a column where data are read in batches, as "
-            f"{source.text} are; got {type(weights).__name__}. Put them into the data.",
+            f"weights must be the name of a column because {source.text} is read in batches; "
+            f"got {type(weights).__name__}.",
             argument="weights",
+            hint="Put them into the data.",
         )
-    hint = near_match(weights, source.columns) or "."  # "; did you mean ...?"
+    near = near_match(weights, source.columns)
     raise DataError(
-        f"weights={weights!r} is not a column of the data{hint} Give the name of one.",
+        f"weights={weights!r} is not a column of the data.",
         argument="weights",
         column=weights,
+        hint=f"{near}Give the name of one.",
+        value=weights,
     )
 
 
@@ -270,7 +269,9 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
     name = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
     if name is not None:
         raise DataError(
-            f"data has the duplicate column name {name!r}. Rename the columns.", column=name
+            f"data has the duplicate column name {name!r}.",
+            column=name,
+            hint="Rename the columns.",
         )
 
 
@@ -324,12 +325,15 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
         summary.n_incomplete = summary.n_dropped
     if not summary.rows:
         raise DataError(
-            f"{reader.source.text} has no rows. Give at least one row for each response group."
+            f"{reader.source.text} has no rows.",
+            hint="Give at least one row for each response group.",
         )
 
     def fail(problem: str) -> NoReturn:
         """Raise the error of a sum of weights."""
-        raise DataError(f"weights {problem}. Give at least one row a weight.", argument="weights")
+        raise DataError(
+            f"weights {problem}.", argument="weights", hint="Give at least one row a weight."
+        )
 
     check_total(summary.total, summary.whole, fail)
     return summary
@@ -390,9 +394,13 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
                 rows, y = _encode_batch(design, batch, dtype, reader.weight_unit)
             except LevelError as error:  # the first pass has seen all levels
                 place = f" (in {batch.place})" if batch.place else ""
-                # without the advice after ";"
-                text = CHANGED.format(place, str(error).partition(";")[0])
-                raise DataError(text, column=error.column, argument="data") from error
+                raise DataError(
+                    f"the data changed between the two passes over them{place}: "
+                    f"{error.message.partition(';')[0]}.",
+                    hint=READ_AGAIN,
+                    column=error.column,
+                    argument="data",
+                ) from error
         n += rows.n
         for group in np.unique(y):
             # no copy if all are of the group
@@ -439,7 +447,10 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
     unit = summary.weight_unit
     if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):
         raise DataError(
-            CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data"
+            "the data changed between the two passes over them: "
+            f"{summary.n:,} rows at first, then {n:,}.",
+            hint=READ_AGAIN,
+            argument="data",
         )
     pooled = sample.pooled  # the rows of all groups as one
     for factor, counts in zip(
@@ -449,5 +460,10 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
         # weights
         expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]
         if not np.allclose(counts, expected / unit, rtol=1e-9):
-            text = f"the levels of column {factor.name!r} have other counts"
-            raise DataError(CHANGED.format("", text), column=factor.name, argument="data")
+            raise DataError(
+                "the data changed between the two passes over them: the levels of column "
+                f"{factor.name!r} have different counts.",
+                hint=READ_AGAIN,
+                column=factor.name,
+                argument="data",
+            )

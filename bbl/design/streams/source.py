@@ -102,9 +102,9 @@ class Source:
             # set by readers for errors before the first batch of a file
             place = getattr(error, "bbl_place", place)
             raise DataError(
-                f"{place} cannot be read ({type(error).__name__}: {error}). Check the source, or "
-                "read it again.",
+                f"{place} cannot be read ({type(error).__name__}: {error}).",
                 argument="data",
+                hint="Check the source, or read it again.",
             ) from error
         finally:
             if hasattr(batches, "close"):  # a generator may hold open files
@@ -119,8 +119,8 @@ def pyarrow_for(what: str) -> ModuleType:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
         raise BBLTypeError(
-            f"{what} is read with pyarrow, which is not installed. Install the extra: pip install "
-            "'boltzmann-bayes[arrow]'.",
+            f"{what} is read with pyarrow, which is not installed.",
             argument="data",
+            hint="Install the extra: pip install 'boltzmann-bayes[arrow]'.",
         ) from None
     return pyarrow

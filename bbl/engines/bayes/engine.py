@@ -182,9 +182,9 @@ class Posterior(Engine):
         flag("adjust", self.adjust)
         if flag("hidden_pairs", self.hidden_pairs) and self.hidden < 2:
             raise OptionError(
-                f"hidden_pairs=True couples hidden units, and hidden={self.hidden}. Give hidden=2 "
-                "or more.",
+                f"hidden_pairs=True couples hidden units, and hidden={self.hidden}.",
                 argument="hidden_pairs",
+                hint="Give hidden=2 or more.",
             )
         tau = real("tau", self.tau, 0.0, open_low=True, finite=self.prior != "horseshoe")
         object.__setattr__(self, "tau", tau)
@@ -196,9 +196,11 @@ class Posterior(Engine):
             conjugate and self.sampler not in ("auto", "conjugate")
         ):
             raise OptionError(
-                f"sampler={self.sampler!r} does not go with prior={self.prior!r}: the conjugate "
-                "prior, and it alone, has a closed form. Leave sampler='auto'.",
+                f"sampler={self.sampler!r} does not go with prior={self.prior!r}: only the "
+                "conjugate prior has a closed form.",
                 argument="sampler",
+                hint="Leave sampler='auto'.",
+                value=self.sampler,
             )
         for name, is_given in (("c", self.c is not None), ("hidden", self.hidden > 0)):
             if is_given and not conjugate:
@@ -285,36 +287,40 @@ class Posterior(Engine):
         if sampler == "exact" and states > MAX_STATES:
             raise OptionError(
                 f"sampler='exact' sums over all states, and these {layout.m} predictors have "
-                f"{states:.3g} (at most {MAX_STATES:,}). Use sampler='exchange' or 'pseudo', or "
-                "'auto', which chooses.",
+                f"{states:.3g} (at most {MAX_STATES:,}).",
                 argument="sampler",
+                hint="Give sampler='exchange' or 'pseudo', or 'auto', which chooses.",
             )
         if sampler == "exchange" and states > MAX_STATES and sample.total > MAX_SWEPT_ROWS:
             raise OptionError(
                 f"sampler='exchange' draws {sample.total:,.0f} rows by Gibbs sweeps for each "
-                f"proposal (at most {MAX_SWEPT_ROWS:,.0f}), as {states:.3g} states are too many "
-                "to enumerate. Use sampler='pseudo'.",
+                f"proposal (at most {MAX_SWEPT_ROWS:,.0f}), because {states:.3g} states are "
+                "too many to enumerate.",
                 argument="sampler",
+                hint="Give sampler='pseudo'.",
             )
         if sampler == "conjugate" and self.c is not None:
             # observations of the largest group
             n = np.bincount(sample.response, sample.weights).max()
             if self.c < MIN_C_SHARE * n:
                 warnings.warn(
-                    f"c={self.c:g} is under a tenth of a group's {n:,.0f} observations. The "
-                    "conjugate posterior then lies where nearly all rows are in a few ordered "
-                    "states, whatever the data; the default is c=n/2.",
-                    DataWarning,
+                    DataWarning(
+                        f"c={self.c:g} is less than a tenth of a group's {n:,.0f} observations. "
+                        "The conjugate posterior then concentrates on a few ordered states, "
+                        "whatever the data; the default is c=n/2.",
+                        hint="Leave c out, or give at least c=n/10.",
+                    ),
                     stacklevel=5,
                 )
         if self.hidden:
             warnings.warn(
-                "Hidden units of the conjugate model freeze: with the coefficients integrated out, "
-                "their signs have a probability proportional to exp(|S|^2 / 4c), so large where "
-                "units agree over many rows that none changes any more. Draws tell of the start, "
-                "not of the data: they are for comparison with the thesis."
-                + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED),
-                DataWarning,
+                DataWarning(
+                    "Hidden units of the conjugate model freeze: with the coefficients integrated "
+                    "out, their signs have a probability proportional to exp(|S|^2 / 4c), so large "
+                    "where units agree over many rows that none changes any more. The draws depend "
+                    "on the start, not on the data: they are for comparison with the thesis."
+                    + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED)
+                ),
                 stacklevel=5,
             )
         return layout

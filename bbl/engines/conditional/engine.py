@@ -132,12 +132,17 @@ class Conditional(Engine):
             if value != "cv":
                 if isinstance(value, str):
                     raise OptionError(
-                        f"{name}={value!r} is unknown; give a number or 'cv'.", argument=name
+                        f"{name}={value!r} is unknown.",
+                        argument=name,
+                        hint="Give a number or 'cv'.",
                     )
                 object.__setattr__(self, name, real(name, value, 0.0))
         if self.start not in (None, "pseudo"):
             raise OptionError(
-                f"start={self.start!r} is unknown; give None or 'pseudo'.", argument="start"
+                f"start={self.start!r} is unknown.",
+                argument="start",
+                hint="Give None or 'pseudo'.",
+                value=self.start,
             )
         object.__setattr__(self, "epochs", integer("epochs", self.epochs, 1))
         object.__setattr__(self, "early_stopping", flag("early_stopping", self.early_stopping))
@@ -146,9 +151,10 @@ class Conditional(Engine):
             self._check_unpenalised()
             if self.ordered != "nominal":
                 raise OptionError(
-                    f"ordered={self.ordered!r} is of fits with a penalty. Give ridge='cv' or "
-                    "ridge > 0, or ordered='nominal'.",
+                    f"ordered={self.ordered!r} is for fits with a penalty.",
                     argument="ordered",
+                    hint="Give ridge='cv' or ridge > 0, or ordered='nominal'.",
+                    value=self.ordered,
                 )
 
     @property
@@ -172,8 +178,9 @@ class Conditional(Engine):
             if is_given:
                 raise OptionError(
                     "ridge=0 takes the maximum of the likelihood, which is the same for any "
-                    f"{name}. Give {advice}, or ridge > 0.",
+                    f"{name}.",
                     argument=name,
+                    hint=f"Give {advice}, or ridge > 0.",
                 )
 
     @property
@@ -209,10 +216,11 @@ class Conditional(Engine):
         if self.ordered == "cv":
             return replace(self, ordered="nominal")
         raise OptionError(
-            f"ordered={self.ordered!r} is of predictors with three or more levels that are "
-            "declared to be in order, and there are none. Declare them as an ordered "
-            "pd.Categorical, or give ordered='nominal'.",
+            f"ordered={self.ordered!r} is for ordered predictors with three or more levels, "
+            "and there are none.",
             argument="ordered",
+            hint="Declare them as an ordered pd.Categorical, or give ordered='nominal'.",
+            value=self.ordered,
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
@@ -267,10 +275,13 @@ class Conditional(Engine):
         if self.has_tests:
             return
         raise OptionError(
-            f"{SINGLE_GROUPS}: only differences between groups mean anything, and the penalty "
-            "shrinks them. Ask for two groups, of=(a, b), which have intervals, or take ridge=0 "
-            "or method='pseudo' for tests.",
+            f"{SINGLE_GROUPS}: only differences between groups have a meaning, and the "
+            "penalty shrinks them.",
             argument="of",
+            hint=(
+                "Ask for two groups, of=(a, b), which have intervals, or give ridge=0 or "
+                "method='pseudo' for tests."
+            ),
         )
 
     def check_differences(self, n: int) -> None:
@@ -293,10 +304,13 @@ class Conditional(Engine):
         )
         if cause is not None:
             raise OptionError(
-                f"This conditional fit has no standard errors: {cause}. Refit to resampled rows "
-                "(the bootstrap), or take start=None with up to 5,000 distinct rows, a finite "
-                "ridge and no early_stopping.",
+                f"This conditional fit has no standard errors: {cause}.",
                 argument="method",
+                hint=(
+                    "Refit to resampled rows (the bootstrap), or fit with start=None to at "
+                    "most 5,000 distinct rows, with a finite ridge and without "
+                    "early_stopping."
+                ),
             )
 
     def difference(
@@ -381,12 +395,15 @@ class Conditional(Engine):
         """
         if isinstance(self.scale, str):
             raise OptionError(
-                "scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale"
+                "scale='cv' is chosen by bbl(), not by crossVal.",
+                argument="scale",
+                hint="Give crossVal a number.",
             )
         if self.ordered == "cv":
             raise OptionError(
-                "ordered='cv' is chosen by bbl(); give crossVal one of its codings.",
+                "ordered='cv' is chosen by bbl(), not by crossVal.",
                 argument="ordered",
+                hint="Give crossVal one of its codings.",
             )
         grid = [self.ridge] if values is None else [float(value) for value in values]
         check_memory(

@@ -244,9 +244,9 @@ class _Table:
         if n_free > MAX_COEFFICIENTS:
             raise OptionError(
                 f"ridge=0 solves for all coefficients at once, up to {MAX_COEFFICIENTS:,} of "
-                f"them, and these rows have {n_free:,}. Give ridge='cv', or use fewer predictors "
-                "or fewer interactions.",
+                f"them, and these rows have {n_free:,}.",
                 argument="ridge",
+                hint="Give ridge='cv', or use fewer predictors or fewer interactions.",
             )
 
     def find_separation(self) -> Separation | None:

@@ -171,8 +171,11 @@ class HighOrder(Engine):
         complete = sample.rows(~sample.missing.any(axis=1))
         if not complete.n:
             raise DataError(
-                "no row of a group has all predictors known, which method='shbm' needs. Leave some "
-                "predictors out, or give missing values a level of their own (missing='level')."
+                "no row of a group has all predictors known, which method='shbm' needs.",
+                hint=(
+                    "Leave some predictors out, or give missing values a level of their own "
+                    "(missing='level')."
+                ),
             )
         return complete
 
@@ -458,9 +461,9 @@ def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
     if isinstance(value, Sequence | np.ndarray):
         if len(value) != n:
             raise OptionError(
-                f"lambda_ holds {len(value)} penalties; give {n}, for products of 1 to {n} "
-                "predictors, or one number.",
+                f"lambda_ has {len(value)} penalties.",
                 argument="lambda_",
+                hint=f"Give {n}, for products of 1 to {n} predictors, or one number.",
             )
         return tuple(real("lambda_", v, 0.0, open_low=True) for v in value)
     if value is None:

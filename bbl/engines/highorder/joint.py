@@ -138,9 +138,9 @@ class ExactObjective:
         states = math.prod(layout.n_levels.tolist())
         if states > MAX_STATES:
             raise OptionError(
-                f"refit='exact' would list {states:.3g} states (at most {MAX_STATES}); take "
-                "refit='pseudo'.",
+                f"refit='exact' would list {states:.3g} states (at most {MAX_STATES}).",
                 argument="refit",
+                hint="Give refit='pseudo'.",
             )
         # two arrays (states, D) of numbers of 8 bytes
         check_memory(16.0 * states * layout.D, f"A list of {states} states", "Take refit='pseudo'.")

@@ -140,19 +140,20 @@ class MaximumLikelihood(Engine):
             is_listed = n_states(component.layout) <= MAX_STATES
             if not is_listed and not sample.complete:
                 raise DataError(
-                    "method='ml' sums out missing values on a table of all states, up to "
-                    f"{MAX_STATES:,} of them, and {component.layout.m} predictors that interact "
-                    f"have {n_states(component.layout):.3g}. Take missing='level', missing='drop' "
-                    "or method='pseudo'.",
+                    "method='ml' sums over missing values on a table of all states, up to "
+                    f"{MAX_STATES:,} of them, and {component.layout.m} predictors that "
+                    f"interact have {n_states(component.layout):.3g}.",
                     argument="missing",
+                    hint="Give missing='level', missing='drop' or method='pseudo'.",
                 )
             if not is_listed and tree_order(component.layout) is None:
                 raise OptionError(
-                    f"the exact likelihood of these {layout.m:,} predictors and "
+                    f"The exact likelihood of these {layout.m:,} predictors and "
                     f"{layout.n_terms:,} interactions needs a table of at least "
-                    f"{least_width(component.layout):,} predictors, and more than {MAX_CELLS:.2g} "
-                    "cells in all. Take method='pseudo', or a formula with fewer interactions.",
+                    f"{least_width(component.layout):,} predictors, and more than "
+                    f"{MAX_CELLS:.2g} cells in all.",
                     argument="method",
+                    hint="Choose method='pseudo', or a formula with fewer interactions.",
                 )
         return layout
 

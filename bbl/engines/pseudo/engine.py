@@ -160,21 +160,26 @@ class PseudoLikelihood(Engine):
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
             raise OptionError(
                 f"gauge={self.gauge!r} is for rows that are fitted in memory, and these "
-                f"{sample.n:,} are too many; leave gauge out, or give a table of some of the rows.",
+                f"{sample.n:,} are too many.",
                 argument="gauge",
+                hint="Leave gauge out, or give a table of some of the rows.",
+                value=self.gauge,
             )
         if self.zero_sum and layout.order > 2:
             raise OptionError(
-                f"gauge={self.gauge!r} is for terms of up to two predictors, and the model has "
-                f"some of {layout.order}. Take a formula of pairs, or leave gauge out.",
+                f"gauge={self.gauge!r} is for terms of up to two predictors, and the model "
+                f"has some of {layout.order}.",
                 argument="gauge",
+                hint="Give a formula of pairs, or leave gauge out.",
+                value=self.gauge,
             )
         n_levels = int(regressors(layout).n_levels.max(initial=0))
         if layout.order > 2 and n_levels > MAX_LEVELS:
             raise OptionError(
-                f"a term has {n_levels - 1:,} joint levels of all but one of its predictors; at "
-                f"most {MAX_LEVELS - 1:,} are fitted. Group levels, or leave the term out.",
+                f"A term has {n_levels - 1:,} joint levels of all but one of its predictors; "
+                f"at most {MAX_LEVELS - 1:,} are fitted.",
                 argument="formula",
+                hint="Group levels, or leave the term out.",
             )
         return layout
 
@@ -197,8 +202,9 @@ class PseudoLikelihood(Engine):
         """
         if not self.symmetrize:
             raise OptionError(
-                "Standard errors are for symmetrised couplings (symmetrize=True).",
+                "Standard errors are for symmetrised couplings.",
                 argument="symmetrize",
+                hint="Fit with symmetrize=True.",
             )
 
     def equations(self, sample: Rows, layout: Layout) -> Equations:
@@ -256,10 +262,13 @@ class PseudoLikelihood(Engine):
         """Prepare rows in a file as `prepare` does; read them into memory if there are few."""
         if not rows.complete:
             raise OptionError(
-                "method='pseudo' fits each predictor to rows of its own where values are missing, "
-                "which it cannot do block by block. Give missing values a level of their own "
-                "(missing='level'), drop their rows (missing='drop'), or take method='mf'.",
+                "method='pseudo' fits each predictor to rows of its own where values are "
+                "missing, which it cannot do block by block.",
                 argument="missing",
+                hint=(
+                    "Give missing values a level of their own (missing='level'), drop their "
+                    "rows (missing='drop'), or choose method='mf'."
+                ),
             )
         if few_enough(rows.n, layout):
             # equal rows merged

@@ -172,9 +172,9 @@ class PersistentVI(Engine):
         choice("sd", self.sd, SDS)
         if self.sd == "lrvb" and self.likelihood != "sampled":
             raise OptionError(
-                "sd='lrvb' goes by the likelihood itself, and likelihood='pseudo' has none; give "
-                "likelihood='sampled', or sd='factorised'.",
+                "sd='lrvb' needs the likelihood itself, and likelihood='pseudo' replaces it.",
                 argument="sd",
+                hint="Give likelihood='sampled', or sd='factorised'.",
             )
         for name, above, at_most in (
             ("slab", 0.0, np.inf),
@@ -192,9 +192,10 @@ class PersistentVI(Engine):
             object.__setattr__(self, name, integer(name, getattr(self, name), 1))
         if self.draws > self.chains:
             raise OptionError(
-                f"chains={self.chains} is less than draws={self.draws}, each of which has chains "
-                f"of its own; give at least chains={self.draws}.",
+                f"chains={self.chains} is less than draws={self.draws}, and each draw has its "
+                "own chains.",
                 argument="chains",
+                hint=f"Give at least chains={self.draws}.",
             )
         if self.seed is not None:
             generator(self.seed)  # raises an error if it is no seed
@@ -346,9 +347,9 @@ class PersistentVI(Engine):
                 f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors "
                 f"with {layout.size:,} parameters take {count_multiplications(layout):.1e} "
                 f"products at a time; the most is {MAX_MULTIPLICATIONS:.1e}, such as 14 "
-                "predictors of two levels with all pairs. Give sd='factorised', or draw by "
-                "method='bayes'.",
+                "predictors of two levels with all pairs.",
                 argument="sd",
+                hint="Give sd='factorised', or choose method='bayes'.",
             )
 
     def _sd(

@@ -205,8 +205,8 @@ def _flatten_both(
         missing_keys = [key for key in true if key not in inferred]
         if missing_keys:
             raise DataError(
-                f"The inferred {name} has no {missing_keys[0]!r}; compare models of the same "
-                "predictors and pairs."
+                f"The inferred {name} has no {missing_keys[0]!r}.",
+                hint="Compare models of the same predictors and pairs.",
             )
         true, inferred = [true[key] for key in true], [inferred[key] for key in true]
     flat = []  # an array for each model
@@ -217,8 +217,8 @@ def _flatten_both(
         )
     if len(flat[0]) != len(flat[1]):
         raise DataError(
-            f"There are {len(flat[0])} true and {len(flat[1])} inferred {name}; compare the same "
-            "model."
+            f"There are {len(flat[0])} true and {len(flat[1])} inferred {name}.",
+            hint="Compare the same model.",
         )
     return flat[0], flat[1]
 
@@ -259,9 +259,9 @@ def plot_configurations(
     n_pixels = shape[0] * shape[1]
     if positions is None and n_pixels != m:
         raise OptionError(
-            f"shape={shape} has {n_pixels} pixels, but there are {m} predictors; give positions "
-            "too.",
+            f"shape={shape} has {n_pixels} pixels, but there are {m} predictors.",
             argument="shape",
+            hint="Give positions too.",
         )
     if (
         pixels.shape != (m,)
@@ -270,7 +270,7 @@ def plot_configurations(
         or len(np.unique(pixels)) < m
     ):
         raise OptionError(
-            f"positions must be {m} different whole numbers in 0..{n_pixels - 1}.",
+            f"positions must be {m} different integers in 0..{n_pixels - 1}.",
             argument="positions",
         )
     if titles is not None and len(titles) != K:

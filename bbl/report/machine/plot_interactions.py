@@ -152,9 +152,12 @@ def draw_network(
     layout = parameters.layout
     if not len(layout.pairs):
         if layout.order > 2:  # largest number of predictors that interact
-            raise DataError("The model has no pairs to draw; plot_terms() draws terms of more.")
+            raise DataError(
+                "The model has no pairs to draw.",
+                hint="Draw terms of more predictors with plot_terms().",
+            )
         raise DataError(
-            "The model has no interactions to draw; its formula holds no terms like a:b or .^2."
+            "The model has no interactions to draw; its formula contains no terms like a:b or .^2."
         )
     theta, titles = _graph_parameters(labels, parameters, groups)
     # (graphs, pairs); `interaction_strength` puts pairs first, then larger terms
@@ -285,7 +288,7 @@ def _graph_parameters(
         names = " less ".join(label_text(labels.groups[k]) for k in (first, *second))
         titles.append(group_title(labels, names))
     if not theta:
-        raise OptionError("groups is empty; name at least one.", argument="groups")
+        raise OptionError("groups is empty.", argument="groups", hint="Name at least one.")
     return np.array(theta), titles
 
 

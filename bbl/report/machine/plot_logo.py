@@ -253,12 +253,13 @@ def draw_logo(
     m = len(labels.names)
     if m > MAX_POSITIONS:
         raise OptionError(
-            f"A logo has room for {MAX_POSITIONS} predictors, but there are {m}; fit fewer of them."
+            f"A logo has space for {MAX_POSITIONS} predictors, but there are {m}.",
+            hint="Fit fewer of them.",
         )
     shape = [(len(labels.groups), len(levels)) for levels in labels.levels]
     tables = [np.asarray(table, dtype=float) for table in heights]
     if [t.shape for t in tables] != shape or not all(np.isfinite(t).all() for t in tables):
-        raise DataError("heights must hold one finite (groups, levels) table per predictor.")
+        raise DataError("heights must contain one finite (groups, levels) table per predictor.")
     n_panels = len(shown) if axes is not None else min(len(shown), MOST_PANELS)
     names = [labels.groups[k] for k in shown[:n_panels]]
     panels = _new_axes(labels, names) if axes is None else check_axes(axes, len(shown))

@@ -49,9 +49,9 @@ def check_mosaic(n_levels: Sequence[int]) -> None:
     if not 1 <= len(n_levels) <= MAX_VARIABLES or n_tiles > MAX_TILES:
         raise OptionError(
             f"A mosaic shows up to {MAX_VARIABLES} variables and {MAX_TILES} cells, and this "
-            f"model has {len(n_levels)} and {n_tiles:.3g}. cells() lists the residuals; or fit "
-            "fewer predictors.",
+            f"model has {len(n_levels)} and {n_tiles:.3g}.",
             argument="formula",
+            hint="List the residuals with cells(), or fit fewer predictors.",
         )
 
 

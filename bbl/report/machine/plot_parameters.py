@@ -172,8 +172,8 @@ def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
     limit_distances = np.asarray(errors, dtype=float)
     if limit_distances.shape not in (shape, (2, *shape)) or (limit_distances < 0).any():
         raise DataError(
-            f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and "
-            "field."
+            f"errors must contain {shape[0]} x {shape[1]} non-negative numbers, one per group "
+            "and field."
         )
     return np.broadcast_to(limit_distances, (2, *shape))
 

@@ -109,11 +109,12 @@ def plot_terms(
             or len(set(predictors)) < len(predictors)
             or layout.index(*predictors) < 0
         ):
-            hint = near_match(unknown[0], names) if unknown else ""
+            near = near_match(unknown[0], names) if unknown else ""
             raise OptionError(
-                f"term={term!r} is no term of three predictors or more of this model{hint or '.'} "
-                "interactions(order=3) lists them.",
+                f"term={term!r} is not a term of three predictors or more of this model.",
                 argument="term",
+                hint=f"{near}List the terms with interactions(order=3).",
+                value=term,
             )
     return plot_term(self.labels, self.parameters, predictors, groups, axes)
 
@@ -125,7 +126,8 @@ def strongest_term(parameters: Parameters) -> tuple[int, ...]:
     layout = parameters.layout
     if layout.order <= 2:
         raise DataError(
-            "The model has no terms of three predictors or more; plot() draws fields and pairs."
+            "The model has no terms of three predictors or more.",
+            hint="Draw fields and pairs with plot().",
         )
     n_lower = sum(map(len, layout.terms[:-1]))  # number of terms of lower orders, which come first
     # largest strength of each term in any group

@@ -60,8 +60,8 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
         names = ", ".join(map(repr, list(positions)[:SHOWN])) + (
             " and more" if len(positions) > SHOWN else ""
         )
-        hint = near_match(name, positions) or "."
-        raise KeyError(f"{name!r} is no {kind} of this model{hint} It has {names}.") from None
+        near = near_match(name, positions)
+        raise KeyError(f"{name!r} is not a {kind} of this model. {near}It has {names}.") from None
 
 
 class Named:
@@ -72,7 +72,7 @@ class Named:
         names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
         if name not in names:
             raise KeyError(
-                f"{name!r} is no part of this{near_match(name, names) or '.'} It has "
+                f"{name!r} is not a part of this. {near_match(name, names)}It has "
                 f"{', '.join(names)}."
             )
         return getattr(self, str(name))

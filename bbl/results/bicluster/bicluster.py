@@ -193,7 +193,10 @@ class BiclusterResults(BlockTables):
         wants_shares = self.table.holds == "levels" and type == "prob"
         if type not in ("response", "prob") or (type == "prob" and not wants_shares):
             raise BBLTypeError(
-                f"type={type!r} is 'response', or 'prob' for categorical tables.", argument="type"
+                f"type={type!r} is not a prediction of this table.",
+                argument="type",
+                hint="Give 'response', or 'prob' for categorical tables.",
+                value=type,
             )
         if newdata is None:
             return self.fitted()
@@ -292,11 +295,11 @@ class BiclusterResults(BlockTables):
         without_cells = np.flatnonzero(np.diff(cells.start) == 0)
         if len(without_cells):
             raise LevelError(
-                f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and no cell in "
-                "newdata tells its group. Give some of its cells: the column "
-                f"{self.table.response!r}.",
+                f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and newdata "
+                "has no cell from which to estimate its group.",
                 column=self.table.rows.name,
                 argument="newdata",
+                hint=f"Give some of its cells: the column {self.table.response!r}.",
             )
         holds, means = self.table.holds, self._means  # (a, b); of levels, shares (a, b, L)
         # arguments of `best_groups`: cells, groups of the columns, block means (a, b), ln P(level |
@@ -428,7 +431,9 @@ class BiclusterResults(BlockTables):
         >>> plt.close()
         """
         if self.selection is None:
-            raise DataError("the numbers of groups were given, not chosen. Fit with groups=None.")
+            raise DataError(
+                "The numbers of groups were given, not chosen.", hint="Fit with groups=None."
+            )
         names = (self.table.rows.name, self.table.columns.name)
         return plot_selection(self.selection, names, ax)
 
@@ -447,7 +452,7 @@ class BiclusterResults(BlockTables):
         >>> plt.close()
         """
         if self.posterior is None:
-            raise DataError("there is no posterior. Fit with method='mcmc'.")
+            raise DataError("This fit has no posterior.", hint="Fit with method='mcmc'.")
         shares = (self.posterior.row_share, self.posterior.column_share)
         names = (self.table.rows.name, self.table.columns.name)
         items = (self.table.rows.levels, self.table.columns.levels)

@@ -17,7 +17,7 @@ from bbl.biclustering.cells import Cells
 from bbl.biclustering.partition import rand_index
 from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
-from bbl.errors import DataError
+from bbl.errors import DataError, Hint
 from bbl.names import distinct_names
 from bbl.stats.ties import first_largest
 
@@ -50,7 +50,12 @@ class BlockTables:
     def _require_cells(self) -> Cells:
         """Return the observed cells; raise a DataError if the model was loaded without them."""
         if self.cells is None:
-            raise DataError("This model was saved without its cells; save it with store_data=True.")
+            raise DataError(
+                "This model was saved without its cells.",
+                hint=Hint(
+                    "Save it with store_data=True.", command_line="Save it with --store-data."
+                ),
+            )
         return self.cells
 
     @property

@@ -72,7 +72,7 @@ def find_effects(
     """
     if not questions.quantities:  # no predictor has two levels
         raise OptionError(
-            "There is nothing to compare: the model has no predictor with two levels.",
+            "There is nothing to compare: no predictor of the model has two levels.",
             argument="variables",
         )
 
@@ -142,10 +142,9 @@ def _effects_by_source(
     except ImpossibleRowsError:  # the rows cannot occur, so they have no estimates either
         raise
     except (DataError, OptionError) as error:
-        reason = str(error).rstrip(".")
         return (
             estimate_effects(questions, rows, scores),
-            f"There are no standard errors: {reason}.",
+            f"There are no standard errors: {error}",
             frozenset(),
         )
 

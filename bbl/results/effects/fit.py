@@ -128,7 +128,7 @@ def no_error_source(self: EffectFit, rng: np.random.Generator) -> NoReturn:
     """
     # a model that cannot be bootstrapped gives the reason under "effects_bootstrap"
     advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
-    raise OptionError(f"{self.refusals['effects']}; give {advice}.", argument="se")
+    raise OptionError(f"{self.refusals['effects']}.", argument="se", hint=f"Give {advice}.")
 
 
 def no_redraw(self: EffectFit, rows: Sample, rng: np.random.Generator) -> None:

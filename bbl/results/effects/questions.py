@@ -100,9 +100,11 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
         # `near_match` returns "; did you mean ...?", or "" if no name is close
         if name not in predictors:
             raise OptionError(
-                f"{name!r} is no predictor{near_match(name, predictors) or '.'} Predictors are "
-                f"{_join(predictors)}.",
+                f"{name!r} is not a predictor.",
                 argument=argument,
+                hint=(
+                    f"{near_match(name, predictors)}Choose predictors among {_join(predictors)}."
+                ),
             )
     positions = [predictors.index(name) for name in chosen_names]
     if len(set(positions)) < len(positions):
@@ -110,7 +112,9 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
             f"{argument} names a predictor twice: {chosen_names!r}.", argument=argument
         )
     if not positions:
-        raise OptionError(f"{argument} is empty; name at least one predictor.", argument=argument)
+        raise OptionError(
+            f"{argument} is empty.", argument=argument, hint="Name at least one predictor."
+        )
     return positions
 
 
@@ -133,9 +137,9 @@ def find_level_codes(labels: Labels, predictor: int, levels: object, argument: s
     )
     if not level_list:
         raise OptionError(
-            f"{argument} has no level of {labels.names[predictor]!r}; name at least one, or leave "
-            "the predictor out.",
+            f"{argument} has no level of {labels.names[predictor]!r}.",
             argument=argument,
+            hint="Name at least one, or leave the predictor out.",
         )
     return [_find_level_code(labels, predictor, level, argument) for level in level_list]
 
@@ -163,9 +167,9 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
     if isinstance(level, str) and texts.count(level) == 1:
         return texts.index(level)
     raise OptionError(
-        f"{level!r} is no level of {labels.names[predictor]!r}{near_match(level, levels) or '.'} "
-        f"Its levels are {_join(levels)}.",
+        f"{level!r} is not a level of {labels.names[predictor]!r}.",
         argument=argument,
+        hint=f"{near_match(level, levels)}Choose levels among {_join(levels)}.",
     )
 
 
@@ -238,7 +242,9 @@ def make_comparison_questions(
     ]
     if is_crossed and len(predictors) < 2:
         raise OptionError(
-            "cross=True takes two predictors or more; name them in variables.", argument="cross"
+            "cross=True needs at least two predictors.",
+            argument="cross",
+            hint="Name them in variables.",
         )
     # each pair set makes one quantity: pairs (predictor, (high, low)), several if they are crossed
     if is_crossed:
@@ -311,6 +317,7 @@ def _parse_pairs(
                 f"{argument} takes a pair (high, low) of levels, a list of pairs, or one of "
                 f"{', '.join(map(repr, CONTRASTS))}; got {contrast!r}.",
                 argument=argument,
+                value=contrast,
             )
         high, low = (_find_level_code(labels, predictor, level, argument) for level in pair)
         if high == low:
@@ -325,9 +332,9 @@ def _check_n_quantities(n: int) -> None:
     """Raise an OptionError if there are more quantities `n` than `MAX_QUANTITIES`."""
     if n > MAX_QUANTITIES:
         raise OptionError(
-            f"{n:,} combinations of levels would be compared. Name fewer predictors, or pairs of "
-            "levels.",
+            f"{n:,} combinations of levels would be compared.",
             argument="variables",
+            hint="Name fewer predictors, or pairs of levels.",
         )
 
 

@@ -88,7 +88,7 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
     members = fit._bootstrap_members  # pairs (fit, weight)
     if not members:
         reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
-        raise OptionError(f"{reason}; give se=False.", argument="se")
+        raise OptionError(f"{reason}.", argument="se", hint="Give se=False.")
     # whether the model draws its tables itself; this first draw is not used
     is_redrawn = (
         len(members) == 1 and members[0][0]._redraw(rows, generator(errors.seed)) is not None

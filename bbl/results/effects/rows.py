@@ -20,7 +20,7 @@ from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import choice, near_match
 from bbl.design.frames import to_frame
 from bbl.design.weights import named_weights, refuse_weights
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.errors import BBLTypeError, DataError, Hint, OptionError
 from bbl.results.effects.fit import EffectFit
 from bbl.results.effects.questions import find_level_codes, find_predictors
 from bbl.rows.sample import Sample, code_dtype
@@ -119,7 +119,9 @@ def make_effect_rows(
     """
     if grid is not None and newdata is not None:
         raise OptionError(
-            "Give newdata or grid, not both: a grid makes its own rows.", argument="grid"
+            "newdata and grid exclude each other: a grid makes its own rows.",
+            argument="grid",
+            hint="Give newdata or grid.",
         )
     if newdata is None:
         refuse_weights(weights)  # raises an error if there are any: weights are those of new rows
@@ -149,9 +151,13 @@ def _get_training_rows(fit: EffectFit) -> _EncodedRows:
     """Return the training rows; a DataError if the model has none."""
     if fit.training is None:
         raise DataError(
-            "This model has no training rows to average over: it was saved without them, or fitted "
-            "to data that were read in batches. Give newdata= or grid=; or save it with "
-            "store_data=True."
+            "This model has no training rows to average over: it was saved without them, or "
+            "fitted to data that were read in batches.",
+            hint=Hint(
+                "Give newdata= or grid=; or save it with store_data=True.",
+                command_line="Give a table after the model, or --grid; or save the model with "
+                "--store-data.",
+            ),
         )
     rows = fit.training
     return _EncodedRows(rows.codes, rows.missing, rows.weights, fit._index(), "training rows")
@@ -172,8 +178,9 @@ def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedR
     is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
     if not is_kept.any():
         raise DataError(
-            "newdata has no row with a prediction; give rows without missing values.",
+            "newdata has no row with a prediction.",
             argument="newdata",
+            hint="Give rows without missing values.",
         )
     missing = None if missing is None else missing[is_kept]
     return _EncodedRows(
@@ -206,6 +213,7 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
         raise BBLTypeError(
             f"grid must be 'balanced', 'mode' or a dict of levels by predictor; got {grid!r}.",
             argument="grid",
+            value=grid,
         )
     elif choice("grid", grid, GRIDS) == "balanced":
         code_lists = [list(range(len(levels))) for levels in labels.levels]
@@ -215,9 +223,9 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
     n = math.prod(len(code_list) for code_list in code_lists)
     if n > MAX_GRID:
         raise OptionError(
-            f"The grid would have {n:.0e} rows, more than {MAX_GRID:,}. Give grid='mode', or a "
-            "dict of levels of some predictors.",
+            f"The grid would have {n:.0e} rows, more than {MAX_GRID:,}.",
             argument="grid",
+            hint="Give grid='mode', or a dict of levels of some predictors.",
         )
     codes = (
         # without predictors it is (1, 0): one row of no cells
@@ -244,9 +252,9 @@ def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
         else:
             return codes
     raise OptionError(
-        "The grid has no row that can occur: all are in cells of structural_zeros. Give other "
-        "levels.",
+        "The grid has no row that can occur: all are in cells of structural_zeros.",
         argument="grid",
+        hint="Give other levels.",
     )
 
 
@@ -303,7 +311,9 @@ def _number_units(
     names = [by] if isinstance(by, str) or (isinstance(by, Hashable) and by in predictors) else None
     if names is None:
         if not isinstance(by, list | tuple | np.ndarray):
-            raise BBLTypeError(f"by must be a name or a list of names; got {by!r}.", argument="by")
+            raise BBLTypeError(
+                f"by must be a name or a list of names; got {by!r}.", argument="by", value=by
+            )
         names = list(by)
     if not names:
         return _number_units(fit, rows, by=None)
@@ -347,9 +357,10 @@ def _encode_by_column(
     if frame is None or not frame.has(name):
         candidates = predictors if frame is None else [*predictors, *frame.columns]
         raise OptionError(
-            f"by={name!r} is no predictor{near_match(name, candidates) or '.'} Name predictors, or "
-            "columns of newdata.",
+            f"by={name!r} is not a predictor.",
             argument="by",
+            hint=f"{near_match(name, candidates)}Name predictors, or columns of newdata.",
+            value=name,
         )
     cells = pd.Series(np.asarray(frame.column(name), dtype=object)[is_kept])
     codes, first_seen_values = pd.factorize(cells, use_na_sentinel=True)

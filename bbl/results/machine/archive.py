@@ -110,8 +110,8 @@ def pack(
     """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(
-            f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own "
-            "can."
+            f"Models of the engine {type(engine).__name__} cannot be saved; only the "
+            "package's own engines can."
         )
     parameters = estimate.parameters
     meta = {

@@ -76,7 +76,7 @@ def _composite_by_group(self: MachineResults) -> list[tuple[float, float]]:
     if len(rowless):
         raise DataError(
             f"no row of group {self.labels.groups[rowless[0]]!r} is complete, and composite "
-            "criteria count the complete rows, the same for all formulas. Compare aic or bic, or "
-            "fit with missing='level'."
+            "criteria count the complete rows, the same for all formulas.",
+            hint="Compare aic or bic, or fit with missing='level'.",
         )
     return self._inference.composite  # computed with the standard errors

@@ -192,7 +192,8 @@ class DifferenceInference(Estimates):
     def _covariance(self, groups: list[int]) -> NoReturn:
         """Raise an OptionError: single groups have no covariances."""
         raise OptionError(
-            "Single groups of a conditional fit have no covariances; see table(of=(a, b))."
+            "Single groups of a conditional fit have no covariances.",
+            hint="Compare two groups: table(of=(a, b)).",
         )
 
     @verb

@@ -83,9 +83,9 @@ class PosteriorInference(Estimates):
         )
         if selection == "pooled":
             raise OptionError(
-                f"{self._engine.refusals()['pooled']}, so there is none of their difference. Give "
-                "of='group', or two groups.",
+                f"{self._engine.refusals()['pooled']}, so there is no difference from it.",
                 argument="of",
+                hint="Give of='group', or two groups.",
             )
         return selection
 
@@ -137,8 +137,8 @@ class PosteriorInference(Estimates):
         draws = [group_draws for g in groups if (group_draws := all_draws[g]) is not None]
         if len(draws) < len(groups):
             raise OptionError(
-                f"{self._engine.refusals()['covariances']}; see bse, or take method='bayes', which "
-                "has draws."
+                f"{self._engine.refusals()['covariances']}.",
+                hint="Use bse, or choose method='bayes', which has draws.",
             )
         return block_diag(*(np.cov(group_draws, rowvar=False) for group_draws in draws))
 

@@ -107,10 +107,12 @@ class DensityResults(MachineResults):
         """
         if name in CLASSIFIER_NAMES:
             raise ClassError(
-                f"{name} is of models with classes, and {self.formula!r} has no response. Fit a "
-                "formula with a response, such as 'y ~ .'; of rows, score_samples() tells how "
-                "likely they are, and reconstruct() what is missing in them.",
+                f"{name} is for models with classes, and {self.formula!r} has no response.",
                 argument="formula",
+                hint=(
+                    "Fit a formula with a response, such as 'y ~ .'; for the log-density of "
+                    "rows use score_samples(), and for missing values reconstruct()."
+                ),
             )
         return object.__getattribute__(self, name)  # raises the AttributeError
 

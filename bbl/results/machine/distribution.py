@@ -137,7 +137,9 @@ def pnll(
             frequencies = np.where(dropped, 0.0, frequencies)
     if not frequencies.sum():
         raise DataError(
-            "newdata has no row to judge. Give at least one of positive weight.", argument="newdata"
+            "newdata has no row of positive weight.",
+            argument="newdata",
+            hint="Give at least one.",
         )
     return self.estimate.pnll(codes, missing, y, frequencies)
 
@@ -281,7 +283,10 @@ def reconstruct(
             # the manual's table
             reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
             raise OptionError(
-                f"method={method!r}: {reason}. Give method='exact'.", argument="method"
+                f"method={method!r}: {reason}.",
+                argument="method",
+                hint="Give method='exact'.",
+                value=method,
             )
         refuse_impossible_rows(
             support, labels, codes, is_unknown, self.design.known_groups(newdata)
@@ -351,7 +356,8 @@ def _parse_mask(
         extra_columns = [name for name in mask.columns if name not in names]
         if extra_columns:
             raise DataError(
-                f"mask has the column {extra_columns[0]!r}, which is no predictor.", argument="mask"
+                f"mask has the column {extra_columns[0]!r}, which is not a predictor.",
+                argument="mask",
             )
         mask = mask.reindex(columns=pd.Index(names, tupleize_cols=False), fill_value=False)
     try:
@@ -360,8 +366,8 @@ def _parse_mask(
         mask_array = np.empty(0, dtype=object)  # has the wrong shape
     if mask_array.shape != shape or mask_array.dtype.kind != "b":
         raise DataError(
-            f"mask must hold True and False, a row for each of {shape[0]} rows and a column for "
-            f"each of {shape[1]} predictors; got shape {mask_array.shape} of type "
+            f"mask must contain True and False, with a row for each of {shape[0]} rows and a "
+            f"column for each of {shape[1]} predictors; got shape {mask_array.shape} of type "
             f"{mask_array.dtype}.",
             argument="mask",
         )

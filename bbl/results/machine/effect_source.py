@@ -15,7 +15,7 @@ import numpy as np
 
 from bbl.boltzmann.inference.score_covariance import score_covariance
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
-from bbl.errors import DataError, OptionError
+from bbl.errors import DataError, Hint, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
 from bbl.results.effects.fit import DeltaMethod, EffectFit, ErrorSource, Scores
@@ -72,8 +72,9 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
     """
     if self.training is None and not self.engine.posterior:
         raise DataError(
-            "This model has no training rows, from which they come: it was saved without them, or "
-            "fitted to data that were read in batches. Save it with store_data=True."
+            "This model has no training rows, from which the effects are computed: it was "
+            "saved without them, or fitted to data that were read in batches.",
+            hint=Hint("Save it with store_data=True.", command_line="Save it with --store-data."),
         )
     check_calibration(self.estimate)
     # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit improves;
@@ -85,15 +86,16 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
             lacking = self.engine.refusals().get(
                 "effects", "The draws of this fit are not kept with an exact ln Z"
             )
-            raise OptionError(f"{lacking}; give se='bootstrap'.", argument="se")
+            raise OptionError(f"{lacking}.", argument="se", hint="Give se='bootstrap'.")
         return ErrorSource(delta=None, draws=tuple(_scores_by_draw(self, rng)), unbounded=unbounded)
     # why the engine has no such errors
     if (reason := self.engine.refusals().get("effects")) is not None:
-        raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
+        raise OptionError(f"{reason}.", argument="se", hint="Give se='bootstrap'.")
     if self.estimate.relevance is not None:  # the predictors were chosen by the same rows
         raise OptionError(
-            f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.",
+            f"{CHOSEN_BY_ROWS}.",
             argument="se",
+            hint="Give se='bootstrap', which chooses them in each refit.",
         )
     if self.survey is not None and self.survey.replicates is not None:
         # neither a covariance nor draws: refits to the replicate weights of the survey

@@ -177,8 +177,9 @@ class Estimates(Notebook, ABC):
         se = self.bse
         if group is not None and group not in groups:
             raise OptionError(
-                f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {groups}.",
+                f"{group!r} is not a group.",
                 argument="group",
+                hint=f"{near_match(group, groups)}Choose one of {groups}.",
             )
         size = len(se) // len(groups)  # parameters of a group
         group_positions = list(range(len(groups))) if group is None else [groups.index(group)]
@@ -236,15 +237,20 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
         for g in of:
             if g not in groups:
                 raise OptionError(
-                    f"{g!r} is no group{near_match(g, groups) or '.'} Groups are {groups}.",
+                    f"{g!r} is not a group.",
                     argument="of",
+                    hint=f"{near_match(g, groups)}Choose groups among {groups}.",
                 )
         if of[0] == of[1]:
-            raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
+            raise OptionError(
+                f"of must be a pair of different groups; got {of!r}.", argument="of", value=of
+            )
         return groups.index(of[0]), groups.index(of[1])
     if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
         raise OptionError(
-            "There is no pooled fit to compare with; fit with testNull=True.", argument="of"
+            "There is no pooled fit to compare with.",
+            argument="of",
+            hint="Fit with testNull=True.",
         )
     return of
 
@@ -255,7 +261,7 @@ def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[i
     """
     if of == "pooled":  # `refusals` are the engine's reasons, by what it cannot do
         raise OptionError(
-            f"{engine.refusals()['pooled']}. Give two groups, of=(a, b).", argument="of"
+            f"{engine.refusals()['pooled']}.", argument="of", hint="Give two groups, of=(a, b)."
         )
     return resolve_of(of, groups, pooled=False)
 

@@ -88,8 +88,8 @@ def plot(
     if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
         if not isinstance(self, ClassifierResults):
             raise DataError(
-                f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes "
-                "none."
+                f"kind={kind!r} is for predictions, and {self.formula!r} has no response.",
+                value=kind,
             )
         return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), groups, axes)
     if kind == "coefficients":
@@ -124,8 +124,8 @@ def _plot_tuning(self: MachineResults, ax: Axes | None) -> Axes:
     tuned = self.engine.tuned
     if self.tuning is None or self.tuning.option is None or tuned is None:
         raise DataError(
-            "There was no cross-validation in this fit; fit with lambda_='cv' (or eps='cv'), or "
-            "use crossVal()."
+            "There was no cross-validation in this fit.",
+            hint="Fit with lambda_='cv' (or eps='cv'), or use crossVal().",
         )
     # `values` and `loss` (S,) of the S settings; `chosen` is the position of one of them
     frame = pd.DataFrame({tuned.column: self.tuning.values, "log-loss": self.tuning.loss})

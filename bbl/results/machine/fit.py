@@ -309,7 +309,9 @@ class BBLResults(MachineResults, ClassifierResults):
         # these differ
         if layout.support is not None and layout.support.n_groups > 1:
             raise OptionError(
-                f"{WITH_ZEROS['`explain()`']}; importance() works.", argument="structural_zeros"
+                f"{WITH_ZEROS['`explain()`']}.",
+                argument="structural_zeros",
+                hint="Use importance().",
             )
         if self._hidden is not None:
             raise OptionError(

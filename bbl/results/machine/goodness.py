@@ -104,7 +104,7 @@ def goodness_of_fit(
     n_tables = integer("bootstrap", bootstrap, 0)
     rng = generator(seed)
     if self.estimate.relevance is not None:
-        raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
+        raise OptionError(f"{CHOSEN_BY_ROWS}.", argument="relevance", hint="Fit without relevance.")
     tables = _group_tables(self, "goodness_of_fit()")  # one for each group
     # raises a DataError for a sampling design
     check_single_rows(self.survey, "A test of goodness of fit")
@@ -261,16 +261,17 @@ def _group_tables(self: MachineResults, what: str) -> list[GroupCells]:
     # `refusals` are the engine's reasons, by what it cannot do
     if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
         raise OptionError(
-            f"{what} is of exact fits: {reason}. Take method='ml'.", argument="method"
+            f"{what} is for exact fits: {reason}.", argument="method", hint="Choose method='ml'."
         )
     # raises an OptionError if there are too many
     check_cells(self.parameters.layout, len(self.labels.groups))
     rows = self._rows()
     if not rows.complete:
         raise DataError(
-            f"{what} compares the counts of complete rows, and values are missing in rows of this "
-            "fit. Fit with missing='drop' or missing='level'.",
+            f"{what} compares the counts of complete rows, and values are missing in rows of "
+            "this fit.",
             argument="missing",
+            hint="Fit with missing='drop' or missing='level'.",
         )
     return group_cells(rows, self.estimate)
 

@@ -306,9 +306,10 @@ class MachineResults(ModelResults):
             return self
         if self._hidden is not None:
             raise OptionError(
-                "Hidden units have other signs in each chain, so that the mean of the draws is no "
-                "model. Give draws='all'.",
+                "Hidden units have different signs in each chain, so the mean of the draws "
+                "is not a model.",
                 argument="draws",
+                hint="Give draws='all'.",
             )
         model = copy.copy(self)
         # the cached function averages over the draws; the copy makes another
@@ -357,10 +358,10 @@ class MachineResults(ModelResults):
         """
         if self.engine.joint and self.engine.penalised:
             raise OptionError(
-                f"{self.engine.refusals()['likelihood']}; that of rows needs a model of the "
-                "predictors, P(x|y). Take method='pseudo'; evaluate() tells how good predictions "
-                "are.",
+                f"{self.engine.refusals()['likelihood']}; the likelihood of rows needs a "
+                "model of the predictors, P(x|y).",
                 argument="method",
+                hint="Choose method='pseudo', or judge predictions with evaluate().",
             )
 
     def log_likelihood(self, rows: Rows) -> float:
@@ -423,16 +424,19 @@ class MachineResults(ModelResults):
         """
         if self.estimate.relevance is not None:
             raise OptionError(
-                f"{CHOSEN_BY_ROWS}. Fit without relevance; crossVal() and evaluate() judge "
-                "predictions.",
+                f"{CHOSEN_BY_ROWS}.",
                 argument="relevance",
+                hint=(
+                    "Fit without relevance, or judge predictions with crossVal() and evaluate()."
+                ),
             )
         empty_groups = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty_groups):
             raise DataError(
-                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit "
-                "(of one fold, with refit=False), so its parameters have no standard errors. Fit "
-                "all rows."
+                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this "
+                "fit (of one fold, with refit=False), so its parameters have no standard "
+                "errors.",
+                hint="Fit all rows.",
             )
         rows = self._rows()
         if self.survey is None:

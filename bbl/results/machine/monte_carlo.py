@@ -175,9 +175,11 @@ def _warn_unmixed(rhat: pd.Series) -> None:
     if len(unmixed):
         shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
-            f"The chains have not mixed: split R-hat of the energy is {shown}, and should be "
-            f"below {MAX_RHAT}. Raise nsteps; until then the draws are no sample of the model.",
-            ConvergenceWarning,
+            ConvergenceWarning(
+                f"The chains have not mixed: the split R-hat of the energy is {shown}, and should "
+                f"be below {MAX_RHAT}.",
+                hint="Raise nsteps; until then, do not use the draws as a sample from the model.",
+            ),
             stacklevel=5,
         )
 

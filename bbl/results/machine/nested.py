@@ -48,7 +48,8 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
     rows = large._testable_rows()  # raises for weights that are no counts
     if rows.missing is not None:
         raise DataError(
-            "with missing values, models of different terms have different rows; see the criteria."
+            "with missing values, models with different terms use different rows.",
+            hint="Compare the criteria.",
         )
     group_samples = [  # for each group (its rows, their sampling design or None)
         (rows.group(y), None if large.survey is None else large.survey.of_group(rows.response == y))
@@ -102,7 +103,9 @@ def _conditional_ratio_test(
         or not other.engine.joint
         or not other.engine.has_tests
     ):
-        raise OptionError("a likelihood P(y|x) has another scale than that of the other model.")
+        raise OptionError(
+            "a likelihood P(y|x) is on a different scale from that of the other model."
+        )
     term_sets = [  # of each fit, names of the predictors of each term, single predictors included
         {frozenset(fit.labels.names[i] for i in scope) for scope in fit.parameters.layout.scopes}
         for fit in (one, other)
@@ -114,7 +117,7 @@ def _conditional_ratio_test(
             if term_sets[0] == term_sets[1]
             else "are not nested: each has terms of its own"
         )
-        raise DataError(f"the models {relation}; see the criteria.")
+        raise DataError(f"the models {relation}.", hint="Compare the criteria.")
     large._testable_rows()  # raises for weights that are no counts
     if not have_same_design(large.survey, small.survey):
         raise DataError("the models were fitted with different sampling designs.")
@@ -163,7 +166,8 @@ def _check_has_p_value(p: float) -> None:
     """Raise a DataError if the test of Rao & Scott has no p-value."""
     if np.isnan(p):
         raise DataError(
-            "the sampling design has too few clusters or replicates for a test; see the criteria."
+            "the sampling design has too few clusters or replicates for a test.",
+            hint="Compare the criteria.",
         )
 
 
@@ -190,7 +194,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
     """
     one.engine.check_equations()  # raises an OptionError if the method has no tests
     if not isinstance(other, MachineResults):
-        raise OptionError("the test is one of Boltzmann machines.")
+        raise OptionError("the test is for Boltzmann machines.")
     other.engine.check_equations()
     n_terms = (len(one.parameters.layout.scopes), len(other.parameters.layout.scopes))
     large, small = (one, other) if n_terms[0] >= n_terms[1] else (other, one)
@@ -201,8 +205,9 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
             name for name in (*names, *small_names) if (name in names) != (name in small_names)
         )
         raise DataError(
-            f"{unshared!r} is a predictor of one model alone, and a likelihood of other predictors "
-            "is no matter of comparison. See summary() for the test of a predictor."
+            f"{unshared!r} is a predictor of only one model, and likelihoods of different "
+            "predictors are not comparable.",
+            hint="Test the predictor in summary().",
         )
     # predictors of `small` in the order of `large`
     small_columns = [small_names.index(name) for name in names]
@@ -212,7 +217,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         raise DataError("the models were fitted to different rows, groups or levels.")
     if not _have_same_zeros(large, small, small_columns):
         raise DataError(
-            "the models have different structural zeros, so that they are of different cells."
+            "the models have different structural zeros, so they are models of different cells."
         )
     # by position in `small`, the position in `large`; terms as sets of positions in `large`
     large_columns = {small_column: i for i, small_column in enumerate(small_columns)}
@@ -230,7 +235,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
             if is_same
             else f"are not nested: each has {noun} that the other has not"
         )
-        raise DataError(f"the models {relation}; see the criteria.")
+        raise DataError(f"the models {relation}.", hint="Compare the criteria.")
     return large, np.array([term in small_terms for term in large_terms])
 
 

@@ -85,7 +85,9 @@ def odds_ratios(
     share("conf_level", conf_level)
     # why the engine has no odds ratios
     if (reason := self.engine.refusals().get("odds_ratios")) is not None:
-        raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
+        raise OptionError(
+            f"{reason}.", argument="method", hint="Choose method='ml' or method='pseudo'."
+        )
     self.engine.check_equations()  # raises an OptionError if the method has no standard errors
     position_pairs = _resolve_pairs(self, pairs)
     tables = []
@@ -125,9 +127,9 @@ def _resolve_pairs(
     interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
     if not interacting:
         raise DataError(
-            "The model has no interactions, so that all odds ratios are 1. Fit a formula such as "
-            "'a*b + c'.",
+            "The model has no interactions, so all odds ratios are 1.",
             argument="formula",
+            hint="Fit a formula such as 'a*b + c'.",
         )
     if pairs is None:
         return sorted(interacting)
@@ -138,20 +140,27 @@ def _resolve_pairs(
     ):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise OptionError(
-                f"pairs holds {pair!r}; give a list of pairs of predictors, [(a, b)].",
+                f"pairs contains {pair!r}.",
                 argument="pairs",
+                hint="Give a list of pairs of predictors, [(a, b)].",
             )
         for name in pair:
             if name not in names:
                 raise OptionError(
-                    f"{name!r} is no predictor{near_match(name, names) or '.'}", argument="pairs"
+                    f"{name!r} is not a predictor.",
+                    argument="pairs",
+                    hint=(
+                        f"{near_match(name, names)}Choose predictors among "
+                        f"{', '.join(map(repr, names))}."
+                    ),
                 )
         i, j = (names.index(name) for name in pair)
         if (min(i, j), max(i, j)) not in interacting:
             raise OptionError(
-                f"{pair[0]!r} and {pair[1]!r} do not interact in this model: their odds ratios "
-                "are 1. interactions() lists the pairs that do.",
+                f"{pair[0]!r} and {pair[1]!r} do not interact in this model, so their odds "
+                "ratios are 1.",
                 argument="pairs",
+                hint="List the pairs that interact with interactions().",
             )
         position_pairs.append((i, j))
     return position_pairs

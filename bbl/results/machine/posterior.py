@@ -86,7 +86,7 @@ class PosteriorDraws:
         template = next((run.draws for run in runs if run.draws is not None), None)
         if template is None:
             raise OptionError(
-                f"{engine.refusals()['draws']}; method='bayes' has.", argument="method"
+                f"{engine.refusals()['draws']}.", argument="method", hint="Choose method='bayes'."
             )
         no_draws = np.full_like(template, np.nan)
         draws = np.stack([no_draws if run.draws is None else run.draws for run in runs], axis=2)
@@ -140,7 +140,10 @@ class PosteriorDraws:
             import arviz
         except ImportError as error:
             raise BBLError(
-                "to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not."
+                "to_arviz() needs ArviZ.",
+                hint=(
+                    "Run: pip install arviz. Or use to_frame() and summary(), which do not need it."
+                ),
             ) from error
         coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
         draws: dict[str, Any] = {"theta": self.draws}

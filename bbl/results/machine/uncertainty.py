@@ -150,8 +150,9 @@ def bootstrap(
     workers = n_workers(n_jobs)
     if self.engine.chooses:  # the terms of each group; `refusals` are reasons by what it cannot do
         raise OptionError(
-            f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.",
+            f"{self.engine.refusals()['bootstrap']}.",
             argument="method",
+            hint="Judge predictions with crossVal().",
         )
     # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from the
     # model; the rows of `frame` are group by group, as these are
@@ -243,9 +244,9 @@ def interactions(
     if choice("pvalues", pvalues, PVALUES) == "permutation":
         if of != "group":
             raise OptionError(
-                "A permutation test is of the couplings of one group; give of='group', or "
-                "pvalues='auto'.",
+                "A permutation test is for the couplings of one group.",
                 argument="of",
+                hint="Give of='group', or pvalues='auto'.",
             )
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A permutation test")
@@ -294,5 +295,5 @@ def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> s
         if self.survey is None:
             self.training.check_whole("Tests go")  # DataError; the words begin its message
     except (DataError, OptionError) as error:
-        return f"no test: {error}"
+        return f"no test: {error.message}"
     return None

@@ -99,9 +99,11 @@ def values(self: FittedNetwork, var: Hashable) -> tuple[Any, ...]:
     if var not in self.labels.names:
         variable_names = ", ".join(map(repr, self.structure.vars[:10]))
         # "; did you mean 'x'?", or "" if no name is close
-        hint = near_match(var, self.structure.vars) or "."
+        near = near_match(var, self.structure.vars)
         raise OptionError(
-            f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var"
+            f"{var!r} is not a variable of the model.",
+            argument="var",
+            hint=f"{near}Choose one of {variable_names}.",
         )
     return self.labels.levels[self.labels.names.index(var)]
 

@@ -248,9 +248,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
         network = self._require_network("standard errors")
         if self._errors is None:
             raise OptionError(
-                "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no Dirichlet "
-                "posterior, so they have no standard errors; fit without manb_prior, wanbia, "
-                "awnb_trees and awnb_bootstrap."
+                "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no "
+                "Dirichlet posterior, so they have no standard errors.",
+                hint="Fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap.",
             )
         return cell_tables(self.labels, network, *self._errors)
 

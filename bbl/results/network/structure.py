@@ -311,6 +311,6 @@ def require_single(structure: Structure | AveragedStructure, noun: str) -> Struc
     if isinstance(structure, Structure):
         return structure
     raise OptionError(
-        f"{structure.learner} averages {len(structure.dags)} networks, so it has no {noun}; use "
-        "the learner nb or tan_cl."
+        f"{structure.learner} averages {len(structure.dags)} networks, so it has no {noun}.",
+        hint="Choose the learner nb or tan_cl.",
     )

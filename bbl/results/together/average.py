@@ -219,7 +219,8 @@ class AverageResults(ClassifierResults):
         methods = [member.relevant for member in self.members if hasattr(member, "relevant")]
         if len(methods) < len(self.members):
             raise OptionError(
-                "relevant() is told by Boltzmann machines, and a member of this average is none."
+                "relevant() is for Boltzmann machines, and a member of this average is a "
+                "different model."
             )
         frames = [
             # by term: its order, and the member's weight
@@ -240,9 +241,9 @@ class AverageResults(ClassifierResults):
         likelihood of rows.
         """
         raise OptionError(
-            f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions "
-            "are, and the members in fit.members may have a likelihood.",
+            f"{NO_LIKELIHOOD}, so it has neither AIC nor BIC.",
             argument="method",
+            hint="Judge its predictions with evaluate(), or use the likelihoods of fit.members.",
         )
 
     def coef(self) -> dict[str, Any]:
@@ -272,8 +273,8 @@ class AverageResults(ClassifierResults):
         }
         if not coefficients:
             raise OptionError(
-                "No member of this average has coefficients; networks have tables, "
-                "fit.members[0].params."
+                "No member of this average has coefficients.",
+                hint="For the tables of networks use fit.members[0].params.",
             )
         return coefficients
 
@@ -348,7 +349,7 @@ class AverageResults(ClassifierResults):
 
     def _attribution(self) -> NoReturn:
         """Raise an OptionError: logarithms of averaged probabilities are not sums over terms."""
-        raise OptionError(f"{NOT_A_SUM}, so it explains none.")
+        raise OptionError(f"{NOT_A_SUM}, so it has no explanation.")
 
     def _model_parts(self) -> list[Part]:
         """Return no parts of the HTML report: an average has no figure of parameters."""

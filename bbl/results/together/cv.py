@@ -259,9 +259,9 @@ class CVResults(Notebook):
         """
         if not self.model.design.classes:
             raise ClassError(
-                f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no "
-                "response; cvframe has the scores of all settings.",
+                f"{name}() is for class probabilities, and {self.model.formula!r} has no response.",
                 argument="formula",
+                hint="For the scores of all settings use cvframe.",
             )
 
     @verb

@@ -44,9 +44,9 @@ def model_table(
     fits_by_name = check_fits(fits)
     if isinstance(of, ModelResults):
         raise BBLTypeError(
-            f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}. "
-            "Give all models in one list: etable([fit, other]).",
+            f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}.",
             argument="of",
+            hint="Give all models in one list: etable([fit, other]).",
         )
     for fit in fits_by_name.values():
         # only checks `of`: an OptionError if a fit has no such groups. pooled=True: "pooled" passes
@@ -59,7 +59,7 @@ def model_table(
     for name in () if keep is None else keep:
         if name not in predictors:
             raise OptionError(
-                f"keep names {name!r}, which is no predictor of these models.", argument="keep"
+                f"keep names {name!r}, which is not a predictor of these models.", argument="keep"
             )
     coefficients = [_coefficients(fit, of, keep, pairs) for fit in fits_by_name.values()]
     # the rows of the table: the distinct keys of all fits, (group number, order, group, levels)

@@ -38,7 +38,7 @@ def test_a_tree_too_wide_says_its_width_and_the_remedy_before_anything_is_alloca
         "60 predictors",
         "1,770 interactions",
         "a table of at least 60 predictors",
-        "Take method='pseudo'",
+        "Choose method='pseudo'",
     ):
         assert part in text, part
     bbl.bbl("y ~ .^2", data, method="pseudo", lambda_=0.1, verbose=0)  # the advice works
@@ -71,7 +71,7 @@ def test_a_table_of_2_to_the_40_cells_is_fitted_on_its_tree_and_never_listed():
     assert fit.converged and len(fit.odds_ratios()) == 39
     for name in ("goodness_of_fit", "cells"):
         with pytest.raises(
-            OptionError, match=r"40 predictors has 1.1e\+12 cells, and up to 1,048,576 are listed"
+            OptionError, match=r"40 predictors has 1\.1e\+12 cells, and.*1,048,576 are listed"
         ):
             getattr(fit, name)()
     with pytest.raises(OptionError, match="up to 4 variables and 400 cells"):
@@ -102,7 +102,7 @@ def test_gaps_of_more_states_than_can_be_listed_are_refused_with_the_remedy():
 def test_weights_that_are_no_counts_have_estimates_and_no_tests():
     table = binary(3, 200).value_counts().rename("n").reset_index()
     table["n"] *= 0.37
-    with pytest.warns(bbl.DataWarning, match="not all whole numbers"):
+    with pytest.warns(bbl.DataWarning, match="not all integers"):
         small, large = (
             bbl.bbl(f, table, "n", method="ml", verbose=0)
             for f in ("~ x0 + x1 + x2", "~ x0*x1 + x2")
@@ -113,12 +113,12 @@ def test_weights_that_are_no_counts_have_estimates_and_no_tests():
         large.inference,
         lambda: large.goodness_of_fit(bootstrap=9),
     ):
-        with pytest.raises(DataError, match="not whole numbers"):
+        with pytest.raises(DataError, match="not integers"):
             refused()
     row = bbl.anova(small, large).iloc[1]
-    assert np.isnan(row["ratio"]) and np.isnan(row["p"]) and "not whole numbers" in row["test"]
+    assert np.isnan(row["ratio"]) and np.isnan(row["p"]) and "not integers" in row["test"]
     for refused in (large.odds_ratios, lambda: bbl.step(large, verbose=0)):
-        with pytest.raises(DataError, match="not whole numbers"):
+        with pytest.raises(DataError, match="not integers"):
             refused()
 
 
@@ -127,7 +127,8 @@ def test_steps_of_methods_without_a_likelihood_name_the_one_that_has_it(method):
     data = binary(2, 200).assign(y=np.arange(200) % 2)
     fit = bbl.bbl("y ~ x0 + x1", data, method=method, verbose=0)
     with pytest.raises(
-        OptionError, match=f"method='{method}' does not compute. Fit the formula with method='ml'"
+        OptionError,
+        match=f"method='{method}' does not compute. Hint: Fit the formula with method='ml'",
     ) as one:
         bbl.step(fit)
     assert one.value.argument == "fit"

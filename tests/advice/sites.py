@@ -1,0 +1,98 @@
+"""Hints in the source of the package, and which of them a call gives."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import bbl
+from bbl import errors
+
+__all__ = ["Advice", "Site", "files", "provoke", "sites"]
+
+ROOT = Path(bbl.__file__).parent
+
+
+class Advice(NamedTuple):
+    """What a message says, the call that has it, and calls that follow it."""
+
+    says: str
+    fails: Callable[[], Any]
+    follows: tuple[Callable[[], Any], ...]
+
+
+class Site(NamedTuple):
+    """A call in the source that is given a hint: an error, a warning, or a helper that makes it."""
+
+    path: str
+    first: int
+    last: int
+    hint: str
+
+
+@functools.cache
+def sites(path: str) -> tuple[Site, ...]:
+    """Return the sites of a file, a path below `bbl`."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    found = [
+        Site(path, node.lineno, node.end_lineno or node.lineno, ast.unparse(keyword.value))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "hint"
+    ]
+    return tuple(sorted(found))
+
+
+@functools.cache
+def files() -> tuple[str, ...]:
+    """Return the paths below `bbl` of all files with hints."""
+    paths = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+    return tuple(path for path in paths if sites(path))
+
+
+@contextmanager
+def recorded(found: set[Site]) -> Iterator[None]:
+    """Add to `found` the sites that errors and warnings with a hint come from, in the block."""
+    base = errors.BBLError.__mro__[1]
+    plain = base.__init__
+
+    def record(self: Any, message: str, **fields: Any) -> None:
+        plain(self, message, **fields)
+        frame = sys._getframe(1) if fields.get("hint") else None
+        while frame is not None:
+            file = Path(frame.f_code.co_filename)
+            if file.is_relative_to(ROOT):
+                found.update(
+                    site
+                    for site in sites(file.relative_to(ROOT).as_posix())
+                    if site.first <= frame.f_lineno <= site.last
+                )
+            frame = frame.f_back
+
+    base.__init__ = record  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        base.__init__ = plain  # type: ignore[method-assign]
+
+
+def provoke(advice: Advice) -> tuple[list[BaseException], set[Site]]:
+    """Run the call that fails or warns; return its errors and warnings, and their sites."""
+    found: set[Site] = set()
+    told: list[BaseException] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with recorded(found):
+            try:
+                advice.fails()
+            except errors.BBLError as error:
+                told.append(error)
+    told += [w.message for w in caught if w.category.__module__ == "bbl.errors"]
+    return told, found

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.api.caller import data_arguments
-from bbl.api.training_data import TrainingData, encode_data, refuse_batches
+from bbl.api.training_data import encode_data, refuse_batches
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design, EncodingRules
@@ -199,7 +199,13 @@ def shooter(
     # sums_out: whether the error of missing values advises missing="marginal"
     rules = EncodingRules(order=None, sums_out="missing_marginal" not in ShooterResults.refusals)
     encoded = encode_data(
-        TrainingData(formula, data, weights, xlevels, flag("novarOk", novarOk), missing), rules
+        formula,
+        data,
+        weights,
+        rules=rules,
+        xlevels=xlevels,
+        novarOk=flag("novarOk", novarOk),
+        missing=missing,
     )
     design = encoded.design
     sample = encoded.rows

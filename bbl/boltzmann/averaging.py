@@ -10,18 +10,18 @@ validated rows, n of rows, m of predictors. A `Scored` holds for the validated r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.member_weights import beats_shares, limited_equality, weigh
 from bbl.boltzmann.refining import refine
 from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
-from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.crossval import Classifier, Scored, calibrated
@@ -37,7 +37,6 @@ from bbl.engines import (
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
-from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.calibration import Calibration
 from bbl.stats.loss_record import LossRecord
@@ -100,30 +99,34 @@ class Candidate:
     refined: bool = False
     largest: float | None = None
 
-    def narrow_task(self, task: Task) -> Task:
-        """Return the task with the terms and the choice of predictors of this candidate."""
-        layout = task.layout
+    def specialise(self, spec: FitSpec) -> FitSpec:
+        """Return the specification with the first variant and the choice of predictors."""
+        return replace(spec, engine=self.variants[0], relevance=self.relevance)
+
+    def narrow_data(self, data: FitData) -> FitData:
+        """Return the rows with the terms of this candidate."""
+        layout = data.layout
         # no terms; n_ordered: how many levels of each predictor are declared to be in order
         if self.fields_only:
             layout = Layout(
                 layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered
             )
-        return replace(task, layout=layout, relevance=self.relevance)
+        return replace(data, layout=layout)
 
-    def takes_part(self, task: Task, has_others: bool) -> bool:
-        """Return whether the engines can be fitted to the rows of a task, and would differ from
+    def takes_part(self, data: FitData, has_others: bool) -> bool:
+        """Return whether the engines can be fitted to the rows, and would differ from
         other candidates.
 
         `has_others` says whether the choice of predictors leaves out any: if not, a candidate with
         a twin equals it.
         """
         # order 1: the formula has no interactions that `fields_only` could leave out
-        is_distinct = not (self.fields_only and task.layout.order == 1) and (
+        is_distinct = not (self.fields_only and data.layout.order == 1) and (
             has_others or not self.has_twin
         )
-        if self.largest is not None and task.sample.n * task.layout.m * task.K > self.largest:
+        if self.largest is not None and data.sample.n * data.layout.m * data.K > self.largest:
             return False
-        return is_distinct and (task.sample.complete or not self.variants[0].joint)
+        return is_distinct and (data.sample.complete or not self.variants[0].joint)
 
 
 # a prior count of 1 biases groups of 10 rows
@@ -269,10 +272,10 @@ def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
-def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run: Run) -> Member:
+def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -> Member:
     """Return a tuned engine with its fit to all rows, calibrated as in `tuning`."""
-    # None: without progress, which tuning reports
-    fitted = estimate(task, engine, run.reporting(None))
+    engine = spec.engine
+    fitted = estimate_path(data, spec)[0]  # without progress, which tuning reports
     return Member(
         engine,
         replace(fitted, calibration=tuning.calibration),
@@ -281,57 +284,57 @@ def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run
     )
 
 
-def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
+def _select_candidates(data: FitData, table: tuple[Candidate, ...]) -> list[Candidate]:
     """Return the candidates of a `table` that take part.
 
     Candidates that choose predictors take part where the choice can use all rows, or the largest
     number in `SELECTION_ROWS`. Candidates that have a twin with all predictors take part only if
     the choice leaves predictors out.
     """
-    sample = cast(Sample, task.sample)
-    layout = task.layout
+    sample = data.rows
+    layout = data.layout
     # number of rows that the choice can use, against all rows or the upper end of (least, largest)
     # numbers
-    if selection_rows(sample.n, layout, task.K) < min(sample.n, SELECTION_ROWS[1]):
+    if selection_rows(sample.n, layout, data.K) < min(sample.n, SELECTION_ROWS[1]):
         return [
             candidate
             for candidate in table
-            if candidate.relevance is None and candidate.takes_part(task, has_others=False)
+            if candidate.relevance is None and candidate.takes_part(data, has_others=False)
         ]
-    has_others = len(choose_once(task, RELEVANCE).chosen) < layout.m
-    return [candidate for candidate in table if candidate.takes_part(task, has_others)]
+    has_others = len(choose_once(data, RELEVANCE).chosen) < layout.m
+    return [candidate for candidate in table if candidate.takes_part(data, has_others)]
 
 
-def _tune_members(task: Task, folds: Folds, run: Run) -> list[Member]:
+def _tune_members(
+    data: FitData, spec: FitSpec, folds: Folds, progress: Callable | None
+) -> list[Member]:
     """Return the members, tuned on all folds and fitted to all rows."""
     members = []
-    candidates = _select_candidates(task, CANDIDATES)
-    member_run = run.reporting(scaled_progress(run.progress, 1.0 / len(candidates)))
+    candidates = _select_candidates(data, CANDIDATES)
+    member_progress = scaled_progress(progress, 1.0 / len(candidates))
     for candidate in candidates:
-        member_task = candidate.narrow_task(task)
-        first_variant = candidate.variants[0]
-        search_space = (candidate.variants, candidate.settings)
+        member_data = candidate.narrow_data(data)
+        member_spec = candidate.specialise(spec)
         tuning = tune(
-            member_task,
-            first_variant,
+            member_data,
+            member_spec,
             rule="cv",
-            calibrate=CALIBRATION,
-            run=member_run,
+            progress=member_progress,
             folds=folds,
-            among=search_space,
+            among=(candidate.variants, candidate.settings),
             on_a_line=candidate.on_a_line,
         )
-        # `tuning.engine` is the variant at the chosen setting; None only in a tuning from a model
-        # file
+        # the variant at the chosen setting; None only in a tuning from a model file
+        engine = cast(Engine, tuning.engine)
         members.append(
-            _fit_member(
-                member_task, tuning.engine or first_variant, tuning, candidate.equality, run
-            )
+            _fit_member(member_data, member_spec.using(engine), tuning, candidate.equality)
         )
     return members
 
 
-def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Member]:
+def _tune_members_of_many_rows(
+    data: FitData, spec: FitSpec, folds: Folds, progress: Callable | None
+) -> list[Member]:
     """Return the members for many rows: tuned on a sample of the first fold, then on that fold, and
     fitted to all rows.
 
@@ -341,44 +344,40 @@ def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Membe
     first_fold = Folds(folds.train[:1], folds.held[:1])
     sample_folds = Folds(
         *(
-            _sample_weights(fold_rows, n_rows, run.rng)
+            _sample_weights(fold_rows, n_rows, spec.rng)
             for fold_rows, n_rows in zip(
                 (first_fold.train, first_fold.held), TUNING_ROWS, strict=True
             )
         )
     )
     members = []
-    candidates = _select_candidates(task, CANDIDATES_OF_MANY_ROWS)
-    is_refined_flags = [candidate.refined and task.sample.complete for candidate in candidates]
-    member_run = run.reporting(
-        scaled_progress(run.progress, 1.0 / (len(candidates) + sum(is_refined_flags)))
-    )
+    candidates = _select_candidates(data, CANDIDATES_OF_MANY_ROWS)
+    is_refined_flags = [candidate.refined and data.sample.complete for candidate in candidates]
+    member_progress = scaled_progress(progress, 1.0 / (len(candidates) + sum(is_refined_flags)))
     for candidate, is_refined in zip(candidates, is_refined_flags, strict=True):
-        member_task = candidate.narrow_task(task)
+        member_data = candidate.narrow_data(data)
+        member_spec = candidate.specialise(spec)
         # at the best penalty; at the weakest that was tried; solutions of the first fold at the
         # weakest
         tuning, weakest_tuning, warm_starts = tune_many(
-            member_task,
-            candidate.variants[0],
-            first_fold,
-            sample_folds,
-            CALIBRATION_OF_MANY_ROWS,
-            member_run,
+            member_data, member_spec, first_fold, sample_folds, member_progress
         )
         engine = cast(Engine, tuning.engine)  # None only in a tuning from a model file
         if candidate.tolerance is not None:
             # an option of pseudo-likelihood
             engine = replace(engine, **{"tolerance": candidate.tolerance})
-        members.append(_fit_member(member_task, engine, tuning, candidate.equality, run))
+        members.append(
+            _fit_member(member_data, member_spec.using(engine), tuning, candidate.equality)
+        )
         if is_refined:
             refined_fit, tuning = refine(
-                member_task, folds, weakest_tuning, warm_starts, run.reporting(None)
+                member_data, member_spec, folds, weakest_tuning, warm_starts
             )
             calibrated_fit = replace(refined_fit, calibration=tuning.calibration)
             members.append(Member(cast(Engine, tuning.engine), calibrated_fit, tuning))
-            if member_run.progress is not None:
+            if member_progress is not None:
                 # a member counts as many steps as a tuning on NFOLD folds
-                member_run.progress(float(NFOLD))
+                member_progress(float(NFOLD))
     return members
 
 
@@ -392,7 +391,7 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
     return sampled_weights
 
 
-def fit_average(task: Task, run: Run) -> Averaged:
+def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) -> Averaged:
     """Tune, fit and calibrate the members, and weigh them.
 
     The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With
@@ -403,16 +402,17 @@ def fit_average(task: Task, run: Run) -> Averaged:
     neither on the order of rows nor on whether rows are repeated or weighted.
     """
     # one row for each state and group, in a fixed order
-    sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
-    task = replace(task.with_sample(sample), selections={})
-    folds = shuffled_folds(sample, NFOLD, run.rng)
+    sample = data.rows.by_state(data.layout.n_levels, data.K)
+    data = replace(data.with_sample(sample), selections={})
+    folds = shuffled_folds(sample, NFOLD, spec.rng)
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
-    members = (_tune_members_of_many_rows if has_many_rows else _tune_members)(task, folds, run)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION
+    tune_members = _tune_members_of_many_rows if has_many_rows else _tune_members
+    members = tune_members(data, replace(spec, calibrate=calibrate), folds, progress)
     # the same validated rows in all members
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
-    totals = np.bincount(sample.response, sample.weights, task.K)
+    totals = np.bincount(sample.response, sample.weights, data.K)
     equality = limited_equality(
         np.array([member.equality for member in members]), log_p, scored[0].weights
     )

@@ -17,7 +17,9 @@ and ``layout.of_pooled`` have the structural zeros of a group, or of all rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import call
 from typing import cast
 
 import numpy as np
@@ -25,12 +27,11 @@ import numpy as np
 from bbl.boltzmann.convergence_warnings import group_text
 from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, no_progress_error
 from bbl.boltzmann.fitted import Estimate, Relevance
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import AVERAGED, build_predictive
 from bbl.boltzmann.relevance import choose_once, extend_to_all_predictors, restrict_to_chosen
-from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.union_layout import compute_log_z, merge_layouts
-from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.engine_fit import NoProgress
 from bbl.engines.traits import OutOfFoldScores
@@ -43,22 +44,35 @@ from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
 
-__all__ = ["estimate", "estimate_jointly", "estimate_path", "fit_group"]
+__all__ = ["GroupFit", "estimate_jointly", "estimate_path", "fit_group"]
 
 # rows times non-reference levels times settings; smaller fits run in one thread
 MIN_WORK_FOR_THREADS = 200_000
+
+
+@dataclass(frozen=True)
+class GroupFit:
+    """The fit of one group at one setting, with its ln Z and the standard error of ln Z."""
+
+    fit: EngineFit
+    log_z: float
+    log_z_error: float
 
 
 def fit_group(
     sample: Rows,
     layout: Layout,
     engine: Engine,
-    values: Sequence[float] | None,
-    log_z: str,
-    run: Run,
-    keep_sites: bool = False,
+    values: Sequence[float] | None = None,
+    log_z: str = "exact",
+    *,
+    workers: int = 1,
+    rng: np.random.Generator | None = None,
+    progress: Callable | None = None,
+    coefficients: np.ndarray | None = None,
     warm_starts: WarmStarts | None = None,
-) -> list[tuple[EngineFit, float, float]]:
+    keep_sites: bool = False,
+) -> list[GroupFit]:
     """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
 
     Parameters
@@ -70,28 +84,27 @@ def fit_group(
     values : sequence of float, or None
         Settings.
     log_z : str
-        How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais".
-    run : Run
-        Engines that sample use its `rng` and `progress`, and ``log_z="ais"`` its `rng`.
-    keep_sites : bool, default False
-        Whether fits keep their site solutions, which are large.
+        How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais". With "exact", the `GroupFit`
+        has nan: the caller computes ln Z for all groups together.
+    workers : int, default 1
+        Threads.
+    rng, progress
+        For engines that sample; ``log_z="ais"`` uses `rng` too.
+    coefficients : ndarray, shape (1 + layout.size,), optional
+        Intercept and parameters at which engines that iterate begin.
     warm_starts : WarmStarts, optional
         Asks for fits that are just precise enough to compare settings, with their site solutions.
-
-    Returns
-    -------
-    list of (EngineFit, float, float)
-        Fit, ln Z and standard error of ln Z of each setting. ln Z is nan if `log_z` is "exact": the
-        caller computes it for all groups together.
+    keep_sites : bool, default False
+        Whether fits keep their site solutions, which are large.
     """
     if not sample.n:
-        if run.progress is not None:
-            run.progress()
+        if progress is not None:
+            progress()
         empty = EngineFit(
             np.zeros(layout.size), lkh=0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool)
         )
         # this ln Z is not used: the share of the group is 0
-        return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
+        return [GroupFit(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
     def prepare_rows() -> Sample:
         """Return the rows as the engine takes them.
@@ -105,24 +118,23 @@ def fit_group(
 
     # `once` calls the function only if it has not kept the result from another call
     rows = prepare_rows() if warm_starts is None else warm_starts.once("rows", prepare_rows)
-    results = []
     fit_path: Callable[..., list[EngineFit]] = engine.path
     if warm_starts is not None:
         fits = engine.compare(rows, layout, values, warm_starts)
     elif engine.samples:
-        fits = fit_path(rows, layout, values, run.workers, rng=run.rng, progress=run.progress)
-    elif engine.takes_start and run.start is not None:
+        fits = fit_path(rows, layout, values, workers, rng=rng, progress=progress)
+    elif engine.takes_start and coefficients is not None:
         # without the intercept
-        fits = fit_path(rows, layout, values, run.workers, start=run.start[1:])
+        fits = fit_path(rows, layout, values, workers, start=coefficients[1:])
     else:
-        fits = fit_path(rows, layout, values, run.workers)
+        fits = fit_path(rows, layout, values, workers)
+    results = []
     for fit in fits:
         log_z_value = np.nan
         standard_error = 0.0
         if log_z == "ais":
-            sampled = annealed_log_z(
-                layout, fit.theta, annealing_start(rows, layout), rng=run.rng, n_jobs=run.workers
-            )
+            start = annealing_start(rows, layout)
+            sampled = annealed_log_z(layout, fit.theta, start, rng=rng, n_jobs=workers)
             log_z_value = sampled.log_z
             standard_error = sampled.standard_error
         elif log_z != "exact":
@@ -134,135 +146,166 @@ def fit_group(
             )
         kept_sites = fit.site_theta if keep_sites or warm_starts is not None else None
         # `normaliser` is a function for ln Z, which holds on to the rows
-        results.append(
-            (
-                replace(fit, site_theta=kept_sites, normaliser=None),
-                float(log_z_value),
-                standard_error,
-            )
-        )
+        kept_fit = replace(fit, site_theta=kept_sites, normaliser=None)
+        results.append(GroupFit(kept_fit, float(log_z_value), standard_error))
     return results
 
 
 def estimate_path(
-    task: Task,
-    engine: Engine,
-    values: Sequence[float] | np.ndarray | None,
-    run: Run,
+    data: FitData,
+    spec: FitSpec,
+    values: Sequence[float] | np.ndarray | None = None,
+    *,
+    pooled: bool = False,
+    progress: Callable | None = None,
+    coefficients: np.ndarray | None = None,
     warm_start_sets: Sequence[WarmStarts] | None = None,
 ) -> list[Estimate]:
     """Fit all K groups, and the pooled rows if asked for, at each of `values` of the engine's tuned
     option.
 
-    `warm_start_sets`, one for each group and then the pooled rows, hold solutions of other settings
-    where fits begin. If they are given, fits are just precise enough to compare settings.
+    Parameters
+    ----------
+    data : FitData
+    spec : FitSpec
+    values : sequence of float, optional
+        Settings; by default the engine's own one.
+    pooled : bool, default False
+        Whether all rows are fitted too, as one group.
+    progress : callable, optional
+        ``progress(share=1.0, note="")`` is called as the fits go on.
+    coefficients : ndarray, shape (K, 1 + layout.size), optional
+        Intercepts and parameters of a fit to the same rows with other weights, at which engines
+        that iterate begin.
+    warm_start_sets : sequence of WarmStarts, optional
+        One for each group and then the pooled rows: solutions of other settings where fits begin.
+        If given, fits are just precise enough to compare settings.
 
     Returns
     -------
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
-    if task.relevance is not None:
-        return _estimates_of_chosen(task, engine, values, run, warm_start_sets)
-    sample = task.sample
-    K = task.K
-    labels = task.labels
-    workers = run.workers
-    layout = engine.layout(cast(Sample, sample), task.layout)
+    if spec.relevance is not None:
+        return _estimate_chosen_predictors(
+            data,
+            spec,
+            values,
+            pooled=pooled,
+            progress=progress,
+            coefficients=coefficients,
+            warm_start_sets=warm_start_sets,
+        )
+    engine = spec.engine
+    sample = data.sample
+    K = data.K
+    layout = engine.layout(data.rows, data.layout)
     if engine.joint:
-        return estimate_jointly(replace(task, layout=layout), engine, values, run)
+        return estimate_jointly(
+            replace(data, layout=layout),
+            spec,
+            values,
+            progress=progress,
+            coefficients=coefficients,
+        )
+
+    # 1. How ln Z is computed, and whether it can be
+    n_settings = 1 if values is None else len(values)
     wide = engine.widened(layout)  # the layout with hidden units, if the engine has any
     # the ln Z of an engine that chooses its terms is resolved after the fit
-    log_z_kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
-    if wide.m > layout.m and log_z_kind not in AVERAGED:
+    log_z = "exact" if engine.chooses else resolve_log_z(spec.log_z, wide, engine.log_z)
+    if wide.m > layout.m and log_z not in AVERAGED:
         raise OptionError(
-            f"log_z={log_z_kind!r} is computed from the rows, in which hidden units have no "
-            "values.",
+            f"log_z={log_z!r} is computed from the rows, in which hidden units have no values.",
             hint="Leave log_z='auto'.",
             argument="log_z",
         )
-    check_annealing(log_z_kind, layout, K * (1 if values is None else len(values)), workers)
+    check_annealing(log_z, layout, K * n_settings, spec.workers)
     # (order, cells), for the exact ln Z; raises before the fit if it costs too much
-    elimination = exact_elimination(layout) if log_z_kind == "exact" else None
-    has_pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
-    group_samples = [sample.group(g) for g in range(K)] + ([sample.pooled] if has_pooled else [])
-    layouts = [layout.of_group(g) for g in range(K)] + ([layout.of_pooled] if has_pooled else [])
-    for g, group_sample in enumerate(group_samples):
-        group_name, names = (
-            (f"group {g}", range(layout.m))
-            if labels is None
-            else (group_text(labels, g), labels.names)
-        )
-        check_known(group_sample, layout, engine, log_z_kind, group_name, names)
-    if (
-        not engine.samples
-        and sample.n * layout.D * (1 if values is None else len(values)) < MIN_WORK_FOR_THREADS
-    ):
+    elimination = exact_elimination(layout) if log_z == "exact" else None
+
+    # 2. The rows of each group, then all rows; the pooled fit would choose terms of its own
+    has_pooled = pooled and not engine.chooses
+    groups = [sample.group(g) for g in range(K)]
+    layouts = [layout.of_group(g) for g in range(K)]
+    if has_pooled:
+        groups.append(sample.pooled)
+        layouts.append(layout.of_pooled)
+    for g, rows in enumerate(groups):
+        group_name = f"group {g}" if data.labels is None else group_text(data.labels, g)
+        names = range(layout.m) if data.labels is None else data.labels.names
+        check_known(rows, layout, engine, log_z, group_name, names)
+
+    # 3. Threads, memory and random numbers
+    workers = spec.workers
+    if not engine.samples and sample.n * layout.D * n_settings < MIN_WORK_FOR_THREADS:
         workers = 1
-    n_parallel_fits = min(workers, len(group_samples))
-    guard_memory(sample, layout, K, engine, values, n_parallel_fits, extra=int(has_pooled))
-    # of the engine's seed if it has one, else of the run
-    rngs = engine.generator(run.rng).spawn(len(group_samples))
-    workers_of_fit = max(1, workers // n_parallel_fits)
-    kinds = [log_z_kind] * K + ["exact"] * has_pooled  # the pooled fit is never asked for its ln Z
-    warm_starts = [None] * len(group_samples) if warm_start_sets is None else warm_start_sets
-    # engines that sample report shares of a fit as they go on; others report each finished fit
-    fit_progress, group_progress = (run.progress, None) if engine.samples else (None, run.progress)
-    # `run.start` holds the coefficients of each group
-    starts = (
-        [None] * len(group_samples) if run.start is None else [*run.start, *[None] * has_pooled]
-    )
-    runs = [
-        Run(workers_of_fit, rng, fit_progress, start)
-        for rng, start in zip(rngs, starts, strict=True)
-    ]
-    fit_arguments = [  # of `fit_group`, with keep_sites=False
-        (group_sample, group_layout, engine, values, kind, group_run, False, group_starts)
-        for group_sample, group_layout, kind, group_run, group_starts in zip(
-            group_samples, layouts, kinds, runs, warm_starts, strict=True
-        )
-    ]
-    # of each setting, then each group: fit, ln Z and its standard error
-    setting_fits = list(
-        zip(
-            *_fit_groups(sample, fit_arguments, n_parallel_fits, group_progress, labels),
-            strict=True,
-        )
-    )
-    group_rows = group_samples[:K]
-    if engine.chooses:
-        shared_arguments = (
-            layout,
-            cast(list[Sample], group_rows),
+    n_parallel = min(workers, len(groups))
+    guard_memory(sample, layout, K, engine, values, n_parallel, extra=int(has_pooled))
+    # of the engine's seed if it has one, else of the caller's generator
+    rngs = engine.generator(spec.rng).spawn(len(groups))
+
+    # 4. Fits of the groups
+    calls = [
+        partial(
+            fit_group,
+            groups[g],
+            layouts[g],
             engine,
-            task.log_z,
-            rngs,
-            workers,
+            cast(Sequence[float] | None, values),
+            log_z if g < K else "exact",  # the pooled fit is never asked for its ln Z
+            workers=max(1, workers // n_parallel),
+            rng=rngs[g],
+            # engines that sample report shares of a fit; others report each finished fit
+            progress=progress if engine.samples else None,
+            coefficients=None if coefficients is None or g == K else coefficients[g],
+            warm_starts=None if warm_start_sets is None else warm_start_sets[g],
         )
+        for g in range(len(groups))
+    ]
+    fits_done = None if engine.samples else progress
+    if fits_done is not None:  # after each pass over rows in a file
+        sample.on_pass(lambda count: fits_done(0.0, f"pass {count}"))
+    # the largest groups first, so that threads end at about the same time
+    largest_first = sorted(range(len(groups)), key=lambda g: -groups[g].n)
+    try:
+        # shared: rows in a file cannot be pickled, so their fits stay in threads of this process
+        tasks = [(calls[g],) for g in largest_first]
+        done = run_tasks(call, tasks, n_parallel, fits_done, shared=not sample.in_memory)
+    except NoProgress as stall:
+        raise no_progress_error(stall, data.labels) from stall
+    finally:
+        sample.on_pass(None)
+    group_fits = [done[largest_first.index(g)] for g in range(len(groups))]
+
+    # 5. The estimate of all groups at each setting
+    setting_fits = [list(fits) for fits in zip(*group_fits, strict=True)]
+    if engine.chooses:
+        chosen_groups = cast(list[Sample], groups[:K])
         return [
-            _estimate_of_chosen([fit for fit, _, _ in fits], *shared_arguments)
+            _assemble_chosen_terms(fits, layout, chosen_groups, spec, rngs, workers)
             for fits in setting_fits
         ]
-    log_z = _log_z_of_settings([fits[:K] for fits in setting_fits], layout, elimination)
-    assembled_with = (group_rows, layout, wide, log_z_kind, engine, rngs, workers)
+    ln_z = _log_z_of_settings([fits[:K] for fits in setting_fits], layout, elimination)
     return [
-        _assemble(fits, ln_z, *assembled_with)
-        for fits, ln_z in zip(setting_fits, log_z, strict=True)
+        _assemble(fits, ln_z[s], groups[:K], layout, wide, log_z, engine, rngs, workers)
+        for s, fits in enumerate(setting_fits)
     ]
 
 
 def _log_z_of_settings(
-    setting_fits: Sequence[Sequence[tuple[EngineFit, float, float]]],
+    setting_fits: Sequence[Sequence[GroupFit]],
     layout: Layout,
     elimination: tuple[list[int], float] | None,
 ) -> np.ndarray:
-    """Return ln Z (S, K) of S settings and K groups, from (fit, ln Z, its standard error) of each.
+    """Return ln Z (S, K) of S settings and K groups.
 
     With the `elimination` of `exact_elimination` it is the exact one.
     """
     if elimination is None:
-        return np.array([[value for _, value, _ in fits] for fits in setting_fits])
-    theta = np.array([[fit.theta for fit, _, _ in fits] for fits in setting_fits])  # (S, K, size)
+        return np.array([[group.log_z for group in fits] for fits in setting_fits])
+    # (S, K, size)
+    theta = np.array([[group.fit.theta for group in fits] for fits in setting_fits])
     if layout.support is None:  # all at once
         return exact_log_z(layout, theta.reshape(-1, layout.size), elimination).reshape(
             theta.shape[:2]
@@ -271,7 +314,7 @@ def _log_z_of_settings(
 
 
 def _assemble(
-    group_fits: Sequence[tuple[EngineFit, float, float]],
+    group_fits: Sequence[GroupFit],
     ln_z: np.ndarray,
     group_rows: Sequence[Rows],
     layout: Layout,
@@ -284,13 +327,12 @@ def _assemble(
     """Return the estimate of the fits of all groups, and of the pooled rows if they are the last,
     at one setting.
 
-    `group_fits` holds (fit, ln Z, its standard error) of each, and `ln_z` (K,) the ln Z that is
-    taken instead. `wide` is the layout with hidden units, if there are any. The other arguments are
-    those of the fits.
+    `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout with hidden units, if there
+    are any. The other arguments are those of the fits.
     """
     K = len(group_rows)
     totals = np.array([rows.total for rows in group_rows])
-    fits, _, standard_errors = zip(*group_fits, strict=True)
+    fits = [group.fit for group in group_fits]
     theta = np.array([fit.theta for fit in fits[:K]])
     lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
     parameters = Parameters(layout, theta, fits[K].theta if len(fits) > K else None)
@@ -304,53 +346,60 @@ def _assemble(
     draws = build_predictive(
         wide, fits[:K], log_z_kind, annealing_starts, rngs[:K], workers, wide.m - layout.m
     )
-    errors = np.array(standard_errors[:K])
+    errors = np.array([group.log_z_error for group in group_fits[:K]])
     shares = totals / totals.sum()
     return Estimate(
         parameters, ln_z, log_z_kind, shares, lkh, tuple(fits), errors, predictive=draws
     )
 
 
-def _estimates_of_chosen(
-    task: Task,
-    engine: Engine,
+def _estimate_chosen_predictors(
+    data: FitData,
+    spec: FitSpec,
     values: Sequence[float] | np.ndarray | None,
-    run: Run,
+    *,
+    pooled: bool,
+    progress: Callable | None,
+    coefficients: np.ndarray | None,
     warm_start_sets: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Return `estimate_path` of the predictors that are chosen as differing between groups; see
-    there.
+    """Return `estimate_path` of the predictors that are chosen as differing between groups.
 
     The other predictors have fields that are equal in all groups.
     """
-    sample = cast(Sample, task.sample)
-    significance_level = cast(float, task.relevance)
+    level = cast(float, spec.relevance)
     # also in predictors that are not chosen, which predictions need too
-    engine.check_missing(sample)
+    spec.engine.check_missing(data.rows)
 
     def choose() -> Relevance:
         """Return the predictors that differ between the groups of these rows."""
-        return choose_once(task, significance_level)
+        return choose_once(data, level)
 
     relevance = warm_start_sets[0].once("relevance", choose) if warm_start_sets else choose()
-    small_task = restrict_to_chosen(task, relevance)
-    if small_task.layout.m:
-        estimates = estimate_path(small_task, engine, values, run, warm_start_sets)
-    else:
-        estimates = [_without_predictors(small_task, engine)] * (
-            1 if values is None else len(values)
+    chosen_data = restrict_to_chosen(data, relevance)
+    all_predictors = replace(spec, relevance=None)
+    if chosen_data.layout.m:
+        estimates = estimate_path(
+            chosen_data,
+            all_predictors,
+            values,
+            pooled=pooled,
+            progress=progress,
+            coefficients=coefficients,
+            warm_start_sets=warm_start_sets,
         )
-    return [extend_to_all_predictors(estimate, task, relevance) for estimate in estimates]
+    else:
+        without = _without_predictors(chosen_data, spec.engine, pooled)
+        estimates = [without] * (1 if values is None else len(values))
+    return [extend_to_all_predictors(estimate, data, relevance) for estimate in estimates]
 
 
-def _without_predictors(task: Task, engine: Engine) -> Estimate:
-    """Return the fit of a task without predictors: the shares of the groups."""
-    fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (task.K + task.pooled)
-    parameters = Parameters(
-        task.layout, np.zeros((task.K, 0)), np.zeros(0) if task.pooled else None
-    )
-    shares = task.sample.group_totals(task.K) / task.sample.total
-    zeros = np.zeros(task.K)
+def _without_predictors(data: FitData, engine: Engine, pooled: bool) -> Estimate:
+    """Return the fit of rows without predictors: the shares of the groups."""
+    fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (data.K + pooled)
+    parameters = Parameters(data.layout, np.zeros((data.K, 0)), np.zeros(0) if pooled else None)
+    shares = data.sample.group_totals(data.K) / data.sample.total
+    zeros = np.zeros(data.K)
     return Estimate(
         parameters,
         log_z=zeros,
@@ -362,53 +411,22 @@ def _without_predictors(task: Task, engine: Engine) -> Estimate:
     )
 
 
-def _fit_groups(
-    sample: Rows,
-    fit_arguments: list[tuple],
-    workers: int,
-    progress: Callable | None,
-    labels: Labels | None,
-) -> list[list[tuple[EngineFit, float, float]]]:
-    """Return `fit_group` of each of `fit_arguments`; `progress` is called after each pass over rows
-    in a file.
-
-    `sample` holds the rows of all groups. The largest groups are fitted first, so that threads end
-    at about the same time: the pooled fit has as many rows as all groups.
-    """
-    if progress is not None:
-        sample.on_pass(lambda count: progress(0.0, f"pass {count}"))  # called until on_pass(None)
-    # by the number of rows of each group, whose rows are the first argument
-    largest_first = sorted(
-        range(len(fit_arguments)), key=lambda position: -fit_arguments[position][0].n
-    )
-    try:
-        tasks = [fit_arguments[position] for position in largest_first]
-        # shared: rows in a file cannot be pickled, so their fits stay in threads of this process
-        fits = run_tasks(fit_group, tasks, workers, progress, shared=not sample.in_memory)
-        # back in the order of `fit_arguments`
-        return [fits[largest_first.index(position)] for position in range(len(largest_first))]
-    except NoProgress as stall:
-        raise no_progress_error(stall, labels) from stall
-    finally:
-        sample.on_pass(None)
-
-
-def _estimate_of_chosen(
-    fits: list[EngineFit],
+def _assemble_chosen_terms(
+    group_fits: Sequence[GroupFit],
     layout: Layout,
     groups: list[Sample],
-    engine: Engine,
-    log_z: str,
+    spec: FitSpec,
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> Estimate:
     """Return the estimate of groups that chose their own terms, over one layout with the terms of
     all groups.
 
-    `fits` and `groups` (rows) have an entry for each group; each fit has a layout of its own.
-    `log_z` is what the user asked for, and `rngs` are the generators of the groups.
+    `group_fits` and `groups` (rows) have an entry for each group; each fit has a layout of its own.
+    `rngs` are the generators of the groups.
     """
-    ln_z, kind, errors = compute_log_z(fits, layout, groups, engine, log_z, rngs, workers)
+    fits = [group.fit for group in group_fits]
+    ln_z, kind, errors = compute_log_z(fits, layout, groups, spec.engine, spec.log_z, rngs, workers)
     union, fits = merge_layouts(layout, fits)
     totals = np.array([group_rows.total for group_rows in groups])
     # `if total`: a group without rows adds nothing
@@ -418,18 +436,20 @@ def _estimate_of_chosen(
 
 
 def estimate_jointly(
-    task: Task,
-    engine: Engine,
-    values: Sequence[float] | np.ndarray | None,
-    run: Run,
-    start: tuple[OutOfFoldScores, Estimate] | None = None,
+    data: FitData,
+    spec: FitSpec,
+    values: Sequence[float] | np.ndarray | None = None,
+    *,
+    progress: Callable | None = None,
+    coefficients: np.ndarray | None = None,
+    generative: tuple[OutOfFoldScores, Estimate] | None = None,
 ) -> list[Estimate]:
     """Fit all groups at once, to P(group | row), at each of `values`; `Estimate.log_z_kind` is
     "none".
 
-    `start` holds the out-of-fold scores of the generative fit that the joint fit starts from, and
-    that fit to all rows, if the caller has them; else `fit_start` makes them. `run.start` are
-    coefficients at which the iteration of a fit without a penalty begins.
+    `generative` holds the out-of-fold scores of the generative fit that the joint fit starts from,
+    and that fit to all rows, if the caller has them; else `fit_start` makes them. `coefficients`
+    are those at which the iteration of a fit without a penalty begins.
     """
 
     def fit_start(
@@ -437,45 +457,38 @@ def estimate_jointly(
         start_engine: Engine,
         start_values: Sequence[float] | None,
         rng: np.random.Generator,
-    ):
+    ) -> list[Estimate]:
         """Return the generative fits to `rows` at each of `start_values`; see `joint_path`."""
         # labels=None: names are for errors that complete rows in memory do not raise
         return estimate_path(
-            replace(task.with_sample(rows), labels=None),
-            start_engine,
+            replace(data.with_sample(rows), labels=None),
+            replace(spec, engine=start_engine, rng=rng),
             start_values,
-            Run(run.workers, rng),
         )
 
-    sample = cast(Sample, task.sample)
-    K = task.K
+    sample = data.rows
+    K = data.K
     shares = np.bincount(sample.response, sample.weights, K) / sample.total
     log_shares = np.log(np.where(shares > 0.0, shares, 1.0))
     errors = np.zeros(K)
     out = []
     for joint_fit in joint_path(
-        sample, task.layout, K, engine, values, fit_start, run.rng, start, run.start
+        sample,
+        data.layout,
+        K,
+        spec.engine,
+        values,
+        fit_start,
+        spec.rng,
+        generative,
+        coefficients,
     ):
         # so that the class score, energy - ln_z + ln share, is the energy plus the constant of the
         # joint fit
         ln_z = np.where(shares > 0.0, log_shares - joint_fit.constant, 0.0)
         lkh = sample.total * joint_fit.fits[0].lkh  # the objective is one for all groups
-        out.append(
-            Estimate(
-                Parameters(task.layout, joint_fit.theta),
-                ln_z,
-                "none",
-                shares,
-                lkh,
-                joint_fit.fits,
-                errors,
-            )
-        )
-    if run.progress is not None:
-        run.progress(float(K))  # all groups are done
+        parameters = Parameters(data.layout, joint_fit.theta)
+        out.append(Estimate(parameters, ln_z, "none", shares, lkh, joint_fit.fits, errors))
+    if progress is not None:
+        progress(float(K))  # all groups are done
     return out
-
-
-def estimate(task: Task, engine: Engine, run: Run | None = None) -> Estimate:
-    """Fit all K groups at the engine's own settings."""
-    return estimate_path(task, engine, values=None, run=run or Run())[0]

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.fitted import Estimate
-from bbl.boltzmann.task import Run, Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.validation import validate
 from bbl.crossval import Scored, fold_log_shares
 from bbl.design.labels import Labels
@@ -330,10 +330,9 @@ def check_validation(
             )
         # naive Bayes cannot be counted from complete rows in memory: it is fitted on the folds
         else:
-            task = Task(sample, layout, K, labels=labels)
-            naive = validate(
-                task, BASELINE, values=None, folds=folds, run=Run(workers), judge=scored.judge
-            ).scores[0]
+            data = FitData(sample, layout, K, labels)
+            spec = FitSpec(BASELINE, workers=workers)
+            naive = validate(data, spec, None, folds, judge=scored.judge).scores[0]
         text = _describe_excess(scores, naive, scored)
         if text:
             _warn_of_losses(

@@ -14,14 +14,13 @@ The setting of pseudo-likelihood is the penalty of couplings.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import estimate, estimate_jointly
+from bbl.boltzmann.estimate import estimate_jointly, estimate_path
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.grid_search import descend
-from bbl.boltzmann.task import Run, Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
@@ -52,7 +51,11 @@ COMPARISON_ROWS = (6000, 5000)  # training and held-out rows where settings are 
 
 
 def refine(
-    task: Task, folds: Folds, generative: Tuning, warm_starts: list[WarmStarts], run: Run
+    data: FitData,
+    spec: FitSpec,
+    folds: Folds,
+    generative: Tuning,
+    warm_starts: list[WarmStarts],
 ) -> tuple[Estimate, Tuning]:
     """Return the conditional-likelihood fit to all rows, with the start, scale and ridge of least
     held-out log-loss.
@@ -65,14 +68,15 @@ def refine(
 
     Parameters
     ----------
-    task : Task
+    data : FitData
+    spec : FitSpec
+        Its engine is not used.
     folds : Folds
         The first is the one that `generative` was tuned on.
     generative : Tuning
         The tuning of pseudo-likelihood.
     warm_starts : list of WarmStarts
         The solution of each group on the first fold, where fits on the other folds start.
-    run : Run
 
     Returns
     -------
@@ -86,14 +90,15 @@ def refine(
     Pseudo-likelihood that is refined needs a weaker penalty than alone: the refinement corrects
     scores that are too sure, but does not bring back effects that a penalty has shrunk.
     """
-    sample = cast(Sample, task.sample)
-    layout = task.layout
-    K = task.K
-    rng = run.rng
+    sample = data.rows
+    layout = data.layout
+    K = data.K
+    rng = spec.rng
     start_engine = generative.engine
     held_out_scores = generative.scored
     assert isinstance(start_engine, PseudoLikelihood) and held_out_scores is not None  # noqa: S101  # as tuned
-    oof_scores = _score_by_start(task, start_engine, folds, held_out_scores, warm_starts, run)
+    start_spec = spec.using(start_engine)
+    oof_scores = _score_by_start(data, start_spec, folds, held_out_scores, warm_starts)
     # positions in `oof_scores` of the rows that the first fold holds out, and of its training rows
     held_out, training = np.split(np.arange(len(oof_scores.rows)), [len(held_out_scores.rows)])
 
@@ -172,34 +177,32 @@ def refine(
         scored=scored_fit,
         engine=engine,
     )
-    start = (oof_scores, estimate(task, start_engine, run)) if engine.start else None
-    return estimate_jointly(task, engine, values=None, run=run, start=start)[0], refined_tuning
+    start = (oof_scores, estimate_path(data, start_spec)[0]) if engine.start else None
+    refined = estimate_jointly(data, spec.using(engine), generative=start)[0]
+    return refined, refined_tuning
 
 
 def _score_by_start(
-    task: Task,
-    engine: PseudoLikelihood,
+    data: FitData,
+    spec: FitSpec,
     folds: Folds,
     held_out_scores: Validated,
     warm_starts: list[WarmStarts],
-    run: Run,
 ) -> OutOfFoldScores:
-    """Return the out-of-fold scores of the start `engine`: of the first fold's held-out rows, then
-    of all other rows.
+    """Return the out-of-fold scores of the start, the engine of `spec`: of the first fold's
+    held-out rows, then of all other rows.
 
     `held_out_scores` are the former, from the tuning; the latter come from fits to the other folds.
     `warm_starts` are as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
     other_folds = Folds(folds.train[1:], folds.held[1:])
-    setting = [float(engine.setting)]
+    setting = [float(spec.engine.setting)]
     # for each other fold, copies of the solutions by group
     warm_start_sets = [
         [WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))
     ]
-    training_scores = validate(
-        task, engine, setting, other_folds, run, warm_start_sets=warm_start_sets
-    )
+    training_scores = validate(data, spec, setting, other_folds, warm_start_sets=warm_start_sets)
     score_arrays = [
         (validated.rows, validated.weights, validated.scores[0])
         for validated in (held_out_scores, training_scores)

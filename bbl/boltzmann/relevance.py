@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
 from bbl.boltzmann.fitted import Estimate, Relevance
-from bbl.boltzmann.task import Task
+from bbl.boltzmann.job import FitData
 from bbl.design.labels import Labels
 from bbl.engines import EngineFit
 from bbl.memory import check_memory
@@ -99,50 +98,48 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     )
 
 
-def choose_once(task: Task, level: float) -> Relevance:
-    """Return `choose_relevant` of the rows of a task: once for equal rows, if the task has
-    `selections` to keep it.
+def choose_once(data: FitData, level: float) -> Relevance:
+    """Return `choose_relevant` of the rows: once for equal rows, if `data` has `selections` to keep
+    it.
     """
-    sample = cast(Sample, task.sample)
-    if task.selections is None:
-        return choose_relevant(sample, task.layout, task.K, level)
+    sample = data.rows
+    if data.selections is None:
+        return choose_relevant(sample, data.layout, data.K, level)
     arrays = (sample.codes, sample.response, sample.weights, sample.missing)
     digest = hashlib.blake2b(repr(level).encode())
     for array in arrays:
         digest.update(b"" if array is None else array.tobytes())
     key = digest.digest()
-    if key not in task.selections:
-        task.selections[key] = choose_relevant(sample, task.layout, task.K, level)
-    return task.selections[key]
+    if key not in data.selections:
+        data.selections[key] = choose_relevant(sample, data.layout, data.K, level)
+    return data.selections[key]
 
 
-def restrict_to_chosen(task: Task, relevance: Relevance) -> Task:
-    """Return the task of the chosen predictors alone."""
-    sample = cast(Sample, task.sample)
+def restrict_to_chosen(data: FitData, relevance: Relevance) -> FitData:
+    """Return the rows and terms of the chosen predictors alone."""
+    sample = data.rows
     chosen = relevance.chosen
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, chosen])
     if missing is not None and not missing.any():
         missing = None  # as in any sample without missing values
     rows = replace(sample, codes=np.ascontiguousarray(sample.codes[:, chosen]), missing=missing)
-    labels = task.labels
+    labels = data.labels
     if labels is not None:
         names, levels = ([values[i] for i in chosen] for values in (labels.names, labels.levels))
         labels = Labels(labels.response, labels.groups, tuple(names), tuple(levels))
-    return replace(
-        task, sample=rows, layout=task.layout.only(chosen), labels=labels, relevance=None
-    )
+    return FitData(rows, data.layout.only(chosen), data.K, labels)
 
 
-def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) -> Estimate:
-    """Return the fit `small` of the chosen predictors as a fit of all predictors of `task`.
+def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:
+    """Return the fit `small` of the chosen predictors as a fit of all predictors.
 
     The others have shared fields, from the shares of their levels in all groups together. Engines
     that do not model the predictors (`log_z_kind` "none") have shared fields of zero.
     """
     chosen = relevance.chosen
     layout = small.parameters.layout
-    n_levels = task.layout.n_levels
-    n_ordered = task.layout.n_ordered
+    n_levels = data.layout.n_levels
+    n_ordered = data.layout.n_ordered
     # of all predictors, with the terms of the chosen ones: layout.terms has an array (terms, k) for
     # each order k
     full_layout = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
@@ -156,7 +153,7 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
     shared_lkh = 0.0
     models_predictors = small.log_z_kind != "none"
     if models_predictors:
-        counts = level_counts(task.sample.pooled, n_levels)  # of known values
+        counts = level_counts(data.sample.pooled, n_levels)  # of known values
         shares = smoothed(counts, SHARED_PRIOR_COUNT)
         for i in others:
             # table: a view of the fields of i

@@ -22,7 +22,7 @@ from typing import cast, get_args
 import numpy as np
 
 from bbl.boltzmann.grid_search import NEIGHBOUR_RATIO, descend, has_risen_far, walk_variants
-from bbl.boltzmann.task import Run, Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
 from bbl.choices import TuningRule
@@ -35,7 +35,6 @@ from bbl.parallel import scaled_progress
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.on_disk import Rows
-from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 
 __all__ = ["NFOLD", "RULES", "tune", "tune_many", "tune_relevance"]
@@ -58,12 +57,11 @@ LOSS_TIE = 1e-4
 
 
 def tune(
-    task: Task,
-    engine: Engine,
+    data: FitData,
+    spec: FitSpec,
     rule: str | None,
-    calibrate: str,
-    run: Run,
     *,
+    progress: Callable | None = None,
     folds: AnyFolds | None = None,
     among: tuple[Sequence[Engine], Sequence[float]] | None = None,
     on_a_line: bool = False,
@@ -73,12 +71,15 @@ def tune(
 
     Parameters
     ----------
+    data : FitData
+    spec : FitSpec
+        Before settings are compared, the scores of each fold are calibrated on the other folds, as
+        ``spec.calibrate`` says.
     rule : {"cv", "cv-1se"} or None
         The setting of least log-loss, or the simplest within one standard error of it; None keeps
         the engine's setting. One group without classes is judged by the log pseudo-likelihood of
         its rows.
-    calibrate : {"none", "offset", "temperature", "firm"}
-        Before settings are compared, the scores of each fold are calibrated on the other folds.
+    progress : callable, optional
     folds : Folds or StoredFolds, optional
         Default: `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
@@ -88,34 +89,34 @@ def tune(
         Whether the first variant lies between the second and the third; an engine that fits all
         folds together then leaves out the third if the second is clearly better.
     """
+    engine = spec.engine
     if folds is None:
-        rows = cast(Sample, task.sample)
-        rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
-        task = task.with_sample(rows)
-        folds = shuffled_folds(rows, NFOLD, run.rng)
+        rows = data.rows
+        rows = rows.by_state(data.layout.n_levels, data.K) if engine.joint else rows
+        data = data.with_sample(rows)
+        folds = shuffled_folds(rows, NFOLD, spec.rng)
     variants, settings = among or (
         engine.variants(),
         () if engine.tuned is None else engine.tuned.grid,
     )
     # of rows in memory, with the same predictors in each fold
-    if isinstance(folds, Folds) and task.relevance is None:
-        sample = cast(Sample, task.sample)
+    if isinstance(folds, Folds) and spec.relevance is None:
         # None: fold by fold
-        score_folds = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)
+        fitted_layout = engine.layout(data.rows, data.layout)
+        score_folds = engine.held_out(data.rows, fitted_layout, data.K, folds)
         if score_folds is not None:
             return _tune_together(
-                sample,
-                engine,
+                data,
+                spec,
                 variants,
                 settings,
                 rule,
                 folds,
                 score_folds,
-                calibrate,
-                run,
-                on_a_line,
+                progress=progress,
+                on_a_line=on_a_line,
             )
-    sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
+    variant_progress = scaled_progress(progress, 1.0 / len(variants))
     tunings: list[Tuning] = []
     for variant in variants:
         # the best settings of variants are close to each other
@@ -124,25 +125,29 @@ def tune(
             if rule != "cv" or not tunings
             else _near(settings, tunings[0].values[tunings[0].chosen])
         )
-        tunings.append(_tune_one(task, variant, near, rule, folds, calibrate, sub_run))
+        tunings.append(_tune_one(data, spec.using(variant), near, rule, folds, variant_progress))
     return min(tunings, key=lambda tuning: tuning.loss[tuning.chosen])
 
 
 def tune_relevance(
-    task: Task, engine: Engine, relevance_rule: str, rule: str | None, calibrate: str, run: Run
+    data: FitData,
+    spec: FitSpec,
+    relevance_rule: str,
+    rule: str | None,
+    progress: Callable | None = None,
 ) -> tuple[float | None, Tuning]:
     """Return the significance level at which predictors are chosen, and the tuning at that level.
 
     `relevance_rule` is for the level what `rule` of `tune` is for the setting; the simplest level,
     the first, has the fewest predictors. Predictors are chosen anew in each fold.
     """
-    rows = cast(Sample, task.sample)
-    rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
-    task = task.with_sample(rows)
-    folds = shuffled_folds(rows, NFOLD, run.rng)
-    sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(RELEVANCE_LEVELS)))
+    rows = data.rows
+    rows = rows.by_state(data.layout.n_levels, data.K) if spec.engine.joint else rows
+    data = data.with_sample(rows)
+    folds = shuffled_folds(rows, NFOLD, spec.rng)
+    level_progress = scaled_progress(progress, 1.0 / len(RELEVANCE_LEVELS))
     tunings = [
-        tune(replace(task, relevance=level), engine, rule, calibrate, sub_run, folds=folds)
+        tune(data, replace(spec, relevance=level), rule, progress=level_progress, folds=folds)
         for level in RELEVANCE_LEVELS
     ]
     losses = np.array([tuning.loss[tuning.chosen] for tuning in tunings])
@@ -153,12 +158,18 @@ def tune_relevance(
             scored[0], scores=np.concatenate([validated.scores for validated in scored])
         )
         # by position
-        best = one_standard_error(compared, np.arange(len(tunings)), best, calibrate, "smaller")
+        best = one_standard_error(
+            compared, np.arange(len(tunings)), best, spec.calibrate, "smaller"
+        )
     return RELEVANCE_LEVELS[best], tunings[best]
 
 
 def tune_many(
-    task: Task, engine: Engine, folds: Folds, sample_folds: Folds, calibrate: str, run: Run
+    data: FitData,
+    spec: FitSpec,
+    folds: Folds,
+    sample_folds: Folds,
+    progress: Callable | None = None,
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
     """Choose the engine's tuned option for many rows: on a sample of rows first, then on all rows.
 
@@ -179,13 +190,12 @@ def tune_many(
         The solution of each group at the weakest penalty on the training rows, from which later
         fits may start.
     """
-    sample = cast(Sample, task.sample)
-    progress = run.progress
-    silent_run = run.reporting(None)
+    sample = data.rows
+    engine = spec.engine
     tuned = engine.tuned
-    fitted_layout = engine.layout(sample, task.layout)
+    fitted_layout = engine.layout(sample, data.layout)
     if tuned is None:
-        calibrated_alone = tune(task, engine, None, calibrate, silent_run, folds=folds)
+        calibrated_alone = tune(data, spec, None, folds=folds)
         if progress is not None:
             progress(float(NFOLD))
         return calibrated_alone, calibrated_alone, []
@@ -201,17 +211,15 @@ def tune_many(
         are extended.
         """
         warm_start_sets = [warm_starts] if stepwise else None
-        scored = validate(
-            task, engine, settings, used_folds, silent_run, warm_start_sets=warm_start_sets
-        )
+        scored = validate(data, spec, settings, used_folds, warm_start_sets=warm_start_sets)
         # column 0: the log-loss
-        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
+        return score_settings(scored, "logloss", spec.calibrate)[0][:, 0], scored
 
-    (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
+    (warm_starts,) = _empty_warm_starts(sample, fitted_layout, data.K, 1)
     k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
     if progress is not None:
         progress(0.5 * NFOLD)  # half of the steps of a tuning on NFOLD folds
-    (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
+    (warm_starts,) = _empty_warm_starts(sample, fitted_layout, data.K, 1)
     tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
     # go on as long as the setting before k was the best so far
     while 0 <= k < len(grid) and (
@@ -230,7 +238,7 @@ def tune_many(
         """Return the record of the search with setting k as the chosen one."""
         scored = tried[k][1]
         chosen = tried_ks.index(k)
-        calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
+        calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, spec.calibrate)
         chosen_scores = replace(scored, fits=[], found=[])
         best = engine.at(float(grid[k]))
         return Tuning(
@@ -292,25 +300,25 @@ def _near(settings: Sequence[float], value: float) -> Sequence[float]:
 
 
 def _tune_one(
-    task: Task,
-    engine: Engine,
+    data: FitData,
+    spec: FitSpec,
     settings: Sequence[float],
     rule: str | None,
     folds: AnyFolds,
-    calibrate: str,
-    run: Run,
+    progress: Callable | None,
 ) -> Tuning:
     """Tune one variant of an engine, fold by fold; arguments as in `tune`."""
+    engine = spec.engine
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
-    judge = "class_scores" if task.K > 1 else "pseudo_scores"
-    fitted_layout = engine.layout(cast(Sample, task.sample), task.layout)
-    if tuned is not None and values is not None and engine.stepwise(task.sample, fitted_layout):
-        warm_start_sets = _empty_warm_starts(task.sample, fitted_layout, task.K, len(folds))
+    judge = "class_scores" if data.K > 1 else "pseudo_scores"
+    fitted_layout = engine.layout(data.rows, data.layout)
+    if tuned is not None and values is not None and engine.stepwise(data.sample, fitted_layout):
+        warm_start_sets = _empty_warm_starts(data.sample, fitted_layout, data.K, len(folds))
         check_memory(
-            8.0 * fitted_layout.D * (1 + fitted_layout.D) * task.K * len(folds) * len(values),
+            8.0 * fitted_layout.D * (1 + fitted_layout.D) * data.K * len(folds) * len(values),
             (
-                f"Choosing {tuned.option} for {task.K} groups with {fitted_layout.D} non-reference "
+                f"Choosing {tuned.option} for {data.K} groups with {fitted_layout.D} non-reference "
                 "levels"
             ),
             f"Give a number for {tuned.option}, or use fewer predictors.",
@@ -320,19 +328,25 @@ def _tune_one(
             """Return the out-of-fold scores of some settings, with warm starts from those
             before.
             """
-            sub_run = run.reporting(progress)
             return validate(
-                task, engine, settings, folds, sub_run, warm_start_sets=warm_start_sets, judge=judge
+                data,
+                spec,
+                settings,
+                folds,
+                progress=progress,
+                warm_start_sets=warm_start_sets,
+                judge=judge,
             )
 
-        values, scored, losses = _search(compare, values, calibrate, rule, run.progress)
+        values, scored, losses = _search(compare, values, spec.calibrate, rule, progress)
     else:
-        scored = validate(task, engine, values, folds, run, judge=judge)
-        losses = score_settings(scored, "logloss", calibrate)[0][:, 0]  # column 0: the log-loss
+        scored = validate(data, spec, values, folds, progress=progress, judge=judge)
+        # column 0: the log-loss
+        losses = score_settings(scored, "logloss", spec.calibrate)[0][:, 0]
     chosen = int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
     if rule == "cv-1se" and tuned is not None and values is not None:
-        chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
-    calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
+        chosen = one_standard_error(scored, values, chosen, spec.calibrate, tuned.simpler)
+    calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, spec.calibrate)
     option = None if tuned is None or values is None else tuned.option
     oof_scores = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
@@ -349,15 +363,15 @@ def _tune_one(
 
 
 def _tune_together(
-    sample: Sample,
-    engine: Engine,
+    data: FitData,
+    spec: FitSpec,
     variants: Sequence[Engine],
     settings: Sequence[float],
     rule: str | None,
     folds: Folds,
     score_folds: Callable[..., np.ndarray],
-    calibrate: str,
-    run: Run,
+    *,
+    progress: Callable | None,
     on_a_line: bool,
 ) -> Tuning:
     """Tune an engine that fits all folds together; arguments as in `tune`.
@@ -366,14 +380,17 @@ def _tune_together(
     scores (N, K) of the held-out rows, whose positions `rows` lists by fold; `exactly` asks for
     fits that do not end early.
     """
+    sample = data.rows
+    engine = spec.engine
+    calibrate = spec.calibrate
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     grid = np.array([engine.setting] if rule is None else settings)
     check_trained(folds.train.sum(axis=1).min())  # raises if a fold has no training rows
     # (rows, weights, positions of rows)
-    fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]
-    positions_by_fold = [data[2] for data in fold_data]
-    weights = np.concatenate([data[1] for data in fold_data])
+    validated = [folds.one(f).validation(sample) for f in range(len(folds))]
+    positions_by_fold = [rows[2] for rows in validated]
+    weights = np.concatenate([rows[1] for rows in validated])
     positions = np.concatenate(positions_by_fold)
     fold = np.repeat(
         np.arange(len(positions_by_fold)),
@@ -396,12 +413,12 @@ def _tune_together(
         """Fit variant v at setting k of the grid, record its scores and loss, and return the
         loss.
         """
-        scores = score_folds(variants[v], float(grid[k]), positions_by_fold, exactly, run.workers)
+        scores = score_folds(variants[v], float(grid[k]), positions_by_fold, exactly, spec.workers)
         scores_of[v, k] = scores
         loss_of[v, k] = base.log_loss(calibrated(base, scores, calibrate))
         return loss_of[v, k]
 
-    report_variant = scaled_progress(run.progress, len(folds) / len(variants))
+    report_variant = scaled_progress(progress, len(folds) / len(variants))
     walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant, on_a_line)
     refitted: set[tuple[int, int]] = set()
     # an early end of a fit may flatter its loss

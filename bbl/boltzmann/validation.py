@@ -8,8 +8,8 @@ number of groups. ``scored.fits`` is a list of the fits of each fold, one for ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -19,14 +19,12 @@ from bbl.boltzmann.convergence_warnings import Problem, list_problems
 from bbl.boltzmann.cost_limits import check_annealing, guard_memory
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import Estimate
-from bbl.boltzmann.task import Run, Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
-from bbl.engines import Engine
 from bbl.engines.warm_starts import WarmStarts
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.on_disk import Rows
-from bbl.rows.sample import Sample
 
 __all__ = ["Validated", "validate"]
 
@@ -55,12 +53,12 @@ class Validated(Scored):
 
 
 def validate(
-    task: Task,
-    engine: Engine,
+    data: FitData,
+    spec: FitSpec,
     values: Sequence[float] | np.ndarray | None,
     folds: AnyFolds,
-    run: Run,
     *,
+    progress: Callable | None = None,
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     judge: str = "class_scores",
 ) -> Validated:
@@ -71,24 +69,23 @@ def validate(
     `Engine.compare`), and their site solutions are added to the sets. `judge` is the name of the
     method of `Estimate` that scores rows.
     """
-    labels = cast(Labels, task.labels)
+    labels = cast(Labels, data.labels)
     nfold = len(folds)
-    fitted_layout = engine.layout(cast(Sample, task.sample), task.layout)
-    n_models = task.K * nfold * (1 if values is None else len(values))
-    check_annealing(task.log_z, fitted_layout, n_models, run.workers)
-    guard_memory(
-        task.sample, fitted_layout, task.K, engine, values, min(run.workers, nfold), folds=nfold
-    )
-    fit = partial(_fit_fold, task, engine, values)
+    fitted_layout = spec.engine.layout(data.rows, data.layout)
+    n_models = data.K * nfold * (1 if values is None else len(values))
+    check_annealing(spec.log_z, fitted_layout, n_models, spec.workers)
+    n_parallel = min(spec.workers, nfold)
+    guard_memory(data.sample, fitted_layout, data.K, spec.engine, values, n_parallel, folds=nfold)
+    fit = partial(_fit_fold, data, spec, values)
     fold_tasks = list(  # last arguments of `_fit_fold`
         zip(
-            run.rng.spawn(nfold),
+            spec.rng.spawn(nfold),
             [None] * nfold if warm_start_sets is None else warm_start_sets,
             strict=True,
         )
     )
     scored = cross_validate(
-        task.sample, folds, fit, fold_tasks, judge=judge, workers=run.workers, progress=run.progress
+        data.sample, folds, fit, fold_tasks, judge=judge, workers=spec.workers, progress=progress
     )
     if warm_start_sets is not None and values is not None:
         for fits, warm_starts in zip(scored.fits, warm_start_sets, strict=True):
@@ -105,8 +102,8 @@ def validate(
 
 
 def _fit_fold(
-    task: Task,
-    engine: Engine,
+    data: FitData,
+    spec: FitSpec,
     values: Sequence[float] | np.ndarray | None,
     train: Rows,
     rng: np.random.Generator,
@@ -115,7 +112,8 @@ def _fit_fold(
     """Fit the training rows of a fold at each of `values`; `warm_starts` are those of its
     groups.
     """
-    return estimate_path(task.with_sample(train), engine, values, Run(rng=rng), warm_starts)
+    fold_spec = replace(spec, rng=rng, workers=1)
+    return estimate_path(data.with_sample(train), fold_spec, values, warm_start_sets=warm_starts)
 
 
 def _add_warm_starts(

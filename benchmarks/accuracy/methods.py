@@ -11,9 +11,8 @@ from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import Recipe
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import class_scores as network_scores
-from bbl.boltzmann.averaging import fit_average
-from bbl.boltzmann.task import Run
-from bbl.boltzmann.task import Task as FitTask
+from bbl.boltzmann.averaging import PREPARED_AS, fit_average
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.tuning import NFOLD
 from bbl.crossval import Scored, score_settings
 from bbl.design.labels import Labels
@@ -280,7 +279,8 @@ def run_auto(data: Data, split) -> Iterator[tuple]:
     levels = tuple(tuple(range(L)) for L in data.n_levels)
     labels = Labels("y", tuple(range(data.K)), tuple(f"x{i}" for i in range(len(levels))), levels)
     rng = np.random.default_rng(0)
-    found = fit_average(FitTask(sample, Layout(data.n_levels), data.K, labels=labels), Run(rng=rng))
+    rows = FitData(sample, Layout(data.n_levels), data.K, labels)
+    found = fit_average(rows, FitSpec(PREPARED_AS, rng=rng))
     log_p = log_probabilities(found.class_scores(codes))
     setting = " ".join(
         f"{member.engine.name}:{w:.2f}"

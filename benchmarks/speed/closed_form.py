@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bbl.boltzmann.estimate import estimate
-from bbl.boltzmann.task import Task
+from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines import MeanField, NaiveBayes
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
@@ -98,7 +98,9 @@ def bbl_naive(problem: Problem, options: Options) -> Measurement:
         return -float(scores[np.arange(len(y)), y].mean()), float("nan"), {}
 
     return measured(
-        lambda: estimate(Task(sample, layout, K, "exact"), NaiveBayes(prior_count=1.0)),
+        lambda: estimate_path(
+            FitData(sample, layout, K), FitSpec(NaiveBayes(prior_count=1.0), "exact")
+        )[0],
         check,
         options,
     )

@@ -13,11 +13,11 @@ import pandas as pd
 from joblib import Parallel, delayed
 from scipy.special import chdtrc, gammaln, ndtr, xlogy
 
-from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.inference.comparisons import compare_groups
 from bbl.boltzmann.inference.covariance import covariances
 from bbl.boltzmann.inference.significance import Evidence, evidence, of_group
-from bbl.boltzmann.task import Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines import PseudoLikelihood
 from bbl.errors import ConvergenceWarning
 from bbl.model.layout import Layout
@@ -52,7 +52,7 @@ def fitted(counts: np.ndarray, m: int, lambda_: float) -> tuple[Evidence, float]
     codes = np.column_stack(np.unravel_index(seen, (2,) * m)).astype(np.uint8)
     sample = Sample(codes, counts[seen].astype(float), np.zeros(len(seen), dtype=np.intp))
     engine, z = PseudoLikelihood(lambda_=lambda_, lambdah=lambda_), np.nan
-    result = estimate(Task(sample, layout, 1), engine)
+    (result,) = estimate_path(FitData(sample, layout, 1), FitSpec(engine))
     theta = result.parameters.theta[0]
     if m == 2 and lambda_:
         found = covariances(sample, result, engine)

@@ -168,14 +168,15 @@ def test_the_progress_bar_tells_the_passes_of_rounds(monkeypatch):
     for name, value in (("MIN_SAMPLE", 1500), ("ROWS_PER_COLUMN", 1), ("FULL_FIT_FACTOR", 2)):
         monkeypatch.setattr(pseudo_blocks, name, value)
     table, notes = lazydata.make_table(9000, m=9), []
-    fit = estimate_module.estimate
+    fit = estimate_module.estimate_path
 
-    def watched(task, engine, run):
-        return fit(
-            task, engine, run.reporting(lambda share=1.0, note="": notes.append((share, note)))
-        )
+    def watched(data, spec, *, pooled, progress):
+        def noted(share=1.0, note=""):
+            notes.append((share, note))
 
-    monkeypatch.setattr("bbl.api.machine.call.estimate", watched)
+        return fit(data, spec, pooled=pooled, progress=noted)
+
+    monkeypatch.setattr("bbl.api.machine.fit.estimate_path", watched)
     found = bbl.bbl("y ~ .^2", lambda: iter([table]), lambda_=0.01, lambdah=0.01, testNull=False)
     passes = [note for share, note in notes if not share]
     assert passes == [f"pass {k}" for k in range(1, len(passes) + 1)]

@@ -15,9 +15,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import bbl
 from bbl.__main__ import main
-from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.inference.covariance import bootstrap, covariances
-from bbl.boltzmann.task import Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.design.design import Design
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.engines.meanfield import covariance
@@ -563,7 +563,7 @@ class TestUncertainty:
         for _ in range(200):
             theta, x = self.simulated(rng)
             sample = as_sample(x, np.ones(len(x)), np.zeros(len(x), dtype=np.intp))
-            result = estimate(Task(sample, layout, 1), engine)
+            (result,) = estimate_path(FitData(sample, layout, 1), FitSpec(engine))
             found = covariances(sample, result, engine)
             estimates.append(result.parameters.theta[0])
             errors.append(found.standard_errors(found.group[0]))
@@ -602,7 +602,7 @@ class TestUncertainty:
         _, x = self.simulated(np.random.default_rng(6), 1500)
         sample = as_sample(x, np.ones(len(x)), np.zeros(len(x), dtype=np.intp))
         engine = PseudoLikelihood(lambda_=0.0)
-        result = estimate(Task(sample, self.LAYOUT, 1), engine)
+        (result,) = estimate_path(FitData(sample, self.LAYOUT, 1), FitSpec(engine))
         refits = bootstrap(sample, result, engine, 150, np.random.default_rng(0), 1)[:, 0]
         found = covariances(sample, result, engine)
         np.testing.assert_allclose(

@@ -9,9 +9,9 @@ import pytest
 
 import bbl
 from bbl.boltzmann import prediction_checks as guards
-from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.prediction_checks import warn_ordered
-from bbl.boltzmann.task import Task
 from bbl.design.labels import Labels
 from bbl.engines import NaiveBayes
 from bbl.model.layout import Layout
@@ -213,7 +213,7 @@ def test_the_naive_bayes_beside_a_fit_is_the_one_that_its_engine_fits(share_miss
     missing = rng.random((60, 3)) < share_missing if share_missing else None
     y = rng.integers(0, 2, 60)  # the third group has no rows
     sample = Sample(codes, rng.integers(1, 5, 60).astype(float), y, missing)
-    fitted = estimate(Task(sample, layout, 3), guards.BASELINE)
+    (fitted,) = estimate_path(FitData(sample, layout, 3), FitSpec(guards.BASELINE))
     with np.errstate(divide="ignore"):
         log_share = np.log(fitted.class_prior)
     found = log_probabilities(

@@ -17,7 +17,7 @@ import bbl.engines.pseudo.engine as pseudo
 import bbl.engines.pseudo.path as pseudo_path
 import bbl.engines.pseudo.solvers as solvers
 from bbl.boltzmann.grid_search import walk_variants
-from bbl.boltzmann.task import Run, Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.validation import Validated
 from bbl.design.design import Design
 from bbl.engines.warm_starts import WarmStarts
@@ -193,22 +193,20 @@ def test_a_later_variant_is_left_where_its_loss_rises_past_the_best_setting_befo
 def test_other_variants_are_searched_near_the_best_setting_of_the_first(rule, n_tried, monkeypatch):
     grids, tune_one, frame = [], tuning._tune_one, species(n=200, m=6)
 
-    def noting(task, variant, settings, *others):
-        grids.append((settings, tune_one(task, variant, settings, *others)))
+    def noting(data, spec, settings, *others):
+        grids.append((settings, tune_one(data, spec, settings, *others)))
         return grids[-1][1]
 
     monkeypatch.setattr(tuning, "_tune_one", noting)
     design, sample, *_ = Design.from_data("y ~ .^2", frame)
-    task = Task(sample, Layout(design.n_levels, design.pairs), 2, labels=design.labels)
+    data = FitData(sample, Layout(design.n_levels, design.pairs), 2, design.labels)
     variants = tuple(
         pseudo.PseudoLikelihood(lambdah=1e-3, prior_count=count) for count in (1.0, 0.1)
     )
     best = tuning.tune(
-        task,
-        variants[0],
+        data,
+        FitSpec(variants[0], rng=np.random.default_rng(0)),
         rule,
-        "none",
-        Run(1, np.random.default_rng(0)),
         among=(variants, tuple(GRID)),
     )
     (whole, first), (near, second) = grids
@@ -399,13 +397,11 @@ def test_variants_share_the_progress(monkeypatch):
         taken.append(share)
 
     variants = [engine, replace(engine, prior_count=1.0)]
-    task = Task(
+    data = FitData(
         sample,
         Layout(design.n_levels, design.pairs),
         len(design.labels.groups),
-        labels=design.labels,
+        design.labels,
     )
-    tuning.tune(
-        task, engine, "cv", "none", Run(progress=progress), among=(variants, engine.tuned.grid)
-    )
+    tuning.tune(data, FitSpec(engine), "cv", progress=progress, among=(variants, engine.tuned.grid))
     assert sum(taken) == pytest.approx(tuning.NFOLD)

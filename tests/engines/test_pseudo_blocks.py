@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bbl._ext.pseudo.pseudo import PseudoProblem
-from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.inference.covariance import covariances
-from bbl.boltzmann.task import Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines.engine_fit import NoProgress
 from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.engines.pseudo import path as pseudo_path
@@ -219,7 +219,9 @@ def test_a_stall_without_memory_says_so(monkeypatch):
     assert 0 <= error.value.predictor < 6
     assert (error.value.rows, error.value.n) == (60, 20_000)
     with pytest.raises(DataError, match=r"makes no progress from a sample of 60: .*bbl\.lump"):
-        estimate(Task(stored(make_rows(n=20_000, seed=10)), layout, 1, "half"), engine)
+        estimate_path(
+            FitData(stored(make_rows(n=20_000, seed=10)), layout, 1), FitSpec(engine, "half")
+        )
 
 
 def test_memory_goes_by_the_sample_not_by_the_rows():
@@ -255,7 +257,11 @@ def test_covariances_of_estimates_go_over_blocks():
         file.append((y, 0), sample.group(y))
     rows = file.finish()
     found = [
-        covariances(each, estimate(Task(each, layout, 2, pooled=True), engine), engine)
+        covariances(
+            each,
+            estimate_path(FitData(each, layout, 2), FitSpec(engine), pooled=True)[0],
+            engine,
+        )
         for each in (sample, rows)
     ]
     for one, other in zip(

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bbl.boltzmann.estimate import estimate
-from bbl.boltzmann.task import Task
+from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.rows import folds as rows_folds
@@ -66,9 +66,8 @@ def fit(source, train: Sample, sample: Sample, K: int) -> None:
     if not train.n:
         return
     layout = Layout([3] * sample.codes.shape[1])
-    result = estimate(
-        Task(train, layout, K, source.pick(("auto", "exact", "half", "mf"))), source.pick(ENGINES)
-    )
+    log_z = source.pick(("auto", "exact", "half", "mf"))
+    (result,) = estimate_path(FitData(train, layout, K), FitSpec(source.pick(ENGINES), log_z))
     scores = result.class_scores(sample.codes, sample.missing)
     assert np.isfinite(result.parameters.theta).all() and not np.isnan(link(scores)).any()
     p = np.exp(log_probabilities(scores))

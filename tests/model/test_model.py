@@ -7,7 +7,7 @@ import reference as oracle
 
 import bbl
 from bbl.boltzmann.estimate import estimate_path
-from bbl.boltzmann.task import Run, Task
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.model import logz
@@ -268,7 +268,8 @@ def test_costly_ln_z_is_refused_before_anything_is_fitted(monkeypatch, log_z, m,
     sample = Sample(codes, np.ones(40), np.arange(40) % 2)
     monkeypatch.setattr(PseudoLikelihood, "path", None)  # called, it would be a TypeError
     with pytest.raises(OptionError, match=words) as caught:
-        estimate_path(Task(sample, layout, 2, log_z), PseudoLikelihood(), np.full(2000, 0.1), Run())
+        spec = FitSpec(PseudoLikelihood(), log_z)
+        estimate_path(FitData(sample, layout, 2), spec, np.full(2000, 0.1))
     assert caught.value.argument == "log_z"
 
 

@@ -20,12 +20,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from bbl.api.machine.call import Call
 from bbl.boltzmann.averaging import PREPARED_AS, Averaged, fit_average, out_of_fold
 from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.member_weights import weigh
 from bbl.boltzmann.prediction_checks import held_out_record, warn_record
-from bbl.boltzmann.task import Run
 from bbl.boltzmann.tuning import NFOLD
 from bbl.capabilities import NOT_COUNTS, lacking
 from bbl.checks import choice, generator, verb
@@ -111,7 +110,7 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
 
 def _average_results(
     call_string: str,
-    call: Call,
+    data: FitData,
     averaged: Averaged,
     *,
     priors: np.ndarray | None = None,
@@ -120,7 +119,7 @@ def _average_results(
     """Wrap an average of Boltzmann machines as results; `loss`, if given, replaces its out-of-fold
     log-loss.
     """
-    training = (call_string, call.design, call.rows, call.index)
+    training = (call_string, data.design, data.rows, data.index)
     members = tuple(
         BBLResults(*training, member.engine, member.estimate, member.tuning)
         for member in averaged.members
@@ -132,13 +131,12 @@ def _average_results(
 
 
 def fit_auto(
-    call_string: str, call: Call, priors: np.ndarray | None, verbose: int
+    call_string: str, data: FitData, spec: FitSpec, priors: np.ndarray | None, verbose: int
 ) -> AverageResults:
     """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
     with progress_bar(NFOLD, "auto", verbose) as progress:
-        # `rows`: the task's sample, typed as one in memory
-        averaged = fit_average(call.task.with_sample(call.rows), call.run(progress))
-    labels = call.design.labels
+        averaged = fit_average(data, spec, progress)
+    labels = data.design.labels
     warn_problems(
         [
             problem
@@ -148,11 +146,17 @@ def fit_auto(
         stacklevel=4,
     )
     warn_record(averaged.log_loss, stacklevel=4)
-    return _average_results(call_string, call, averaged, priors=priors)
+    return _average_results(call_string, data, averaged, priors=priors)
 
 
 def cross_auto(
-    call_string: str, call: Call, folds: Folds, score: str, refit: bool, verbose: int
+    call_string: str,
+    data: FitData,
+    spec: FitSpec,
+    folds: Folds,
+    score: str,
+    refit: bool,
+    verbose: int,
 ) -> tuple[pd.DataFrame, Scored, AverageResults]:
     """Cross-validate a checked call with method="auto".
 
@@ -162,23 +166,23 @@ def cross_auto(
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
         """Fit the average to the training rows of a fold; there is one setting."""
-        return [fit_average(call.task.with_sample(train), Run(rng=rng))]
+        return [fit_average(data.with_sample(train), replace(spec, rng=rng, workers=1))]
 
     with progress_bar(len(folds), "crossVal", verbose) as progress:
-        fold_rngs = [(rng,) for rng in call.rng.spawn(len(folds))]
+        fold_rngs = [(rng,) for rng in spec.rng.spawn(len(folds))]
         scored = cross_validate(
-            call.rows, folds, fit, fold_rngs, workers=call.workers, progress=progress
+            data.rows, folds, fit, fold_rngs, workers=spec.workers, progress=progress
         )
     score_table, _ = score_settings(scored, score)
     averaged = scored.fits[-1][0]  # of the last fold and the only setting
     if refit:
-        averaged = fit_average(call.task.with_sample(call.rows), call.run())
+        averaged = fit_average(data, spec)
     # (folds, K): ln shares of the classes in the training rows
-    baseline = fold_log_shares(call.rows, folds, call.K)
+    baseline = fold_log_shares(data.rows, folds, data.K)
     loss = held_out_record(scored, scored.scores[0], baseline, advice="")
     warn_record(loss, stacklevel=4)
     frame = score_frame(score_table, score, "setting", np.nan)  # nan: an average has no setting
-    return frame, scored, _average_results(call_string, call, averaged, loss=loss)
+    return frame, scored, _average_results(call_string, data, averaged, loss=loss)
 
 
 def _label_difference(one: Labels, other: Labels) -> str:

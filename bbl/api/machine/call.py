@@ -14,8 +14,8 @@ number. `PREPARED_AS` is the engine by whose rules formula and rows are checked 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,17 +26,13 @@ from bbl.api.machine.data_warnings import warn_of_table
 from bbl.api.machine.zeros import check_zeros_call, support_of
 from bbl.api.training_data import (
     FEWER_PREDICTORS,
-    EncodedData,
-    TrainingData,
     encode_data,
     refuse_batches,
 )
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.cost_limits import announce_terms
-from bbl.boltzmann.estimate import estimate
-from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.prediction_checks import held_out_record, remedy
-from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import RULES
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.checks import arguments, choice, flag, generator, share
@@ -47,7 +43,7 @@ from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.dask_passes import choose_cluster
 from bbl.design.streams.source import Source
 from bbl.design.survey import SurveyDesign
-from bbl.design.table_types import Weights
+from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
@@ -61,7 +57,6 @@ from bbl.results.model import Training
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, WeightedFold, cluster_folds
-from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.loss_record import LossRecord
 
@@ -69,13 +64,14 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
-    "Call",
-    "RunOptions",
-    "check_relevance",
-    "check_streams",
+    "log_loss_advice",
+    "out_of_fold_record",
     "pop_rule",
     "prepare",
+    "rows_of_last_fold",
     "shown_call",
+    "survey_folds",
+    "with_training_summary",
 ]
 
 NO_COUNTS = (
@@ -83,198 +79,138 @@ NO_COUNTS = (
     "bootstrap, and in cross-validation each row stays in one fold. They are scaled to sum to the "
     "effective number of rows, so their scale does not matter."
 )
-MachineFit = TypeVar("MachineFit", BBLResults, DensityResults)
+MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Unchecked arguments of a verb that do not name data, formula or method; `bbl.bbl` describes
+def log_loss_advice(data: FitData, calibrate: str) -> str:
+    """Return the advice to a user whose model has a larger log-loss than the class proportions."""
+    # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
+    can_average = (
+        data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order
+    )
+    return remedy(calibrate, can_average)
+
+
+def out_of_fold_record(data: FitData, spec: FitSpec, tuning: Tuning | None) -> LossRecord | None:
+    """Return the out-of-fold log-loss of a tuned or calibrated fit; None without tuning or without
+    classes.
+    """
+    if tuning is None or tuning.scored is None or data.K == 1:
+        return None
+    scored = tuning.scored  # out-of-fold scores (1, N, K) of the chosen setting
+    scores = calibrated(scored, scored.scores[0], spec.calibrate)
+    totals = np.array([data.sample.group(g).total for g in range(data.K)])
+    # (folds, K): ln shares of the groups in the training rows
+    baseline = scored.log_shares(totals)
+    return held_out_record(scored, scores, baseline, log_loss_advice(data, spec.calibrate))
+
+
+def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> MachineFit:
+    """Add number, log-likelihood and level counts of the training rows to a fit that does not keep
     them.
     """
+    if data.index is not None:
+        return fit
+    sample = data.sample
+    # engines that fit P(group | row) have no likelihood of rows
+    log_likelihood = np.nan if engine.joint else fit.log_likelihood(sample)
+    nobs = round(sample.total) if sample.whole else sample.total
+    counts = level_counts(sample, data.design.n_levels, data.K)
+    return replace(fit, stored=Training(nobs, log_likelihood, counts))
 
-    log_z: str
-    calibrate: str
-    seed: int | np.random.Generator | None
-    n_jobs: int | None
-    client: Client | None
-    verbose: int
-    relevance: float | str | None = None
 
-
-@dataclass(frozen=True)
-class Call(EncodedData):
-    """A checked call of a verb that fits Boltzmann machines: its encoded data, its engine, and how
-    it computes.
-
-    The attributes of `EncodedData` are: `design`, the formula with response, predictors and levels;
-    `sample`, the rows as codes (`rows`, the same if they are in memory); `index`, labels of the
-    rows, or None if they were read in batches; `frame`; `row_positions`, positions of the rows in
-    the frame; `dealt_folds` or None; `survey`, the sampling design or None.
-
-    Attributes
-    ----------
-    engine : Engine
-    layout : Layout
-        Positions of the parameters of the formula's terms.
-    log_z, calibrate : str
-        As in `bbl.bbl`.
-    workers : int
-        Number of threads.
-    rng : Generator
-    relevance : float or None
-        Significance level at which predictors are chosen; None for all predictors, or where a rule
-        chooses it.
-    """
-
-    engine: Engine
-    layout: Layout
-    log_z: str
-    calibrate: str
-    workers: int
-    rng: np.random.Generator
-    relevance: float | None
-
-    @property
-    def training(self) -> Sample | None:
-        """The rows that a fitted model keeps; None if the data were read in batches."""
-        return None if self.index is None else self.rows
-
-    @property
-    def advice(self) -> str:
-        """Text that advises a user whose model has a larger log-loss than predicting the shares of
-        the groups.
-        """
-        # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
-        can_average = (
-            self.index is not None and self.rows.whole and self.layout.order <= PREPARED_AS.order
+def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
+    """Return folds of whole clusters of the sampling design: at random by `rng`, else in order."""
+    survey = data.survey
+    assert survey is not None  # noqa: S101  # checked by its callers
+    n_clusters = len(np.unique(survey.clusters))
+    if n_clusters < nfold:
+        raise OptionError(
+            f"{nfold} folds of whole clusters need at least as many clusters, and the "
+            f"sampling design has {n_clusters}.",
+            argument="nfold",
+            hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
         )
-        return remedy(self.calibrate, can_average)
+    return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
 
-    def held_out(self, tuning: Tuning | None) -> LossRecord | None:
-        """Return the out-of-fold log-loss of a tuned or calibrated fit; None without tuning or
-        without classes.
-        """
-        if tuning is None or tuning.scored is None or self.K == 1:
-            return None
-        scored = tuning.scored  # out-of-fold scores (1, N, K) of the chosen setting
-        scores = calibrated(scored, scored.scores[0], self.calibrate)
-        totals = np.array([self.sample.group(g).total for g in range(self.K)])
-        # (folds, K): ln shares of the groups in the training rows
-        baseline = scored.log_shares(totals)
-        return held_out_record(scored, scores, baseline, self.advice)
 
-    def estimate(self, engine: Engine, pooled: bool, progress: Callable | None = None) -> Estimate:
-        """Fit every group by an engine and, with `pooled`, all rows as one group too."""
-        # the imported function
-        return estimate(replace(self.task, pooled=pooled), engine, self.run(progress))
-
-    @property
-    def task(self) -> Task:
-        """The rows, groups and terms to fit."""
-        return Task(
-            self.sample,
-            self.layout,
-            self.K,
-            self.log_z,
-            self.design.labels,
-            relevance=self.relevance,
-        )
-
-    def run(self, progress: Callable | None = None) -> Run:
-        """Return how fits are computed: threads, generator and progress function of this call."""
-        return Run(self.workers, self.rng, progress)
-
-    def with_training_summary(self, fit: MachineFit) -> MachineFit:
-        """Add number, log-likelihood and level counts of the training rows to a fit that does not
-        keep them.
-        """
-        if self.index is not None:
-            return fit
-        sample = self.sample
-        K = self.K
-        # engines that fit P(group | row) have no likelihood of rows
-        log_likelihood = np.nan if self.engine.joint else fit.log_likelihood(sample)
-        nobs = round(sample.total) if sample.whole else sample.total
-        return replace(
-            fit,
-            stored=Training(nobs, log_likelihood, level_counts(sample, self.design.n_levels, K)),
-        )
-
-    def cluster_folds(self, nfold: int, shuffle: bool) -> Folds:
-        """Return folds of whole clusters of the sampling design, dealt at random if `shuffle`, else
-        in order.
-        """
-        assert self.survey is not None  # noqa: S101  # checked by its callers
-        n_clusters = len(np.unique(self.survey.clusters))
-        if n_clusters < nfold:
-            raise OptionError(
-                f"{nfold} folds of whole clusters need at least as many clusters, and the "
-                f"sampling design has {n_clusters}.",
-                argument="nfold",
-                hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
-            )
-        return cluster_folds(
-            self.rows,
-            self.survey.strata,
-            self.survey.clusters,
-            nfold,
-            self.rng if shuffle else None,
-        )
-
-    def of_last_fold(self, folds: AnyFolds) -> Call:
-        """Return this call with the training rows of the last fold as its rows."""
-        fold = folds.one(len(folds) - 1)
-        index = None
-        survey = self.survey
-        # of rows in memory; `train` are their weights in training, 0 if left out
-        if isinstance(fold, WeightedFold):
-            index = None if self.index is None else self.index[fold.train > 0]
-            survey = None if survey is None else survey.only(fold.train > 0)
-        return replace(self, sample=fold.training(self.sample), index=index, survey=survey)
+def rows_of_last_fold(data: FitData, folds: AnyFolds) -> FitData:
+    """Return the training rows of the last fold."""
+    fold = folds.one(len(folds) - 1)
+    index = None
+    survey = data.survey
+    # of rows in memory; `train` are their weights in training, 0 if left out
+    if isinstance(fold, WeightedFold):
+        index = None if data.index is None else data.index[fold.train > 0]
+        survey = None if survey is None else survey.only(fold.train > 0)
+    return replace(data, sample=fold.training(data.sample), index=index, survey=survey)
 
 
 def prepare(
     verb: Callable,
-    training: TrainingData,
+    formula: str,
+    data: TableLike | Batches,
+    weights: Weights | None,
     method: str | Engine,
     options: dict[str, Any],
-    run: RunOptions,
     *,
+    xlevels: Mapping[Any, Any] | None = None,
+    novarOk: bool = False,
+    missing: str = "raise",
+    structural_zeros: object = None,
+    design: SurveyDesign | None = None,
+    log_z: str = "auto",
+    calibrate: str = "none",
+    relevance: float | str | None = None,
+    seed: int | np.random.Generator | None = None,
+    n_jobs: int | None = None,
+    client: Client | None = None,
+    verbose: int = 1,
     extra_fits: int = 0,
     make_deal: Callable[[Engine, np.random.Generator], Deal | None] | None = None,
     needs_counts: bool = False,
-) -> Call:
-    """Check the arguments that the verbs share, make the engine, and encode the data.
+) -> tuple[FitSpec, FitData]:
+    """Check the arguments that the public functions share, make the engine, and encode the data.
 
     Parameters
     ----------
     verb : callable
         Public function whose signature names the arguments that are not options of the method.
-    training, method, options, run
-        Unchecked arguments of the verb; `options` are those of the method.
+    formula, data, weights, method, options, xlevels, novarOk, missing, structural_zeros, design, \
+    log_z, calibrate, relevance, seed, n_jobs, client, verbose
+        Its unchecked arguments; `options` are those of the method.
     extra_fits : int, default 0
         Number of fits besides one for each group, for the estimate of the cost.
     make_deal : callable, optional
-        ``make_deal(engine, rng)`` returns the folds to which rows are dealt while they are read in
-        batches.
+        ``make_deal(engine, rng)`` returns the folds to which rows are assigned while they are read
+        in batches.
     needs_counts : bool, default False
         Whether weights have to be whole numbers whatever the method is.
     """
-    check_formula(training.formula)
-    log_z = choice("log_z", run.log_z, LOG_Z)
-    calibrate = choice("calibrate", run.calibrate, CALIBRATE)
-    workers = n_workers(run.n_jobs)
-    rng = generator(run.seed)
+    # 1. What the user asked for
+    check_formula(formula)
+    choice("log_z", log_z, LOG_Z)
+    choice("calibrate", calibrate, CALIBRATE)
+    workers = n_workers(n_jobs)
+    rng = generator(seed)
     engine = make_engine(method, options, arguments(verb))
-    flag("novarOk", training.novarOk)
-    if training.survey is not None:
-        check_survey(engine, training)
-    relevance_level = check_relevance(run.relevance, engine, training)
-    source = lazy_source(training.data)
+    flag("novarOk", novarOk)
+    if design is not None:
+        check_survey(engine, design, weights, data)
+    given = {"design": design, "structural_zeros": structural_zeros}
+    conflict = next((name for name, value in given.items() if value is not None), None)
+    level = check_relevance(relevance, engine, data, conflict)
+    source = lazy_source(data)
+    check_zeros_call(structural_zeros, engine.refusals(), log_z, source)
     deal = None
-    check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
-    # passes over the data by Dask workers; None: by this process
-    cluster_passes = choose_cluster(source, run.client)
+    cluster_passes = None
+    if source is not None:
+        check_streams(engine, source, missing)
+        deal = None if make_deal is None else make_deal(engine, rng)
+        # passes over the data by Dask workers; None: by this process
+        cluster_passes = choose_cluster(source, client)
+
+    # 2. The data, as codes
     # the capability that missing="marginal" needs
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
     # fits at once: the number of groups, 2 or more, is not known yet
@@ -287,7 +223,7 @@ def prepare(
         one_sided=True,  # a formula may be without a response
         # whether the error of missing values advises missing="marginal"
         sums_out=marginal_capability not in engine.refusals(),
-        marks=training.structural_zeros,  # if it names a column, that is no predictor
+        marks=structural_zeros,  # if it names a column, that is no predictor
         check_pairs=partial(  # called before all pairs of many predictors are listed
             announce_terms,
             engine=engine,
@@ -296,15 +232,23 @@ def prepare(
             stored=source is not None,
         ),
     )
-    if source is not None:
-        check_streams(engine, source, training.missing)
-        training = replace(training, data=source)
-        deal = None if make_deal is None else make_deal(engine, rng)
-    encoded = encode_data(training, rules, deal, cluster_passes, run.verbose, workers)
-    design = encoded.design
-    if not design.classes:
-        check_classes(training.formula, calibrate, run.relevance)
-    if engine.has_tests and not encoded.sample.whole and training.survey is None:
+    encoded = encode_data(
+        formula,
+        data if source is None else source,
+        weights,
+        rules=rules,
+        xlevels=xlevels,
+        novarOk=novarOk,
+        missing=missing,
+        survey=design,
+        deal=deal,
+        cluster=cluster_passes,
+        verbose=verbose,
+        workers=workers,
+    )
+    if not encoded.design.classes:
+        check_classes(formula, calibrate, relevance)
+    if engine.has_tests and not encoded.sample.whole and design is None:
         warnings.warn(
             DataWarning(
                 NO_COUNTS,
@@ -318,22 +262,17 @@ def prepare(
             ),
             stacklevel=3,
         )
-    warn_of_table(training, encoded, stacklevel=3)
-    support = support_of(training, encoded)
+    warn_of_table(encoded, is_weighted=weights is not None or design is not None, stacklevel=3)
+
+    # 3. The terms
+    support = support_of(structural_zeros, encoded)
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
-        terms = None if design.terms.complete else design.terms.terms  # None: all pairs
-        layout = Layout(design.n_levels, terms, support, design.n_ordered)
+        # None: all pairs
+        terms = None if encoded.design.terms.complete else encoded.design.terms.terms
+        layout = Layout(encoded.design.n_levels, terms, support, encoded.design.n_ordered)
     engine = engine.for_order(layout)  # for the predictors whose levels are in order
-    return Call(
-        **vars(encoded),
-        engine=engine,
-        layout=layout,
-        log_z=log_z,
-        calibrate=calibrate,
-        workers=workers,
-        rng=rng,
-        relevance=relevance_level,
-    )
+    spec = FitSpec(engine, log_z, calibrate, level, workers, rng)
+    return spec, replace(encoded, layout=layout)
 
 
 def check_classes(formula: str, calibrate: str, relevance: float | str | None) -> None:
@@ -357,15 +296,16 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
         )
 
 
-def check_survey(engine: Engine, training: TrainingData) -> None:
+def check_survey(
+    engine: Engine, design: object, weights: Weights | None, data: TableLike | Batches
+) -> None:
     """Raise an error if an engine, or the other arguments, cannot go with a sampling design."""
-    if not isinstance(training.survey, SurveyDesign):
+    if not isinstance(design, SurveyDesign):
         raise BBLTypeError(
-            "design must be made by bbl.survey(weights=...); got "
-            f"{type(training.survey).__name__}.",
+            f"design must be made by bbl.survey(weights=...); got {type(design).__name__}.",
             argument="design",
         )
-    if training.weights is not None:
+    if weights is not None:
         raise OptionError(
             "The design already has the weights.", argument="weights", hint="Leave weights out."
         )
@@ -379,17 +319,19 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
                 "weights= instead of design for estimates without standard errors."
             ),
         )
-    refuse_batches(training.data, "A sampling design", "design")
+    refuse_batches(data, "A sampling design", "design")
 
 
-def check_relevance(relevance: object, engine: Engine, training: TrainingData) -> float | None:
+def check_relevance(
+    relevance: object, engine: Engine, data: TableLike | Batches, conflict: str | None
+) -> float | None:
     """Check the argument `relevance`, and return it if it is a number: the significance level,
     between 0 and 1.
 
     The result is None, no level, in two cases: if `relevance` is None, all predictors are used; if
     it is one of `RULES`, cross-validation chooses the level later. Raises an error if `relevance`
     is something else, or cannot go with the engine (by its `refusals()`, reasons by capability) or
-    with the arguments in `training`.
+    with the argument named `conflict`.
     """
     if relevance is None:
         return None
@@ -400,17 +342,14 @@ def check_relevance(relevance: object, engine: Engine, training: TrainingData) -
             argument="relevance",
             hint="Leave relevance out, or choose method='pseudo'.",
         )
-    if training.survey is not None or training.structural_zeros is not None:
-        other = "design" if training.survey is not None else "structural_zeros"
+    if conflict is not None:
         raise OptionError(
-            f"relevance chooses predictors by the likelihood of single rows, which {other} "
+            f"relevance chooses predictors by the likelihood of single rows, which {conflict} "
             "changes.",
             argument="relevance",
-            hint=f"Leave out relevance or {other}.",
+            hint=f"Leave out relevance or {conflict}.",
         )
-    refuse_batches(
-        training.data, "relevance, which tests predictors one after another,", "relevance"
-    )
+    refuse_batches(data, "relevance, which tests predictors one after another,", "relevance")
     if isinstance(relevance, str):
         choice("relevance", relevance, RULES)
         return None

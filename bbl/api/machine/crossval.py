@@ -17,12 +17,21 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 import numpy as np
 
 from bbl.api.machine.average import AUTO_REFUSALS, check_auto, cross_auto, is_auto
-from bbl.api.machine.call import Call, RunOptions, prepare, shown_call
+from bbl.api.machine.call import (
+    log_loss_advice,
+    prepare,
+    rows_of_last_fold,
+    shown_call,
+    survey_folds,
+    with_training_summary,
+)
 from bbl.api.machine.signatures import CrossValKeywords, CrossValOptions
 from bbl.api.machine.zeros import refuse_zeros, shown_zeros
-from bbl.api.training_data import TrainingData, refuse_batches, user_folds
+from bbl.api.training_data import refuse_batches, user_folds
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.convergence_warnings import warn_problems
+from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.job import FitData
 from bbl.boltzmann.prediction_checks import check_validation, warn_ordered
 from bbl.boltzmann.validation import validate
 from bbl.checks import any_real, choice, flag, integer, reals
@@ -206,105 +215,124 @@ def crossVal(
         """
         return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
 
-    training = TrainingData(
-        formula, data, weights, xlevels, novarOk, missing, structural_zeros, design
-    )
     _refuse_rule(relevance)
-    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
-    call = prepare(
-        crossVal, training, method, options, run, make_deal=make_deal, needs_counts=uses_auto
+    spec, encoded = prepare(
+        crossVal,
+        formula,
+        data,
+        weights,
+        method,
+        options,
+        xlevels=xlevels,
+        novarOk=novarOk,
+        missing=missing,
+        structural_zeros=structural_zeros,
+        design=design,
+        log_z=log_z,
+        calibrate=calibrate,
+        relevance=relevance,
+        seed=seed,
+        n_jobs=n_jobs,
+        client=client,
+        verbose=verbose,
+        make_deal=make_deal,
+        needs_counts=uses_auto,
     )
-    # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
-    data_design = call.design
-    sample = call.sample
-    layout = call.layout
-    engine = call.engine
-    labels = call.design.labels
-    score = _score_name(score, flag("use_auc", use_auc), call.K, data_design.classes)
-    folds = call.dealt_folds
+    # `design` is the sampling design, `encoded.design` the formula read against the data
+    has_classes = encoded.design.classes
+    score = _score_name(score, flag("use_auc", use_auc), encoded.K, has_classes)
+    folds = encoded.dealt_folds
     if folds is None:
         folds = (
-            _stratified_folds(call, nfold, shuffle)
+            _stratified_folds(encoded, nfold, spec.rng if shuffle else None)
             if cv is None
-            else user_folds(cv, cast(TableLike, data), call)
+            else user_folds(cv, cast(TableLike, data), encoded)
         )
     if uses_auto:  # the second check: only the data tell whether there are classes
-        check_auto(options, calibrate, data_design.classes)
+        check_auto(options, calibrate, has_classes)
         frame, oof_scores, average = cross_auto(
-            call_string, call, cast(Folds, folds), score, refit, verbose
+            call_string, encoded, spec, cast(Folds, folds), score, refit, verbose
         )
         # there is one setting, at position 0
-        return CVResults(
-            frame, 0, score, _validated_rows(oof_scores, call, folds), oof_scores, "none", average
-        )
+        validated_rows = _validated_rows(oof_scores, encoded, folds)
+        return CVResults(frame, 0, score, validated_rows, oof_scores, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as progress:
         # the method of `Estimate` that scores rows
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
-        validated = validate(call.task, engine, settings, folds, call.run(progress), judge=judge)
+        validated = validate(encoded, spec, settings, folds, progress=progress, judge=judge)
     # (S, 1), or (S, 3) with the limits of the AUC; position of the best setting
     score_table, best_position = score_settings(validated, score, calibrate)
     warn_problems(validated.found)
-    if cv is None and not shuffle and call.survey is None:  # clusters differ by more than chance
-        warn_ordered(sample, folds, labels)
+    labels = encoded.design.labels
+    # clusters differ by more than chance
+    if cv is None and not shuffle and encoded.survey is None:
+        warn_ordered(encoded.sample, folds, labels)
     if settings is not None:
-        engine = engine.at(float(settings[best_position]))
+        spec = spec.using(spec.engine.at(float(settings[best_position])))
     scores = calibrated(validated, validated.scores[best_position], calibrate)
     loss = check_validation(
-        sample, labels, layout, engine, folds, validated, scores, call.workers, call.advice
+        encoded.sample,
+        labels,
+        encoded.layout,
+        spec.engine,
+        folds,
+        validated,
+        scores,
+        spec.workers,
+        log_loss_advice(encoded, calibrate),
     )
-    estimate = (
-        call.estimate(engine, data_design.classes) if refit else validated.last[best_position]
-    )
+    if refit:
+        estimate = estimate_path(encoded, spec, pooled=has_classes)[0]
+        model_data = encoded
+    else:
+        estimate = validated.last[best_position]
+        model_data = rows_of_last_fold(encoded, folds)
     if calibrate != "none":
         calibration = fit_calibration(
             validated.scores[best_position], validated.y, validated.weights, calibrate
         )
         estimate = replace(estimate, calibration=calibration)
-    model_call = call if refit else call.of_last_fold(folds)
     fit_arguments = (
         call_string,
-        data_design,
-        model_call.training,
-        model_call.index,
-        engine,
+        encoded.design,
+        model_data.training,
+        model_data.index,
+        spec.engine,
         estimate,
     )
     model: BBLResults | DensityResults
-    if data_design.classes:
-        model = model_call.with_training_summary(
-            BBLResults(*fit_arguments, survey=model_call.survey, stored_loss=loss)
-        )
+    if has_classes:
+        model = BBLResults(*fit_arguments, survey=model_data.survey, stored_loss=loss)
     else:
-        model = model_call.with_training_summary(
-            DensityResults(*fit_arguments, survey=model_call.survey)
-        )
-    column_name = "setting" if engine.tuned is None else engine.tuned.column
-    # engine.setting: value of the option that is tuned, nan if there is none
+        model = DensityResults(*fit_arguments, survey=model_data.survey)
+    tuned = spec.engine.tuned
     frame = score_frame(
         score_table,
         score,
-        column_name,
-        np.array([engine.setting]) if settings is None else settings,
+        "setting" if tuned is None else tuned.column,
+        # engine.setting: value of the option that is tuned, nan if there is none
+        np.array([spec.engine.setting]) if settings is None else settings,
     )
     return CVResults(
         frame,
         best_position,
         score,
-        _validated_rows(validated, call, folds),
+        _validated_rows(validated, encoded, folds),
         validated,
         calibrate,
-        model,
+        with_training_summary(model, model_data, spec.engine),
     )
 
 
-def _validated_rows(oof_scores: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
+def _validated_rows(oof_scores: Scored, encoded: FitData, folds: AnyFolds) -> list[np.ndarray]:
     """Return, for each fold, the positions in the data of its validated rows; empty if they were
     read in batches.
     """
-    if call.index is None:
-        return [call.row_positions[[]] for _ in range(len(folds))]  # empty arrays
+    if encoded.index is None:
+        return [encoded.row_positions[[]] for _ in range(len(folds))]  # empty arrays
     return [
-        call.row_positions[oof_scores.rows[oof_scores.fold == fold]] for fold in range(len(folds))
+        encoded.row_positions[oof_scores.rows[oof_scores.fold == fold]]
+        for fold in range(len(folds))
     ]
 
 
@@ -367,10 +395,12 @@ def _score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> 
     return score
 
 
-def _stratified_folds(call: Call, nfold: int, shuffle: bool) -> Folds:
-    """Return `nfold` folds of each group's rows: shuffled, or consecutive blocks as in R."""
-    sample = call.rows
+def _stratified_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
+    """Return `nfold` folds of each group's rows: shuffled by `rng`, or consecutive blocks as in
+    R.
+    """
+    sample = encoded.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
-    if call.survey is not None:
-        return call.cluster_folds(nfold, shuffle)
-    return shuffled_folds(sample, nfold, call.rng) if shuffle else consecutive_folds(sample, nfold)
+    if encoded.survey is not None:
+        return survey_folds(encoded, nfold, rng)
+    return consecutive_folds(sample, nfold) if rng is None else shuffled_folds(sample, nfold, rng)

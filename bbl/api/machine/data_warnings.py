@@ -1,7 +1,7 @@
 """Warnings about training tables: amounts taken for groups, and tables of counts whose counts were
 not named.
 
-`EncodedData` are rows as codes: ``encoded.rows`` (a `Sample`), the `frame` that they come from
+`FitData` are rows as codes: ``encoded.rows`` (a `Sample`), the `frame` that they come from
 (None for data that are read in batches), the `design` with the response and the predictors, and K,
 the number of groups.
 """
@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from bbl.api.training_data import EncodedData, TrainingData
+from bbl.boltzmann.job import FitData
 from bbl.design.frames import Frame
 from bbl.errors import DataWarning
 
@@ -23,7 +23,7 @@ MANY_GROUPS = 25  # more groups that are whole numbers are probably amounts
 FEWEST_CELLS = 8  # cells of a table of counts, with fewer of which there is no warning
 
 
-def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int) -> None:
+def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
     """Warn if the response looks like an amount, or the rows like the cells of a table of counts
     without weights.
 
@@ -43,7 +43,7 @@ def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int)
             ),
             stacklevel=stacklevel + 1,
         )
-    if training.weights is None and training.survey is None and encoded.frame is not None:
+    if not is_weighted and encoded.frame is not None:
         counts = _unused_counts(encoded.frame, encoded)
         if counts is not None and _has_each_combination_equally(encoded):
             warnings.warn(
@@ -56,7 +56,7 @@ def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int)
             )
 
 
-def _unused_counts(frame: Frame, encoded: EncodedData) -> object:
+def _unused_counts(frame: Frame, encoded: FitData) -> object:
     """Return the name of the first unused column of whole numbers from 0 on, not all equal; None
     without one.
     """
@@ -83,7 +83,7 @@ def _unused_counts(frame: Frame, encoded: EncodedData) -> object:
     return None
 
 
-def _has_each_combination_equally(encoded: EncodedData) -> bool:
+def _has_each_combination_equally(encoded: FitData) -> bool:
     """Return whether all combinations of groups and levels occur in equally many rows."""
     sample = encoded.rows
     shape = (encoded.K, *map(int, encoded.design.n_levels))

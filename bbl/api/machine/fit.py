@@ -17,12 +17,21 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import numpy as np
 
 from bbl.api.machine.average import AUTO_REFUSALS, check_auto, fit_auto, is_auto
-from bbl.api.machine.call import RunOptions, pop_rule, prepare, shown_call
+from bbl.api.machine.call import (
+    log_loss_advice,
+    out_of_fold_record,
+    pop_rule,
+    prepare,
+    shown_call,
+    survey_folds,
+    with_training_summary,
+)
 from bbl.api.machine.signatures import FitKeywords, FitOptions
 from bbl.api.machine.zeros import refuse_zeros, shown_zeros
-from bbl.api.training_data import TrainingData, refuse_batches
+from bbl.api.training_data import refuse_batches
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
+from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.prediction_checks import check_training
 from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance
 from bbl.checks import flag
@@ -271,63 +280,84 @@ def bbl(
         """Return the folds to which rows are dealt while they are read in batches."""
         return Deal(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
 
-    training = TrainingData(
-        formula, data, weights, xlevels, novarOk, missing, structural_zeros, design
-    )
-    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
-    call = prepare(
+    spec, encoded = prepare(
         bbl,
-        training,
+        formula,
+        data,
+        weights,
         method,
         options,
-        run,
+        xlevels=xlevels,
+        novarOk=novarOk,
+        missing=missing,
+        structural_zeros=structural_zeros,
+        design=design,
+        log_z=log_z,
+        calibrate=calibrate,
+        relevance=relevance,
+        seed=seed,
+        n_jobs=n_jobs,
+        client=client,
+        verbose=verbose,
         extra_fits=int(test_null),
         make_deal=make_deal,
         needs_counts=uses_auto,
     )
-    # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
-    data_design = call.design
-    sample = call.sample
-    engine = call.engine
-    tuning = None
+    # `design` is the sampling design, `encoded.design` the formula read against the data
     if uses_auto:  # once more: only the data tell whether there are classes
-        check_auto(options, calibrate, data_design.classes)
-    # without classes the one group has all rows
-    fits_pooled = test_null and data_design.classes and not engine.joint
-    class_shares = _checked_priors(priors, formula, data_design)
+        check_auto(options, calibrate, encoded.design.classes)
+    class_shares = _checked_priors(priors, formula, encoded.design)
     if uses_auto:
-        return fit_auto(call_string, call, class_shares, verbose)
+        return fit_auto(call_string, encoded, spec, class_shares, verbose)
+    tuning = None
     if isinstance(relevance, str):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
-            relevance_level, tuning = tune_relevance(
-                call.task, engine, relevance, tuning_rule, calibrate, call.run(progress)
-            )
-        call = replace(call, relevance=relevance_level)
-        engine = tuning.engine or engine
-    elif _needs_folds(engine, tuning_rule, calibrate):
+            level, tuning = tune_relevance(encoded, spec, relevance, tuning_rule, progress)
+        spec = replace(spec, relevance=level)
+    elif _needs_folds(spec.engine, tuning_rule, calibrate):
+        # None, for rows in memory without a sampling design: `tune` draws folds
+        folds = (
+            encoded.dealt_folds
+            if encoded.survey is None
+            else survey_folds(encoded, NFOLD, spec.rng)
+        )
         with progress_bar(NFOLD, "tuning", verbose) as progress:
-            # None, for rows in memory without a sampling design: `tune` draws folds
-            folds = (
-                call.dealt_folds if call.survey is None else call.cluster_folds(NFOLD, shuffle=True)
-            )
-            tuning = tune(
-                call.task, engine, tuning_rule, calibrate, call.run(progress), folds=folds
-            )
-        engine = tuning.engine or engine
-    with progress_bar(call.K + fits_pooled, "bbl", verbose) as progress:
-        estimate = call.estimate(engine, fits_pooled, progress)
+            tuning = tune(encoded, spec, tuning_rule, progress=progress, folds=folds)
+    if tuning is not None and tuning.engine is not None:
+        spec = spec.using(tuning.engine)
+    # without classes the one group has all rows
+    fits_pooled = test_null and encoded.design.classes and not spec.engine.joint
+    with progress_bar(encoded.K + fits_pooled, "bbl", verbose) as progress:
+        (estimate,) = estimate_path(encoded, spec, pooled=fits_pooled, progress=progress)
     if calibrate != "none" and tuning is not None:
         estimate = replace(estimate, calibration=tuning.calibration)
-    warn_problems(list_problems(estimate.fits, data_design.labels))
+    labels = encoded.design.labels
+    warn_problems(list_problems(estimate.fits, labels))
     loss = check_training(
-        sample, estimate, data_design.labels, engine, call.advice, call.held_out(tuning)
+        encoded.sample,
+        estimate,
+        labels,
+        spec.engine,
+        log_loss_advice(encoded, calibrate),
+        out_of_fold_record(encoded, spec, tuning),
     )
-    fit_arguments = (call_string, data_design, call.training, call.index, engine, estimate, tuning)
-    if not data_design.classes:
-        return call.with_training_summary(DensityResults(*fit_arguments, survey=call.survey))
-    return call.with_training_summary(
-        BBLResults(*fit_arguments, survey=call.survey, priors=class_shares, stored_loss=loss)
+    fit_arguments = (
+        call_string,
+        encoded.design,
+        encoded.training,
+        encoded.index,
+        spec.engine,
+        estimate,
+        tuning,
     )
+    fit: BBLResults | DensityResults
+    if encoded.design.classes:
+        fit = BBLResults(
+            *fit_arguments, survey=encoded.survey, priors=class_shares, stored_loss=loss
+        )
+    else:
+        fit = DensityResults(*fit_arguments, survey=encoded.survey)
+    return with_training_summary(fit, encoded, spec.engine)
 
 
 def _needs_folds(engine: Engine, tuning_rule: str | None, calibrate: str) -> bool:

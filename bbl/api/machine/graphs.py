@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bbl.api.training_data import TrainingData, encode_data, refuse_batches
+from bbl.api.training_data import encode_data, refuse_batches
 from bbl.boltzmann.graphs.decomposable import greedy_graphs
 from bbl.boltzmann.graphs.exhaustive import all_graphs
 from bbl.boltzmann.graphs.scores import GraphScores, Margins
@@ -116,10 +116,8 @@ def graphs(
     refuse_batches(data, "graphs", "data")
     # one_sided: no response; without sums_out, an error of missing values does not advise
     # missing="marginal"
-    encoded = encode_data(
-        TrainingData("~ .", data, weights, missing=missing),
-        EncodingRules(sums_out=False, one_sided=True),
-    )
+    rules = EncodingRules(sums_out=False, one_sided=True)
+    encoded = encode_data("~ .", data, weights, rules=rules, missing=missing)
     names = encoded.design.labels.names
     n_levels = encoded.design.n_levels
     if len(names) < 2:

@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike
 from bbl.boltzmann.convergence_warnings import Problem, warn_problems
 from bbl.boltzmann.cost_limits import check_known
 from bbl.boltzmann.estimate import fit_group
-from bbl.boltzmann.task import Run
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.values import missing_remedy
@@ -128,18 +127,18 @@ def mlestimate(
     check_known(sample, layout, engine, log_z_method, "xi", range(m))
     rng = engine.generator(generator(seed))
     with progress_bar(1, "mlestimate", verbose) as progress:
-        run = Run(n_workers(n_jobs), rng, progress)
-        fit, log_z_value, _ = fit_group(
+        (group,) = fit_group(
             sample,
             layout,
             engine,
-            values=None,
             log_z=log_z_method,
-            run=run,
+            workers=n_workers(n_jobs),
+            rng=rng,
+            progress=progress,
             keep_sites=True,
-            # of the only setting, the engine's (`values` are others): fit, ln Z, standard error of
-            # ln Z
-        )[0]
+        )
+    fit = group.fit
+    log_z_value = group.log_z
     if log_z_method == "exact":
         log_z_value = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_make_problem(note) for note in fit.notes])

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
-from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.stepwise import Candidate, Score, StepScorer, stepwise
-from bbl.boltzmann.task import Task
 from bbl.checks import choice, real, verb
 from bbl.design.formula import parse, write_formula
 from bbl.design.labels import Labels
@@ -304,15 +304,9 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     )
     # an exact ln Z may be too costly with more terms: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
-    task = Task(
-        fit._rows(),
-        layout,
-        len(labels.groups),
-        log_z,
-        labels,
-        pooled=old_estimate.parameters.pooled is not None,
-    )
-    refit = estimate(task, fit.engine)
+    data = FitData(fit._rows(), layout, len(labels.groups), labels)
+    has_pooled = old_estimate.parameters.pooled is not None
+    (refit,) = estimate_path(data, FitSpec(fit.engine, log_z), pooled=has_pooled)
     warn_problems(list_problems(refit.fits, labels))
     design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))
     # the log-loss, the tuning and the stored summaries were those of the first model

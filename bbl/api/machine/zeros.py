@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from bbl.api.training_data import EncodedData, TrainingData
+from bbl.boltzmann.job import FitData
 from bbl.boltzmann.structural_zeros import make_support, refuse_observed_rows
 from bbl.capabilities import WITH_ZEROS
 from bbl.design.frames import Frame
@@ -74,8 +74,8 @@ def check_zeros_call(
         )
 
 
-def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
-    """Return the support that the `structural_zeros` of a call leave; None without zeros (no rows,
+def support_of(zeros: object, encoded: FitData) -> Support | None:
+    """Return the support that the structural `zeros` of a call leave; None without zeros (no rows,
     or none marked).
 
     Raises
@@ -83,12 +83,12 @@ def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
     DataError
         If a cell that cannot occur is observed.
     """
-    if training.structural_zeros is None:
+    if zeros is None:
         return None
     labels = encoded.design.labels
     # level codes (cells, k) of the k predictors that the zeros name, and the group of each cell, or
     # None for all
-    cells = read_zeros(training.structural_zeros, encoded.design, cast(Frame, encoded.frame))
+    cells = read_zeros(zeros, encoded.design, cast(Frame, encoded.frame))
     support = make_support(cells, labels)
     if support is not None:
         refuse_observed_rows(support, encoded.rows, labels)

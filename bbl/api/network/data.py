@@ -1,7 +1,7 @@
 """Data of Bayesian network classifiers: check formula, levels, rows and folds, for all their public
 functions.
 
-`EncodedData` are rows as codes with their design: the predictors (here *features*), the response
+`FitData` are rows as codes with their design: the predictors (here *features*), the response
 (here the *class*), and their levels. ``encoded.rows`` is a `Sample`, with `codes` (n, m) and
 `response` (n,), -1 for an unknown class; ``encoded.frame`` is the table that the rows come from.
 """
@@ -9,14 +9,15 @@ functions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bbl.api.training_data import EncodedData, TrainingData, encode_data, refuse_batches, user_folds
+from bbl.api.training_data import encode_data, refuse_batches, user_folds
+from bbl.boltzmann.job import FitData
 from bbl.checks import integer, near_match
 from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import check_formula
@@ -25,7 +26,7 @@ from bbl.design.grammar import quoted
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.source import Source
-from bbl.design.table_types import RowFolds, Splitter
+from bbl.design.table_types import Batches, RowFolds, Splitter, TableLike, Weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
 from bbl.results.network.network import NetworkResults
 from bbl.rows.folds import Folds, stratified_folds
@@ -37,7 +38,7 @@ __all__ = ["formula_of", "make_folds", "prepare", "restrict_features"]
 MANY_CLASSES = 100
 
 
-def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
+def restrict_features(prepared: FitData, names: tuple) -> FitData:
     """Return encoded data with the features `names` only, in the order of the data."""
     labels = prepared.design.labels
     if set(names) == set(labels.names):
@@ -57,11 +58,8 @@ def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
     restricted = replace(
         sample, codes=np.ascontiguousarray(sample.codes[:, positions]), missing=missing
     )
-    return replace(
-        prepared,
-        design=replace(prepared.design, terms=terms, predictors=predictors),
-        sample=restricted,
-    )
+    design = replace(prepared.design, terms=terms, predictors=predictors)
+    return replace(prepared, design=design, labels=design.labels, sample=restricted)
 
 
 def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
@@ -71,23 +69,30 @@ def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
 
 
-def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int = 1) -> EncodedData:
+def prepare(
+    formula: str,
+    data: TableLike | Batches,
+    weights: Weights | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
+    *,
+    missing: str,
+    in_memory_argument: str = "",
+    verbose: int = 1,
+) -> FitData:
     """Encode the data of a formula, or of the name of the class; declared levels count even if they
     do not occur.
 
     `in_memory_argument` is the argument that needs all rows in memory, as ``"wanbia"`` or
     ``"learner='tan_hc'"``; "" if none does.
     """
-    formula = training.formula
-    weights = training.weights
     check_formula(formula)
-    source = lazy_source(training.data)
-    data: Frame | Source = to_frame(training.data) if source is None else source
+    source = lazy_source(data)
+    rows: Frame | Source = to_frame(data) if source is None else source
     if in_memory_argument:
         # the last: its name alone
-        refuse_batches(data, in_memory_argument, in_memory_argument.partition("=")[0])
-    if isinstance(formula, str) and "~" not in formula:
-        frame = data.frame("data") if isinstance(data, Source) else data  # of a source: no rows
+        refuse_batches(rows, in_memory_argument, in_memory_argument.partition("=")[0])
+    if "~" not in formula:
+        frame = rows.frame("data") if isinstance(rows, Source) else rows  # of a source: no rows
         name = formula.strip().strip("`")
         if not frame.has(name):
             near = near_match(name, frame.columns)
@@ -105,7 +110,15 @@ def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int =
         formula = f"{quoted(name)} ~ {'.' if n_features else '1'}"
     # any interaction is read, so that the error below can name it
     rules = EncodingRules(declared=True, order=None)
-    encoded = encode_data(replace(training, formula=formula, data=data), rules, verbose=verbose)
+    encoded = encode_data(
+        formula,
+        cast(TableLike, rows),
+        weights,
+        rules=rules,
+        xlevels=xlevels,
+        missing=missing,
+        verbose=verbose,
+    )
     design = encoded.design
     term = design.terms.interactions.find_term(2)  # an interaction of two or more; None without one
     if term is not None:
@@ -161,7 +174,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
 
 def make_folds(
     folds: Splitter | Iterable[ArrayLike] | None,
-    prepared: EncodedData,
+    prepared: FitData,
     k: int,
     rng: np.random.Generator,
 ) -> Folds:

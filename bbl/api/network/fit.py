@@ -19,11 +19,11 @@ import numpy as np
 from bbl.api.caller import data_arguments
 from bbl.api.network.data import formula_of, prepare, restrict_features
 from bbl.api.network.learn import learn_structure
-from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
 from bbl.bayesnet.predict import Network
+from bbl.boltzmann.job import FitData
 from bbl.checks import choice, flag, generator, integer, near_match, real, verb
 from bbl.choices import NetworkLearner
 from bbl.design.decisions import Priors, check_priors
@@ -193,7 +193,9 @@ def lp(
     recipe = _make_recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     formula = formula_of(structure.class_var, _feature_names(structure))
     # recipe.rows: the argument that needs all rows in memory; "" if none does
-    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
+    prepared = prepare(
+        formula, data, weights, xlevels, missing=missing, in_memory_argument=recipe.rows
+    )
     shown_arguments = {
         **data_arguments(data, weights),
         "smooth": smooth,
@@ -276,7 +278,13 @@ def bnc(
     if wanbia is True:
         in_memory_argument = "wanbia"
     prepared = prepare(
-        TrainingData(formula, data, weights, xlevels, missing=missing), in_memory_argument, verbose
+        formula,
+        data,
+        weights,
+        xlevels,
+        missing=missing,
+        in_memory_argument=in_memory_argument,
+        verbose=verbose,
     )
     class_shares = _check_shares(priors, prepared)
     labels = prepared.design.labels
@@ -438,14 +446,14 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
     ]
 
 
-def _check_shares(priors: Priors, prepared: EncodedData) -> np.ndarray | None:
+def _check_shares(priors: Priors, prepared: FitData) -> np.ndarray | None:
     """Check `priors` and return them as class shares (K,); None if they are None."""
     return None if priors is None else check_priors(priors, prepared.design.response)
 
 
 def _fit_tables(
     structure: Structure | AveragedStructure,
-    prepared: EncodedData,
+    prepared: FitData,
     recipe: Recipe,
     call: str,
     seed: int | np.random.Generator | None,

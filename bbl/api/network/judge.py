@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 
 from bbl.api.network.data import formula_of, make_folds, prepare, restrict_features
 from bbl.api.network.fit import local_dags
-from bbl.api.training_data import EncodedData, TrainingData, refuse_batches
+from bbl.api.training_data import refuse_batches
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.information import UNITS, conditional_information
 from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import fit
 from bbl.bayesnet.predict import class_scores
+from bbl.boltzmann.job import FitData
 from bbl.checks import choice, flag, generator, verb
 from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
@@ -180,9 +181,7 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
     return dict(models)
 
 
-def _encode_as_fitted(
-    model: NetworkResults, data: TableLike, weights: Weights | None
-) -> EncodedData:
+def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights | None) -> FitData:
     """Encode data with the levels and the treatment of missing values of a fitted model.
 
     The features are all columns that its learner could choose from, not only those of its
@@ -198,14 +197,12 @@ def _encode_as_fitted(
         for factor in factors
     }
     formula = formula_of(model.structure.class_var, model.structure.columns)
-    return prepare(
-        TrainingData(formula, data, weights, levels_by_name, missing=model.design.missing)
-    )
+    return prepare(formula, data, weights, levels_by_name, missing=model.design.missing)
 
 
 def _score_fold(
     model: NetworkResults,
-    encoded: EncodedData,
+    encoded: FitData,
     train_weights: np.ndarray,
     validation_weights: np.ndarray,
     learns_structure: bool,

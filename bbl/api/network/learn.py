@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bbl.api.network.data import make_folds, prepare
-from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.learners import LEARNERS, Task
+from bbl.boltzmann.job import FitData
 from bbl.checks import generator, verb
 from bbl.design.table_types import Batches, Splitter, TableLike, Weights
 from bbl.errors import OptionError
@@ -41,7 +41,7 @@ Structure
 
 def learn_structure(
     name: str,
-    prepared: EncodedData,
+    prepared: FitData,
     options: Mapping[str, Any],
     folds: Splitter | Iterable[ArrayLike] | None = None,
     seed: int | np.random.Generator | None = 0,
@@ -130,9 +130,7 @@ def nb(
       num. arcs:   3
       learning algorithm:    nb
     """
-    return learn_structure(
-        "nb", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {}
-    )  # type: ignore[return-value]
+    return learn_structure("nb", prepare(formula, data, weights, xlevels, missing=missing), {})  # type: ignore[return-value]
 
 
 @verb
@@ -173,7 +171,7 @@ def tan_cl(
     ... ).modelstring
     '[Survived] [Age|Survived] [Class|Age:Survived] [Sex|Class:Survived]'
     """
-    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing))
+    prepared = prepare(formula, data, weights, xlevels, missing=missing)
     return learn_structure("tan_cl", prepared, {"score": score, "root": root})  # type: ignore[return-value]
 
 
@@ -208,15 +206,18 @@ def aode(
     >>> list(graphs.members)
     ['Class', 'Sex', 'Age']
     """
-    return learn_structure(
-        "aode", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {}
-    )  # type: ignore[return-value]
+    return learn_structure("aode", prepare(formula, data, weights, xlevels, missing=missing), {})  # type: ignore[return-value]
 
 
 def _search(
     learner: str,
-    training: TrainingData,
     options: Mapping[str, Any],
+    *,
+    formula: str,
+    data: TableLike | Batches,
+    weights: Weights | None,
+    xlevels: Mapping[Any, Any] | None,
+    missing: str,
     folds: Splitter | Iterable[ArrayLike] | None,
     seed: int | np.random.Generator | None,
     verbose: int,
@@ -224,7 +225,15 @@ def _search(
     """Return the structure that a greedy search finds; `options` are arguments of the learner by
     name.
     """
-    prepared = prepare(training, LEARNERS[learner].rows_reason(options), verbose)
+    prepared = prepare(
+        formula,
+        data,
+        weights,
+        xlevels,
+        missing=missing,
+        in_memory_argument=LEARNERS[learner].rows_reason(options),
+        verbose=verbose,
+    )
     return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 
 
@@ -286,9 +295,17 @@ def tan_hc(
     >>> found.narcs, len(found.score_log)
     (5, 3)
     """
-    training = TrainingData(formula, data, weights, xlevels, missing=missing)
     return _search(
-        "tan_hc", training, {"k": k, "epsilon": epsilon, "smooth": smooth}, folds, seed, verbose
+        "tan_hc",
+        {"k": k, "epsilon": epsilon, "smooth": smooth},
+        formula=formula,
+        data=data,
+        weights=weights,
+        xlevels=xlevels,
+        missing=missing,
+        folds=folds,
+        seed=seed,
+        verbose=verbose,
     )
 
 
@@ -316,23 +333,9 @@ def _make_learner(
     def learn(*args: P.args, **keywords: P.kwargs) -> Structure:
         bound_arguments = signature.bind(*args, **keywords)
         bound_arguments.apply_defaults()
-        arguments = bound_arguments.arguments
-        training = TrainingData(
-            arguments["formula"],
-            arguments["data"],
-            arguments["weights"],
-            arguments["xlevels"],
-            missing=arguments["missing"],
-        )
-        options = {name: arguments[name] for name in ("k", "epsilon", "smooth")}
-        return _search(
-            stub.__name__,
-            training,
-            options,
-            arguments["folds"],
-            arguments["seed"],
-            arguments["verbose"],
-        )
+        arguments = dict(bound_arguments.arguments)
+        options = {name: arguments.pop(name) for name in ("k", "epsilon", "smooth")}
+        return _search(stub.__name__, options, **arguments)
 
     signature = inspect.signature(model)
     learn.__signature__ = signature  # type: ignore[attr-defined]
@@ -440,5 +443,15 @@ def kdb(
     '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Class:Survived]'
     """
     options = {"k": k, "epsilon": epsilon, "smooth": smooth, "kdbk": kdbk, "search": search}
-    training = TrainingData(formula, data, weights, xlevels, missing=missing)
-    return _search("kdb", training, options, folds, seed, verbose)
+    return _search(
+        "kdb",
+        options,
+        formula=formula,
+        data=data,
+        weights=weights,
+        xlevels=xlevels,
+        missing=missing,
+        folds=folds,
+        seed=seed,
+        verbose=verbose,
+    )

@@ -43,10 +43,9 @@ class Merged:
     """
 
     def __init__(self, name: Hashable):
-        # type: tuple[Hashable, list, list[str]]
         self.name = name
-        self.values = []
-        self.kinds = []
+        self.values: list[Any] = []
+        self.kinds: list[str] = []
         self.counts = np.zeros(0, dtype=np.int64)
         self.totals = np.zeros(0)
         self.declared: bool | None = None

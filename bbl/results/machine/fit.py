@@ -14,10 +14,10 @@ from typing import Any, Literal, Self, Unpack, final, overload
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import estimate as fit_estimate
+from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.prediction_checks import remedy
-from bbl.boltzmann.task import Run, Task
 from bbl.capabilities import WITH_ZEROS
 from bbl.checks import real, verb
 from bbl.choices import PredictionType, Unseen
@@ -356,10 +356,11 @@ class BBLResults(MachineResults, ClassifierResults):
                 self.design.n_levels, None if terms.complete else terms.terms, n_ordered=n_ordered
             )
         level = None if relevance is None else relevance.level
-        # what is fitted
-        task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)
-        run = Run(rng=rng, start=self.estimate.coefficients if warm and relevance is None else None)
-        refit = fit_estimate(task, self.engine, run)
+        data = FitData(train, layout, K, self.labels)
+        spec = FitSpec(self.engine, self.estimate.log_z_kind, relevance=level, rng=rng)
+        is_warm = warm and relevance is None
+        coefficients = self.estimate.coefficients if is_warm else None
+        (refit,) = estimate_path(data, spec, coefficients=coefficients)
         return replace(refit, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:

@@ -1,0 +1,121 @@
+"""FitData: the rows, groups and terms of a fit. FitSpec: what the user asked for, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.engines import Engine
+from bbl.model.layout import Layout
+from bbl.rows.on_disk import Rows
+from bbl.rows.sample import Sample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bbl.boltzmann.fitted import Relevance
+    from bbl.design.design import Design
+    from bbl.design.frames import Frame
+    from bbl.rows.dealing import AnyFolds
+    from bbl.stats.survey.sample import SurveySample
+
+__all__ = ["FitData", "FitSpec"]
+
+
+@dataclass(frozen=True)
+class FitSpec:
+    """What the user asked of a fit of Boltzmann machines; every value is checked.
+
+    Attributes
+    ----------
+    engine : Engine
+        The method and its options.
+    log_z, calibrate : str
+        As in `bbl.bbl`.
+    relevance : float or None
+        Significance level at which predictors are chosen that differ between groups; None for all
+        predictors, or where cross-validation chooses the level.
+    workers : int
+        Number of threads; results do not depend on it.
+    rng : Generator
+        Source of random numbers; by default from a fixed seed.
+    """
+
+    engine: Engine
+    log_z: str = "auto"
+    calibrate: str = "none"
+    relevance: float | None = None
+    workers: int = 1
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def using(self, engine: Engine) -> FitSpec:
+        """Return the same specification with another engine."""
+        return replace(self, engine=engine)
+
+
+@dataclass(frozen=True)
+class FitData:
+    """Encoded rows of all groups, and the terms to fit.
+
+    The fields after `labels` describe the table that the rows come from; refits and folds leave
+    them out.
+
+    Attributes
+    ----------
+    sample : Sample, StoredSample or a sample on a cluster
+        The n rows to fit; not a `Sample` only if the data were read in batches.
+    layout : Layout
+        Predictors and terms of the formula, before an engine changes them. None for models that
+        are not Boltzmann machines.
+    K : int
+        Number of response groups; 1 without a response.
+    labels : Labels, optional
+        Names of groups and predictors, for results and errors.
+    design : Design, optional
+        The formula read against the data: response, predictors and levels.
+    index : pandas.Index of length n, optional
+        Labels of the rows; None if the data were read in batches, whose rows a model does not keep.
+    frame : Frame, optional
+        The table; None if the data were read in batches.
+    row_positions : ndarray of int, shape (n,)
+        Positions of the rows in `frame`; empty if the data were read in batches.
+    dealt_folds : Folds or StoredFolds, optional
+        Folds to which rows were assigned while they were read in batches.
+    survey : SurveySample, optional
+        Sampling design of the rows of `frame`, and the n rows among them.
+    selections : dict, optional
+        Predictors that were chosen already, by the rows (see
+        `bbl.boltzmann.relevance.choose_once`): shared by fits to the same rows by different
+        engines.
+    """
+
+    sample: Rows
+    layout: Layout
+    K: int
+    labels: Labels | None = None
+    design: Design = field(default=cast("Design", None), kw_only=True)
+    index: pd.Index | None = field(default=None, kw_only=True)
+    frame: Frame | None = field(default=None, kw_only=True)
+    row_positions: np.ndarray = field(
+        default_factory=lambda: np.zeros(0, dtype=np.intp), kw_only=True
+    )
+    dealt_folds: AnyFolds | None = field(default=None, kw_only=True)
+    survey: SurveySample | None = field(default=None, kw_only=True)
+    selections: dict[bytes, Relevance] | None = field(default=None, kw_only=True)
+
+    @property
+    def rows(self) -> Sample:
+        """`sample` as a Sample, for callers that refuse data that are read in batches."""
+        return cast(Sample, self.sample)
+
+    @property
+    def training(self) -> Sample | None:
+        """The rows that a fitted model keeps; None if the data were read in batches."""
+        return None if self.index is None else self.rows
+
+    def with_sample(self, sample: Rows) -> FitData:
+        """Return other rows of the same predictors and terms, without the table they come from."""
+        return FitData(sample, self.layout, self.K, self.labels, selections=self.selections)

@@ -265,12 +265,11 @@ def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, 
     seen = []
     real = tuning.validate
 
-    def watched(task, engine, values, folds, run, **options):
-        if task.relevance is None:
-            seen.append(
-                (engine.name, np.count_nonzero(folds.train[0]), list(np.atleast_1d(values)))
-            )
-        return real(task, engine, values, folds, run, **options)
+    def watched(data, spec, values, folds, **options):
+        if spec.relevance is None:
+            n_train = np.count_nonzero(folds.train[0])
+            seen.append((spec.engine.name, n_train, list(np.atleast_1d(values))))
+        return real(data, spec, values, folds, **options)
 
     monkeypatch.setattr(tuning, "validate", watched)
     fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)

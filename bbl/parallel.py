@@ -83,28 +83,29 @@ def run_tasks(
     """
     # that of an outer call of `run_tasks`, if this one is inside of its tasks; else a new one
     stop = stop_flag()
-    if workers == 1 or len(tasks) < 2:
-        # computed below, in this thread: inside of tasks `stop` is its flag already, outside nobody
-        # else can set it
-        result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)
-    else:
-        from joblib.parallel import Parallel, delayed, get_active_backend
-
-        # the former forces threads
-        backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
-        # False for multiprocessing
-        has_generator = get_active_backend(**backend)[0].supports_return_generator
-        joblib_pool = Parallel(
-            n_jobs=min(workers, len(tasks)),
-            return_as="generator" if has_generator else "list",
-            **backend,
-        )
-        result_stream = joblib_pool(
-            delayed(_run_with_flag)(function, stop, *task) for task in tasks
-        )
     results = []
+    if workers == 1 or len(tasks) < 2:
+        # in this thread: inside of tasks `stop` is its flag already, outside nobody else can set it
+        for task in tasks:
+            if stop[0]:
+                raise Stopped
+            results.append(function(*task))
+            if progress is not None:
+                progress()
+        return results
+    from joblib.parallel import Parallel, delayed, get_active_backend
+
+    # the former forces threads
+    backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
+    # False for multiprocessing
+    has_generator = get_active_backend(**backend)[0].supports_return_generator
+    joblib_pool = Parallel(
+        n_jobs=min(workers, len(tasks)),
+        return_as="generator" if has_generator else "list",
+        **backend,
+    )
     try:
-        for result in result_stream:
+        for result in joblib_pool(delayed(_run_with_flag)(function, stop, *task) for task in tasks):
             results.append(result)
             if progress is not None:
                 progress()
@@ -207,15 +208,6 @@ class Stopped(Exception):
     """A task gave up because its call of `run_tasks` failed or was interrupted in another
     thread.
     """
-
-
-def _run_unless_stopped(function: Callable[..., T], stop: np.ndarray, *task: object) -> T:
-    """Return ``function(*task)`` of a task of a serial call; raise Stopped if the flag `stop`,
-    shape (1,), is set.
-    """
-    if stop[0]:
-        raise Stopped
-    return function(*task)
 
 
 _local = threading.local()  # its attribute `stop` is the stop flag of the task that the thread runs

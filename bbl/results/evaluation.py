@@ -307,9 +307,10 @@ class Evaluation:
         """Facts and tables for text, HTML and LaTeX."""
         coverage = f"{100 * self.level:g} %"
         total = float(self.weights.sum())
+        effective = f"{len(self.weights):,} rows (effective number {total:,.1f})"
         facts: dict[str, Any] = {
             "Rows": self.what,
-            "Observations": int(total) if total == int(total) else total,
+            "Observations": int(total) if total == int(total) else effective,
         }
         if self.log_loss.is_worse:
             facts["Log-loss"] = self.log_loss.verdict

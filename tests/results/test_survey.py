@@ -294,6 +294,15 @@ def test_conditional_fits_are_svyglm(name, k):
     np.testing.assert_allclose(
         model.params.loc[1].to_numpy()[order], estimates, rtol=1e-7, atol=1e-9
     )
+    table_of_models = bbl.etable([model], stars=False, digits=12).frame
+    intercept = table_of_models.filter(like="(Intercept)", axis=0).iloc[0, 0]
+    np.testing.assert_allclose(
+        [float(text) for text in intercept.rstrip(")").split(" (")],
+        [float(theirs["estimate"][0]), float(theirs["se"][0])],
+        rtol=2e-7,
+        atol=1e-9,
+    )
+    assert len(table_of_models) == 1 + len(estimates) + 7  # of one group, and without a clAIC
     V, scale = np.array(theirs["covariance"], float)[1:, 1:], np.outer(errors, errors)
     np.testing.assert_allclose(
         model.cov_params(1).to_numpy()[np.ix_(order, order)] / scale, V / scale, atol=2e-7
@@ -447,3 +456,63 @@ def test_a_difference_from_the_pooled_fit_is_as_uncertain_as_the_other_groups(gr
     table = model.inference().table("pooled").set_index(["group", "level"])
     assert table["p"].isna()[:, 2].all() and table.loc[("big", 2), "test"] != "Wald"
     assert np.isfinite(table.loc[("big", 1), "p"])
+
+
+def test_the_summary_of_a_regression_has_its_coefficients():
+    model = fit("conditional", DESIGN, "y ~ a + b")
+    summary = model.summary()
+    text = str(summary)
+    assert "naive Bayes" not in text and "NaN" not in text and "chisq" not in text
+    table = summary.tables["Coefficients"]
+    assert table.index.tolist() == ["(Intercept)", "a=1", "b=1"]
+    assert table.columns.tolist() == ["Estimate", "Std. Error", "t", "Pr(>|t|)"]
+    errors = table["Std. Error"].astype(float).to_numpy()
+    np.testing.assert_allclose(errors[1:], model.bse.loc["yes"], rtol=1e-3)
+    tests = summary.tables["Tests of the fields, h = 0 (yes)"]
+    # F of one parameter is the square of its t
+    np.testing.assert_allclose(
+        tests["F"].astype(float), table["t"].astype(float).iloc[1:] ** 2, rtol=2e-3
+    )
+    assert f"Observations: effective number {model.nobs():,.1f}" in text
+    assert "720 rows" in text
+
+
+@pytest.mark.parametrize("method", ["ml", "pseudo", "naive"])
+def test_a_summary_under_a_design_has_no_tests_that_count_rows(method):
+    model = fit(method, DESIGN, "y ~ a + b")
+    text = str(model.summary())
+    assert "naive Bayes" not in text and "NaN" not in text and "chisq" not in text
+    assert "t" in model.inference().table() and "z" not in model.inference().table()
+    assert " t " in str(model.avg_comparisons("a")) and " z " not in str(model.avg_comparisons("a"))
+    assert "clAIC" not in bbl.etable([model]).frame.index
+
+
+def test_messages_count_rows_and_not_weights():
+    data = DATA.assign(w=DATA["w"] * 1000.0, id=np.arange(len(DATA)))
+    gaps = data.assign(a=data["a"].astype(object).where(data.index % 72 > 0, None))
+    model = bbl.bbl("y ~ a + b", gaps, design=DESIGN, method="ml", missing="drop")
+    assert "10 observations with missing values dropped" in str(model.summary())
+    with pytest.raises(DataError, match="720 distinct values in 720 observations"):
+        bbl.bbl("y ~ id + a", data, design=DESIGN, method="ml")
+    assert bbl.etable([model]).frame.loc["Observations"].tolist() == ["710"]
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.37, 1e6])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("naive", {"prior_count": 1.0}),
+        ("ml", {"prior_count": 2.0}),
+        ("pseudo", {"prior_count": 1.0}),
+    ],
+)
+def test_the_scale_of_sampling_weights_does_not_matter(method, options, factor):
+    for kind in ({}, {"type": "JKn"}):
+        design = bbl.survey("w", strata="stratum", cluster="psu", **kind)
+        plain, scaled = (
+            fit(method, design, "y ~ a * b", data, **options)
+            for data in (DATA, DATA.assign(w=DATA["w"] * factor))
+        )
+        for name in ("params", "bse", "tvalues", "pvalues"):
+            np.testing.assert_allclose(getattr(scaled, name), getattr(plain, name), rtol=1e-5)
+        np.testing.assert_allclose([scaled.aic, scaled.bic], [plain.aic, plain.bic], rtol=1e-8)

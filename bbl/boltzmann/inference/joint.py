@@ -81,6 +81,12 @@ class JointTests:
         self._occurs = [occurring(sample.group(g), layout) for g in range(K)]
         self._comparisons: dict[tuple[int, int], Comparison] = {}  # results of `between`, by (a, b)
 
+    @property
+    def deviations(self) -> np.ndarray:
+        """Deviations (u, K, 1 + size) of all coefficients under the sampling design."""
+        assert self._deviations is not None  # noqa: S101  # checked by its callers
+        return self._deviations
+
     def corrected_ratio(self, ratio: float, dropped: np.ndarray) -> CorrectedTest:
         """Return the test of the likelihood ratio `ratio` of the fit against one without some
         parameters.

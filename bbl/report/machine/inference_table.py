@@ -70,7 +70,9 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     """
     # by p; several p may be 0 by rounding, and these are sorted by |z|, the largest first
     # (`distance` is -|z|)
-    sorted_table = table.assign(distance=-(table["z"].abs())).sort_values(
+    # z, or t under a sampling design
+    statistic = "t" if "t" in table else "z"
+    sorted_table = table.assign(distance=-(table[statistic].abs())).sort_values(
         ["p", "distance"], kind="stable"
     )
     shown = sorted_table.head(MAX_PARAMETERS)
@@ -79,8 +81,8 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     columns = {
         "estimate": "estimate",
         "se": "se",
-        "z": "z",
-        "p": "Pr(>|z|)",
+        statistic: statistic,
+        "p": f"Pr(>|{statistic}|)",
         "lower": "lower",
         "upper": "upper",
     }
@@ -89,7 +91,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
         # the new column follows se, as a key keeps its first place
         columns = {"estimate": "estimate", "se": "se", "unpenalised": "no penalty"} | columns
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
-    cells = cells.round({name: DECIMALS for name in cells.columns if name != "Pr(>|z|)"})
+    cells = cells.round({name: DECIMALS for name in cells.columns if name != columns["p"]})
     cells = cells.assign(test=shown["test"].to_numpy())
     sections = [
         Section(f"Parameters{shown_note(shown, table)}", cells),

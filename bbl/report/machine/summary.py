@@ -35,7 +35,16 @@ from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 from bbl.stats.ties import first_largest
 
-__all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_note", "test_sections"]
+__all__ = [
+    "Section",
+    "Summary",
+    "coefficient_section",
+    "density_summary",
+    "fit_summary",
+    "shown_note",
+    "survey_summary",
+    "test_sections",
+]
 
 SHOWN = 10  # up to 10 predictors have a table each; of more predictors, one table shows 10
 FEW = 4  # terms that are named in a note
@@ -44,6 +53,7 @@ ODDS_NOTE = (
     "Odds ratios are those of exact tests; of a term with several parameters, of the one with the "
     "smallest p."
 )
+CORRECTED = "Rao-Scott"  # the test of a table under a sampling design
 REST_NOTE = "All tests: fit.inference().tests()."
 
 
@@ -94,7 +104,7 @@ class Summary:
         parts = ["\n".join(facts)] if facts else []
         for k, section in enumerate(self.sections):
             # the title is above the first section alone
-            lines = [self.title] * (k == 0) + [f"{section.heading}:"]
+            lines = [self.title] * (k == 0 and bool(self.title)) + [f"{section.heading}:"]
             lines += [table_text(section.table)] * bool(len(section.table))
             note = textwrap.fill(section.note, WIDTH, break_on_hyphens=False)
             parts.append("\n".join(lines + [note] * bool(note)))  # an empty note has no line
@@ -220,7 +230,10 @@ def _term_names(tests: pd.DataFrame) -> pd.Series:
 def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
     """Return the statistics and p-values of `tests` as texts, without columns that have none."""
     columns = {}
-    for column, title in (("chisq", "chisq"), ("odds_ratio", "odds ratio")):
+    if tests["test"].str.startswith(CORRECTED).any():
+        # the p-values are those of F
+        tests = tests.assign(F=tests["chisq"] / tests["df"], chisq=np.nan)
+    for column, title in (("chisq", "chisq"), ("F", "F"), ("odds_ratio", "odds ratio")):
         if column in tests and tests[column].notna().any():
             columns[title] = statistic_texts(tests[column])
     columns["df"] = tests["df"].tolist()
@@ -318,6 +331,31 @@ def fit_summary(
     return Summary(
         head_text(call, labels), dict(facts), title, [*predictor_sections, *sections], tables
     )
+
+
+def survey_summary(
+    call: str, labels: Labels, facts: Mapping[str, Any], sections: Sequence[Section]
+) -> Summary:
+    """Return the summary of a classifier under a sampling design: its facts and its own tables.
+
+    Likelihood-ratio tests of naive Bayes, which count rows, do not hold there.
+    """
+    tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts))}
+    tables |= {section.heading: section.table for section in sections}
+    return Summary(head_text(call, labels), dict(facts), "", list(sections), tables)
+
+
+def coefficient_section(coefficients: pd.DataFrame) -> Section:
+    """Return the coefficients of a regression with their tests as a section.
+
+    `coefficients` has the columns ``Estimate``, ``Std. Error``, the statistic, and its p-value
+    such as ``Pr(>|t|)``.
+    """
+    texts = {
+        name: p_texts(column) if name.startswith("Pr(") else statistic_texts(column, 4)
+        for name, column in coefficients.items()
+    }
+    return Section("Coefficients", pd.DataFrame(texts, index=coefficients.index))
 
 
 def density_summary(

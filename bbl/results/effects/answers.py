@@ -103,7 +103,9 @@ def find_effects(
     # the value without any effect (0, or 1 for ratios); None for probabilities, which are not
     # compared with a value
     null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
-    return Effects(frame, columns, title, note, fit.labels, errors.level, null)
+    # only machines have `survey`
+    statistic = "z" if getattr(fit, "survey", None) is None else "t"
+    return Effects(frame, columns, title, note, fit.labels, errors.level, null, statistic)
 
 
 def _effects_by_source(

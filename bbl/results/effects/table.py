@@ -54,6 +54,8 @@ class Effects:
         Coverage of the intervals.
     null : float or None
         Value of the estimates without any effect, 0 or 1; None for predictions, which have none.
+    statistic : str
+        Head of the statistics in print: "z", or "t" under a sampling design.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Effects:
     labels: Labels
     level: float
     null: float | None
+    statistic: str = "z"
 
     @verb
     def plot(self, groups: Sequence | None = None, top: int = 40, axes=None):
@@ -196,12 +199,16 @@ class Effects:
             ]
         numbers = shown[number_columns].astype(float)
         # short names of `NUMBERS`
-        numbers = numbers.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)
+        numbers = numbers.set_axis(
+            ["estimate", "se", self.statistic, "p", "lower", "upper"], axis=1
+        )
         numbers = numbers.dropna(axis=1, how="all")  # such as those of tests, if there are none
         if self.null is None:  # no probability is expected to be zero
-            numbers = numbers.drop(columns=["z", "p"], errors="ignore")
+            numbers = numbers.drop(columns=[self.statistic, "p"], errors="ignore")
         texts_by_column = {
-            name: p_texts(column) if name == "p" else decimal_texts(column, 2 if name == "z" else 4)
+            name: p_texts(column)
+            if name == "p"
+            else decimal_texts(column, 2 if name == self.statistic else 4)
             for name, column in numbers.items()
         }
         table = pd.DataFrame(texts_by_column, index=pd.Index(row_texts, dtype=object))

@@ -95,8 +95,11 @@ class Estimates(Notebook, ABC):
 
     @property
     def tvalues(self) -> pd.Series:
-        """Statistic z of every parameter, missing where the test is exact, or there is none."""
-        return labelled(self.table(), "z")
+        """Statistic z, or t under a sampling design, of every parameter; missing where the test is
+        exact, or there is none.
+        """
+        table = self.table()
+        return labelled(table, "t" if "t" in table else "z")
 
     @property
     def pvalues(self) -> pd.Series:

@@ -19,7 +19,7 @@ from bbl.report import text
 from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 
-__all__ = ["fit_facts", "fit_text"]
+__all__ = ["fit_facts", "fit_text", "observations"]
 
 FURTHEST = 15.0  # log odds from which on a parameter counts as infinite
 SHOWN_GROUPS = 4  # groups whose values are printed in one line
@@ -57,7 +57,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         ),
         "Settings": settings,
         **_streaming_facts(fit),
-        "Observations": fit.nobs(),
+        "Observations": observations(fit),
         **_zeros_facts(fit),
         **_order_facts(fit),
         **({} if fit._sampling_design is None else {"Sampling design": fit._sampling_design}),
@@ -66,6 +66,14 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         **(_joint_facts(fit) if joint_traits else _likelihood_facts(fit)),
         "Converged": _convergence_text(fit),
     }
+
+
+def observations(fit: MachineResults) -> int | str:
+    """Return the number of observations; with real-valued weights the effective number, as text."""
+    nobs = fit.nobs()
+    if isinstance(nobs, int):
+        return nobs
+    return f"effective number {nobs:,.1f}"
 
 
 def _settings_text(engine: Engine) -> str:

@@ -25,7 +25,7 @@ from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import OptionError
 from bbl.model.attribution import zero_sum_factors
 from bbl.model.layout import Layout
-from bbl.report.machine.summary import Summary, fit_summary
+from bbl.report.machine.summary import Summary, fit_summary, survey_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
@@ -184,6 +184,8 @@ class BBLResults(MachineResults, ClassifierResults):
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``. The tests are the
             likelihood-ratio tests of eq. (27) of Woo & Wang (2022), for every predictor by itself.
+            A fit with a sampling design has the tests of its own parameters instead, and one by
+            ``method="conditional"`` its coefficients with standard errors.
 
         Examples
         --------
@@ -195,6 +197,9 @@ class BBLResults(MachineResults, ClassifierResults):
          'Tests of the couplings, dJ = 0 (Yes - No)']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
+        if self._sampling_design is not None:
+            facts = self._classifier_facts()
+            return survey_summary(self.call, self.labels, facts, self._sections)
         # `_counts` has for each predictor the weighted counts (K, L_i) of its levels; `_sections`
         # are tables of tests
         tests = likelihood_ratio(self._counts, pseudocount)

@@ -38,7 +38,7 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.model.parameters import Parameters
 from bbl.report.format import WIDTH
-from bbl.report.machine.inference_table import inference_summary
+from bbl.report.machine.inference_table import inference_summary, parameter_names
 from bbl.report.machine.summary import Summary
 from bbl.report.text import label_text
 from bbl.results.machine.estimate_tables import (
@@ -55,6 +55,7 @@ from bbl.results.machine.estimates import (
     without_reference,
 )
 from bbl.rows.sample import Sample
+from bbl.stats.student import two_sided_p
 from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import adjust
 
@@ -258,10 +259,10 @@ class Inference(Estimates):
         -------
         DataFrame
             The columns of ``tidy()`` that name the parameter (``term``, ``group``, ``predictor``,
-            ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z``, ``p``,
-            ``lower``, ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is
-            no test. With a penalty, ``estimate`` and ``se`` are those of the penalised fit; ``z``,
-            ``p`` and the limits come from a fit without a penalty.
+            ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z`` (``t`` under a
+            sampling design), ``p``, ``lower``, ``upper`` and ``test``: ``"Wald"``, ``"exact"``
+            (without z), or why there is no test. With a penalty, ``estimate`` and ``se`` are those
+            of the penalised fit; ``z``, ``p`` and the limits come from a fit without a penalty.
 
         Examples
         --------
@@ -285,12 +286,65 @@ class Inference(Estimates):
         # rows keep an se, without a test
         has_se = kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
         frame["se"] = np.where(has_se, self._standard_errors(of), np.nan)
-        frame["z"] = np.concatenate([comparison.z for comparison in comparisons])
+        frame[self.statistic] = np.concatenate([comparison.z for comparison in comparisons])
         frame["p"] = np.concatenate([comparison.p for comparison in comparisons])
         lower, upper = zip(*(comparison.limits(level) for comparison in comparisons), strict=True)
         frame["lower"], frame["upper"] = np.concatenate(lower), np.concatenate(upper)
         frame["test"] = self.verdicts(of).to_numpy()
         return frame
+
+    @property
+    def statistic(self) -> str:
+        """Name of the statistic of a parameter: t under a sampling design, else z."""
+        return "z" if self._survey is None else "t"
+
+    def _intercepts(self) -> pd.DataFrame:
+        """Return the intercepts of a joint fit: a row for each group but the reference, with the
+        columns ``group``, ``estimate``, ``se``, ``p`` and that of the statistic.
+        """
+        influence = self._joint_tests.influence
+        reference = influence.reference
+        groups = [g for g in range(len(self._labels.groups)) if g != reference]
+        if self._survey is None:
+            variances_of = influence.covariance()[groups, 0, groups, 0]
+        else:
+            deviations = self._joint_tests.deviations[:, :, 0]
+            variances_of = ((deviations[:, groups] - deviations[:, [reference]]) ** 2).sum(axis=0)
+        is_determined = [bool(influence.determined(g, reference)[0]) for g in groups]
+        se = np.where(is_determined, np.sqrt(variances_of), np.nan)
+        estimates = influence.coefficients[groups, 0] - influence.coefficients[reference, 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            statistic = estimates / se
+        df = np.inf if self._survey is None else self._survey.df
+        return pd.DataFrame(
+            {
+                "group": [self._labels.groups[g] for g in groups],
+                "estimate": estimates,
+                "se": se,
+                self.statistic: statistic,
+                "p": two_sided_p(statistic, df),
+            }
+        )
+
+    def _coefficients(self) -> pd.DataFrame:
+        """Return all coefficients of a joint fit as regressions print them, intercepts first: a row
+        for each group but the reference and each coefficient.
+        """
+        table = self.table()
+        parts = []
+        for _, intercept in self._intercepts().iterrows():
+            rows = table[table["group"] == intercept["group"]]
+            names = ["(Intercept)", *parameter_names(rows)]
+            if len(self._labels.groups) > 2:
+                names = [f"{label_text(intercept['group'])}: {name}" for name in names]
+            columns = {"Estimate": "estimate", "Std. Error": "se", self.statistic: self.statistic}
+            columns[f"Pr(>|{self.statistic}|)"] = "p"
+            part = {
+                title: np.append(intercept[name], rows[name]).astype(float)
+                for title, name in columns.items()
+            }
+            parts.append(pd.DataFrame(part, index=pd.Index(names, dtype=object)))
+        return pd.concat(parts)
 
     def verdicts(self, of: Compared = "group") -> pd.Series:
         """Return the column ``test`` of `table`: the test of every parameter, or why there is none.

@@ -40,7 +40,7 @@ from bbl.report.machine.inference_table import labelled
 from bbl.report.machine.plot_interactions import plot_network
 from bbl.report.machine.plot_logo import plot_logo
 from bbl.report.machine.plot_terms import plot_terms
-from bbl.report.machine.summary import Section, test_sections
+from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
 from bbl.results.machine.archive import pack
@@ -510,7 +510,10 @@ class MachineResults(ModelResults):
         # symbols h and J, or dh and dJ of the differences
         prefix = "" if of == "group" else "d"
         tests = inference.summary_tests(of)
-        return test_sections(tests, prefix, inference.note, self.design.classes)
+        sections = test_sections(tests, prefix, inference.note, self.design.classes)
+        if self.engine.joint and self.survey is not None:
+            return [coefficient_section(inference._coefficients()), *sections]
+        return sections
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file, with the training rows if `store_data`; see

@@ -20,6 +20,7 @@ from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.comparison import Fits, check_fits, criteria, is_comparable
 from bbl.results.machine.estimates import Compared, resolve_of, without_reference
+from bbl.results.machine.inference import Inference
 from bbl.results.machine.machine import MachineResults
 from bbl.results.model import ModelResults
 
@@ -75,6 +76,9 @@ def model_table(
         )
     index = [_row_name(group, levels) for _, _, group, levels in keys] + list(FACTS)
     frame = pd.DataFrame(cells, index=pd.Index(index, dtype=object), dtype=object)
+    # only fits by pseudo-likelihood have a criterion of the composite likelihood
+    is_empty = (frame == "").all(axis=1).to_numpy() & (frame.index == "clAIC")
+    frame = frame[~is_empty]
     note = "Standard errors in brackets."
     if stars:
         note += " p < 0.05: *, 0.01: **, 0.001: ***; without a star too where there is no test."
@@ -84,7 +88,7 @@ def model_table(
             "variables as the first."
         )
     response = label_text(first.labels.response)
-    return ModelTable(frame, f"Models of {response}", note, len(FACTS))
+    return ModelTable(frame, f"Models of {response}", note, len(FACTS) - int(is_empty.sum()))
 
 
 def _coefficients(
@@ -109,6 +113,13 @@ def _coefficients(
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups = list(dict.fromkeys(table["group"]))
     coefficients = {}
+    inference = fit.inference() if table["se"].notna().any() else None
+    if fit.engine.joint and of == "group" and isinstance(inference, Inference):
+        # without the reference group, whose coefficients are all zero
+        table = table[table["group"] != fit.labels.groups[0]]
+        for _, row in inference._intercepts().iterrows() if keep is None else ():
+            key = groups.index(row["group"]), 0, row["group"], ()
+            coefficients[key] = row["estimate"], row["se"], row["p"]
     # (rows, largest order) each: the columns predictor, predictor2, ... and the columns level,
     # level2, ...
     predictors, predictor_levels = (
@@ -130,6 +141,8 @@ def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) ->
     """Return the name of a row, ``group: predictor=level : ...``; `levels` are pairs (predictor,
     level).
     """
+    if not levels:
+        return f"{label_text(group)}: (Intercept)"
     return f"{label_text(group)}: " + " : ".join(
         f"{label_text(name)}={label_text(level)}" for name, level in levels
     )
@@ -144,6 +157,13 @@ def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: i
     estimate, se, p = coefficient
     stars_text = next((text for limit, text in STARS if p < limit), "") if stars else ""
     return f"{estimate:.{digits}f}{stars_text}" + ("" if np.isnan(se) else f" ({se:.{digits}f})")
+
+
+def _observations_text(fit: ModelResults) -> str:
+    """Return the number of observations; with real-valued weights that of the rows, if known."""
+    nobs = fit.nobs()
+    training = getattr(fit, "training", None)
+    return f"{nobs:g}" if isinstance(nobs, int) or training is None else f"{training.n:,}"
 
 
 def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
@@ -161,7 +181,7 @@ def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
     # `learner`: name of the method
     return [
         fit._traits.learner,
-        f"{fit.nobs():g}",
+        _observations_text(fit),
         str(fit.n_parameters),
         *criterion_texts,
         accuracy,

@@ -420,7 +420,16 @@ class Inference(Estimates):
         return pd.concat(tables, ignore_index=True)
 
     def summary_tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return `tests` with the column ``odds_ratio`` of exact tests, for printing."""
+        """Return `tests` with the column ``odds_ratio`` of exact tests, for printing.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> "odds_ratio" in fit.inference().summary_tests(of=("Yes", "No"))
+        True
+        """
         odds_ratios = [comparison.odds_ratios() for comparison in self._comparisons(of)]
         return without_reference(self.tests(of).assign(odds_ratio=np.concatenate(odds_ratios)))
 

@@ -97,7 +97,7 @@ def fit_group(
     keep_sites : bool, default False
         Whether fits keep their site solutions, which are large.
     """
-    if not sample.n:
+    if not sample.n or not layout.m:  # no rows, or no predictors: there are no parameters
         if progress is not None:
             progress()
         empty = EngineFit(
@@ -241,7 +241,8 @@ def estimate_path(
     if not engine.samples and sample.n * layout.D * n_settings < MIN_WORK_FOR_THREADS:
         workers = 1
     n_parallel = min(workers, len(groups))
-    guard_memory(sample, layout, K, engine, values, n_parallel, extra=int(has_pooled))
+    if layout.m:
+        guard_memory(sample, layout, K, engine, values, n_parallel, extra=int(has_pooled))
     # of the engine's seed if it has one, else of the caller's generator
     rngs = engine.generator(spec.rng).spawn(len(groups))
 
@@ -302,6 +303,8 @@ def _log_z_of_settings(
 
     With the `elimination` of `exact_elimination` it is the exact one.
     """
+    if not layout.m:  # one state, of weight 1
+        return np.zeros((len(setting_fits), len(setting_fits[0])))
     if elimination is None:
         return np.array([[group.log_z for group in fits] for fits in setting_fits])
     # (S, K, size)

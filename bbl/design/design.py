@@ -92,6 +92,8 @@ class EncodingRules:
     aside : tuple of column names
         Columns that the formula's ``.`` leaves out, but that it may name: those of a sampling
         design.
+    empty : bool
+        Whether a formula with a response may be without predictors: ``"y ~ 1"``.
     sampled : bool
         Whether weights are those of a sampling design, so that they never count rows.
     """
@@ -105,6 +107,7 @@ class EncodingRules:
     marks: object = None
     check_pairs: Callable[[int, int, np.ndarray], None] | None = None
     aside: tuple[Hashable, ...] = ()
+    empty: bool = False
     sampled: bool = False
 
 
@@ -255,11 +258,14 @@ class Design:
             frame.columns,
             exclude,
             order=rules.order,
-            empty=declared,
+            empty=declared or rules.empty,
             one_sided=rules.one_sided,
             reason=rules.order_reason,
             aside=rules.aside,
         )
+        if not terms.predictors and terms.response is None and not declared:
+            # nothing is left to model: raises the error
+            parse(formula, frame.columns, exclude, one_sided=True)
         m = len(terms.predictors)
         # interactions.count(2): number of pairs in the formula
         if (
@@ -470,7 +476,7 @@ class Design:
             # names differ, that of the response (None without one) too
             if (
                 not isinstance(terms.text, str)
-                or not (names or declared)
+                or not (names or declared or response.name is not None)
                 or len({response.name, *names}) <= len(names)
             ):
                 raise ValueError("formula and names do not fit")

@@ -82,6 +82,8 @@ def exact_log_z(
     If structural zeros differ between groups, M is the number of groups. `elimination` is that of
     `exact_elimination`, which is called by default, and raises.
     """
+    if not layout.m:  # one state, of weight 1
+        return np.zeros(len(theta))
     order, cells = elimination or exact_elimination(layout)
     at_once = max(1, int(CELLS_AT_ONCE / cells)) if layout.support is None else len(theta)  # models
     batches = [theta[first : first + at_once] for first in range(0, len(theta), at_once)]

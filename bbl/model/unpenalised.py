@@ -429,9 +429,9 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     # known
     if sample.missing is None:
         both_known = np.full((layout.m, layout.m), sample.total)
-        level_known = np.concatenate([n[1:] for n in level_counts(sample, layout.n_levels)])[
-            :, None
-        ]
+        level_known = np.concatenate(
+            [np.empty(0), *(n[1:] for n in level_counts(sample, layout.n_levels))]
+        )[:, None]
         level_known = level_known.repeat(layout.m, 1)
     else:
         both_known, level_known = known_counts(sample, layout)

@@ -271,7 +271,9 @@ def explain_rows(
         score_parts[row_numbers, target], score_parts[row_numbers, reference]
     )
     log_odds = _difference(scores[row_numbers, target], scores[row_numbers, reference])
-    baseline = _difference(attribution.constant[target], attribution.constant[reference])
+    # one number for all groups if there are no terms
+    constant = np.broadcast_to(attribution.constant, scores.shape[1])
+    baseline = _difference(constant[target], constant[reference])
     is_dropped = np.isnan(log_odds)  # rows that are dropped for missing values have scores nan
     log_odds_parts[is_dropped] = np.nan
     baseline[is_dropped] = np.nan

@@ -84,14 +84,15 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     chisq = np.array([fit[2] for fit in fits])
     # the groups that have rows, and the levels that occur
     occurring = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
-    df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring])
+    df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring], dtype=int)
     exact = np.array(
         [
             bool(df_i) and _least_expected(n) < EXACT_BELOW
             for n, df_i in zip(occurring, df, strict=True)
-        ]
+        ],
+        dtype=bool,  # without predictors too
     )
-    is_count = np.array([bool((n == np.rint(n)).all()) for n in tables])
+    is_count = np.array([bool((n == np.rint(n)).all()) for n in tables], dtype=bool)
     exact &= is_count
     p = np.where((df > 0) & is_count, chdtrc(np.maximum(df, 1), chisq), np.nan)
     for i in np.flatnonzero(exact):

@@ -216,6 +216,7 @@ def prepare(
     # fits at once: the number of groups, 2 or more, is not known yet
     n_parallel = min(workers, 2 + extra_fits)
     rules = EncodingRules(
+        empty=True,
         # naive Bayes accepts any terms and fits the fields only
         order=None if engine.order == 1 else engine.order,
         order_reason=engine.order_reason,

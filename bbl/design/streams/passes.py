@@ -183,7 +183,7 @@ def encode_source(
         source.columns,
         exclude,
         order=rules.order,
-        empty=declared,
+        empty=declared or rules.empty,
         one_sided=rules.one_sided,
         reason=rules.order_reason,
     )

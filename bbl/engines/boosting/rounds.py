@@ -89,7 +89,8 @@ def boost(
     )
     fields = np.zeros((int(rows.n_levels.sum()), G))
     rounds, converged = _repeat(lambda number: steps.of_fields(fields, number), steps, fields)
-    by_predictor = np.split(fields, np.cumsum(rows.n_levels)[:-1])  # m tables (L_i, G)
+    # m tables (L_i, G); `split` makes one of nothing too
+    by_predictor = np.split(fields, np.cumsum(rows.n_levels)[:-1])[: len(rows.n_levels)]
     tables: list[tuple[tuple[int, ...], np.ndarray]] = [
         ((i,), table.T) for i, table in enumerate(by_predictor) if table.any()
     ]
@@ -160,6 +161,8 @@ class _Steps:
 
     def of_fields(self, fields: np.ndarray, number: int) -> None:
         """Make the round with this number of the fields (sum of n_levels, G) of all predictors."""
+        if not len(fields):  # no predictors
+            return
         kernel.round_of_fields(
             self.boosted, self.codes, self.rows.n_levels, *self.rule(number), self.stream, fields
         )

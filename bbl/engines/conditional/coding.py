@@ -111,14 +111,15 @@ class Coding:
         `slopes` (..., sum of d_i) are those of the features of the predictors, in their order;
         values are (..., sum of L_i - 1).
         """
+        if not len(predictors):
+            return np.empty((*slopes.shape[:-1], 0))
         ends = np.cumsum(self.widths[list(predictors)])[:-1]
         values = [
             self.values_at_levels(i, own)
             for i, own in zip(predictors, np.split(slopes, ends, axis=-1), strict=True)
         ]
-        empty = np.empty((*slopes.shape[:-1], 0))  # there may be no predictors
         return np.concatenate(
-            [empty, *(at_levels[..., 1:] - at_levels[..., :1] for at_levels in values)], axis=-1
+            [at_levels[..., 1:] - at_levels[..., :1] for at_levels in values], axis=-1
         )
 
     def squared_distances(self, i: int, point: np.ndarray) -> np.ndarray:

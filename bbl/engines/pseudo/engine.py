@@ -187,6 +187,8 @@ class PseudoLikelihood(Engine):
         """Return whether fits are costly, so that penalties are compared a few at a time, with warm
         starts.
         """
+        if not layout.m:  # no predictors
+            return False
         if not sample.in_memory:
             return True
         # a group has no more distinct rows than states, in which missing values count as a level,
@@ -293,6 +295,8 @@ class PseudoLikelihood(Engine):
         """Return the bytes of two solutions, of rows in the kernel, and of the codes of sets, for
         any `settings`.
         """
+        if not layout.m:  # no predictors
+            return 0.0
         regs = regressors(layout)
         row_bytes, task_bytes = memory_estimate(
             n, regs.n_levels, precision=self.precision, sites=layout.m

@@ -214,7 +214,7 @@ def _start(
     level_shares = smoothed(counts, 0.0 if starts_at_stop else engine.prior_count or 1.0)
     least_share = engine.tolerance**ABSENT_POWER if starts_at_stop else 0.0
     site_theta[:, 0] = np.concatenate(
-        [log_ratio(np.maximum(shares, least_share)) for shares in level_shares]
+        [np.empty(0), *(log_ratio(np.maximum(shares, least_share)) for shares in level_shares)]
     )
     return site_theta
 

@@ -87,7 +87,7 @@ def is_small(n: int, layout: Layout) -> bool:
     """Return whether Hessians of `n` rows are cheap enough for Newton's method (under a
     millisecond).
     """
-    max_site_levels = float(layout.n_levels.max()) - 1.0  # non-reference levels of a site
+    max_site_levels = float(layout.n_levels.max(initial=1)) - 1.0  # non-reference levels of a site
     # already without any regressors, which take long to list
     if n * max_site_levels**2 >= NEWTON_WORK:
         return False

@@ -236,7 +236,7 @@ def _field_tick_names(
 
     Bars have levels below and predictors above; a map has predictors below and None above.
     """
-    inches_per_level = width / layout.D
+    inches_per_level = width / max(layout.D, 1)
     predictors = fit_names(labels.names, _predictor_middles(layout), inches_per_level, NAME_DEPTH)
     if K * layout.D > MAX_BARS:
         return predictors, None

@@ -296,7 +296,13 @@ def fit_summary(
     names = label_index(labels.names)
     table = pd.DataFrame({"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p}, index=names)
     h = pd.DataFrame(
-        np.column_stack((np.hstack(tests.h).T, np.concatenate(tests.h0))),  # (levels, K + 1)
+        # (levels, K + 1); the first parts are for models without predictors
+        np.column_stack(
+            (
+                np.hstack([np.empty((len(labels.groups), 0)), *tests.h]).T,
+                np.concatenate([np.empty(0), *tests.h0]),
+            )
+        ),
         index=level_index(labels, first=1),
         columns=label_index(distinct_names([*labels.groups, "pooled"])),
     )

@@ -187,7 +187,7 @@ class PosteriorInference(Estimates):
         half_width = float(ndtri(0.5 + level / 2)) * sd
         limits = np.array([mean - half_width, mean + half_width])
         # by limit, group and parameter
-        limits = limits.reshape(2, -1, self._estimate.parameters.layout.size)
+        limits = limits.reshape(2, -1, max(self._estimate.parameters.layout.size, 1))
         for k, draws in enumerate(self._draws(selection)):
             if draws is not None:
                 limits[:, k] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)

@@ -494,7 +494,7 @@ class MachineResults(ModelResults):
         """
         if (
             self.training is None
-            or self.parameters.layout.size > MAX_TESTED_PARAMETERS
+            or not 0 < self.parameters.layout.size <= MAX_TESTED_PARAMETERS
             or not self.engine.has_tests
         ):
             return []

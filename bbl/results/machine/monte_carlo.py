@@ -97,9 +97,11 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
     fit.engine.check_density("mcSample")
     if fit.parameters.layout.support is not None:
         raise OptionError(
-            f"{WITH_ZEROS['`mcSample`']}; sample() draws independent rows, and cells() has the "
-            "counts of all.",
+            f"{WITH_ZEROS['`mcSample`']}.",
             argument="fit",
+            hint=(
+                "Draw independent rows with sample(), or list the counts of all rows with cells()."
+            ),
         )
     layout = fit.parameters.layout
     labels = fit.labels

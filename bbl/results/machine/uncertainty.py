@@ -64,6 +64,8 @@ def inference(self: MachineResults) -> Inference | PosteriorInference | Differen
     0     Class   2nd    -1.590  0.58
     1     Class   3rd    -3.722  0.52
     """
+    if not self.parameters.layout.m:
+        raise OptionError("The model has no predictors, so it has no coefficients to test.")
     if self.engine.joint and not self.engine.has_tests:  # with a penalty
         return self._contrasts  # a DifferenceInference
     return self._posterior if self.engine.posterior else self._inference

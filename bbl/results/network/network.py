@@ -9,9 +9,11 @@ mixture of several networks, its *members*, with equal weights. *Codes* are leve
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, Unpack, cast, final, overload
 
 import numpy as np
@@ -22,6 +24,7 @@ from bbl.bayesnet.families import BLOCK
 from bbl.bayesnet.parameters import Recipe, draw_tables, standard_errors
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
+from bbl.bayesnet.sampling import draw
 from bbl.capabilities import (
     MACHINE_ONLY,
     NO_RESPONSE,
@@ -30,28 +33,41 @@ from bbl.capabilities import (
     MethodTraits,
     lacking,
 )
-from bbl.choices import PredictionType, Unseen
+from bbl.checks import choice, generator, integer, near_match
+from bbl.choices import EvaluationFigure, PredictionType, Unseen
 from bbl.design.decisions import Decisions
+from bbl.design.design import Design
+from bbl.design.frames import to_frame
 from bbl.errors import BBLError, OptionError
 from bbl.report.machine.summary import Summary
+from bbl.report.machine.tables import category_frame
 from bbl.report.markup import Section
+from bbl.report.network.plot import plot_probabilities
 from bbl.report.network.summary import network_summary
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_text
 from bbl.results.effects.fit import no_error_source
+from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
-from bbl.results.model import no_composite_aic, no_ratio_test
+from bbl.results.log_likelihood import LogLikelihood
+from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.network.archive import pack, unpack
-from bbl.results.network.exports import plot, sample, values, write_bif
 from bbl.results.network.facts import feature_facts, network_facts, network_text
-from bbl.results.network.likelihood import cLogLik, logLik, score
 from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
-from bbl.results.network.tables import attribution, cell_tables, label_by_feature
-from bbl.results.predictions import fitted, importance, predict_batches, predict_rows, residuals
+from bbl.results.network.tables import attribution, cell_tables, interchange_text, label_by_feature
+from bbl.results.predictions import (
+    accuracy_score,
+    fitted,
+    importance,
+    predict_batches,
+    predict_rows,
+    residuals,
+)
 from bbl.results.report_page import MAX_TABLE_ROWS
 from bbl.rows.sample import Rows, Sample
+from bbl.stats.scores import log_probabilities
 
 __all__ = ["NetworkResults"]
 
@@ -129,17 +145,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
     )
     _can_refit = True
 
-    cLogLik = cLogLik
     fitted = fitted
     importance = importance
-    logLik = logLik
-    plot = plot
     predict_batches = predict_batches
     residuals = residuals
-    sample = sample
-    values = values
-    score = score  # type: ignore[assignment]  # its first argument may be the table, as in score(newdata) of others
-    write_bif = write_bif
     _composite_aic = no_composite_aic
     _error_source = no_error_source
     _ratio_test = no_ratio_test
@@ -492,3 +501,238 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     def __repr__(self) -> str:
         return network_text(self.structure, self.nparams, self.design) + loss_text(self.log_loss)
+
+    # levels, figures, draws and files
+
+    def values(self, var: Hashable) -> tuple[Any, ...]:
+        """Return the levels of a feature or of the class.
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> fit.values("Class")
+        ('1st', '2nd', '3rd', 'Crew')
+        """
+        if var == self.labels.response:
+            return self.labels.groups
+        if var not in self.labels.names:
+            variable_names = ", ".join(map(repr, self.structure.vars[:10]))
+            # "; did you mean 'x'?", or "" if no name is close
+            near = near_match(var, self.structure.vars)
+            raise OptionError(
+                f"{var!r} is not a variable of the model.",
+                argument="var",
+                hint=f"{near}Choose one of {variable_names}.",
+            )
+        return self.labels.levels[self.labels.names.index(var)]
+
+    def plot(
+        self,
+        var: Hashable = None,
+        ax: Any = None,
+        *,
+        kind: Literal["graph"] | EvaluationFigure = "graph",
+        newdata: Any = None,
+        weights: Any = None,
+    ) -> Any:
+        """Draw the graph, the probabilities of one variable with their standard errors, or the
+        quality of predictions.
+
+        Parameters
+        ----------
+        var : name of a variable, optional
+            Variable whose probabilities are drawn; by default the graph is drawn.
+        ax : matplotlib Axes, optional
+        kind : {"graph", "confusion", "roc", "calibration"}, default "graph"
+            ``"graph"``: the graph, or the probabilities of `var`. Others: the figure of
+            ``evaluate(newdata, weights).plot(kind)``.
+        newdata, weights : optional
+            As in `evaluate`; the training rows by default.
+
+        Returns
+        -------
+        matplotlib Axes, or a list of them for ``"calibration"``
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> axis = fit.plot("Sex")
+        >>> plt.close()
+        """
+        if choice("kind", kind, ("graph", *FIGURES)) in FIGURES:
+            return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), ax=ax)
+        if var is None:
+            return require_single(self.structure, "single graph").plot(ax)
+        require_single(self.structure, "single table")  # raises an OptionError for an average
+        self.values(var)  # raises an OptionError for an unknown variable
+        table = self.params[var]
+        errors = (
+            table * np.nan if self._errors is None else self.params_se[var]
+        )  # nan: no error bars
+        return plot_probabilities(var, table, errors, ax)
+
+    def write_bif(self, path: str | os.PathLike[str]) -> None:
+        """Write the network in the Interchange Format for Bayesian Networks, which other programs
+        read.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Notes
+        -----
+        Characters of names and levels other than letters, digits and underscores are replaced, and
+        a number is added where two names would become equal.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fit.write_bif(Path(folder, "titanic.bif"))
+        ...     Path(folder, "titanic.bif").read_text(encoding="utf-8").splitlines()[0]
+        'network bbl {'
+        """
+        network = self._require_network("single network to write")
+        Path(path).write_text(
+            interchange_text(self.labels, self.families, network), encoding="utf-8"
+        )
+
+    def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
+        """Draw `n` rows of class and features, as categorical columns with all levels.
+
+        The class probabilities are the model's `priors`, or else the estimated shares of the
+        classes.
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> fit.sample(2, seed=1)
+          Survived Class   Sex    Age
+        0       No   2nd  Male  Adult
+        1      Yes  Crew  Male  Adult
+        """
+        # level codes of the class (n,) and of the m features (n, m)
+        y, codes = draw(self.network, self.shares_in_use, integer("n", n, 0), generator(seed))
+        labels = self.labels
+        columns = {labels.response: (y, labels.groups)}
+        columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
+        return category_frame(columns, pd.RangeIndex(len(y)))
+
+    # likelihoods and scores of rows
+
+    def logLik(self, newdata: Any = None) -> LogLikelihood:
+        """Return the log-likelihood of class and known features, for the training rows or new rows.
+
+        Missing features are summed out. The result is nan if the class of a row is missing, and
+        -inf if a row has probability zero. The joint probability under an average is the mean over
+        its members.
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> fit.logLik()
+        'log Lik.' -5166.983 (df=23)
+        """
+        if newdata is None:
+            return training_log_likelihood(self)
+        rows = _encode_new(self.design, newdata)
+        # new rows have weight 1
+        return LogLikelihood(self.log_likelihood(rows), self.n_parameters, rows.n)
+
+    def cLogLik(self, newdata: Any = None) -> float:
+        """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known
+        features)``.
+
+        Priors of the classes are those that predictions use. The result is nan if the class of a
+        row is missing.
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> round(fit.cLogLik(titanic), 2)
+        -37.62
+        """
+        rows = self._rows() if newdata is None else _encode_new(self.design, newdata)
+        scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)
+        # weighted sum over rows, at the class of each row
+        return sum_at_class(log_probabilities(scores), rows)
+
+    def score(  # type: ignore[override]  # as in R, its first argument may be the kind
+        self,
+        kind: Any = "accuracy",
+        newdata: Any = None,
+        weights: Any = None,
+        *,
+        priors: Any = None,
+        costs: Any = None,
+    ) -> float:
+        """Return the accuracy, or a score of the R package bnclassify; larger is better.
+
+        Parameters
+        ----------
+        kind : {"accuracy", "loglik", "aic", "bic"}, default "accuracy"
+            "accuracy": the share of rows whose class is predicted. "loglik": the log-likelihood.
+            "aic": the log-likelihood minus the number of free parameters. "bic": the log-likelihood
+            minus ``log(n) / 2`` times that number, where n counts all rows, incomplete ones
+            included. (The attributes `aic` and `bic` are on the usual scale: smaller is better.)
+            ``score(newdata)`` with a table is the accuracy on it.
+        newdata : DataFrame, optional
+            The training rows by default.
+        weights, priors, costs
+            For the accuracy, as in `evaluate`.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> round(fit.score(titanic, weights="Freq"), 4)
+        0.7892
+        """
+        # score(newdata, weights), as of other classifiers: by position, `kind` holds newdata, a
+        # table or None; `newdata` holds the weights, unless weights= names them
+        if kind is None or not isinstance(kind, str):
+            return accuracy_score(
+                self, kind, newdata if weights is None else weights, priors=priors, costs=costs
+            )
+        if kind == "accuracy":
+            return accuracy_score(self, newdata, weights, priors=priors, costs=costs)
+        choice("kind", kind, ("accuracy", "loglik", "aic", "bic"))
+        log_lik = self.logLik(newdata)
+        penalty_per_parameter = {
+            "loglik": 0.0,
+            "aic": 1.0,
+            "bic": 0.5 * float(np.log(max(log_lik.nobs, 1))),
+        }
+        return float(log_lik) - penalty_per_parameter[kind] * self.n_parameters
+
+
+def _encode_new(design: Design, newdata: Any) -> Sample:
+    """Return a table of features and class as level codes, without rows that the design drops for
+    missing values.
+    """
+    newdata = to_frame(newdata, "newdata")
+    codes, missing = design.encode(newdata)  # (n, m); `missing` is None if no value is missing
+    y = design.encode_response(newdata)  # (n,), -1 for a missing class
+    rows = Sample(codes, np.ones(len(codes)), y, missing)  # each row counts once
+    is_dropped = design.dropped(newdata)  # (n,), or None if the design drops no rows
+    return rows if is_dropped is None else rows.rows(~is_dropped)

@@ -8,11 +8,14 @@ import hashlib
 import locale
 import multiprocessing
 import os
+import re
+import shutil
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
+from Cython import __version__ as cython_version
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
@@ -41,17 +44,37 @@ FLAGS = (
 if given := os.environ.get("BBL_FLAGS"):
     FLAGS = given.split()
 KERNELS = Path("bbl/_ext")  # a folder for each family; headers that families share are beside them
-HEADERS = sorted(str(p) for p in KERNELS.rglob("*.h"))
+# what was built, by the digest of all that went into it: the build folder of an editable install
+# and that of a wheel are new each time, and times of files say nothing about flags
+BUILT = Path(os.environ.get("BBL_BUILT", "build/kernels"))
 
 # what Cython adds to every kernel, compiled once: half the size, half the time of a build
 SHARED = "bbl._ext._shared"
+
+
+def read_by(source):
+    """Return the paths of the headers that a kernel includes, those that they include too, and
+    declarations of other kernels.
+    """
+    found = set(KERNELS.rglob("*.pxd"))
+    pending = [source, *found]
+    while pending:
+        path = pending.pop()
+        text = path.read_text(encoding="utf-8") if path.suffix != ".c" else ""
+        for name in re.findall(r'(?:#include|extern from) "([^"]+)"', text):
+            named = (folder / name for folder in (source.parent, KERNELS))
+            header = next((path for path in named if path.is_file()), None)
+            if header and header not in found:
+                found.add(header)
+                pending.append(header)
+    return sorted(map(str, found))
 
 
 def extension(source):
     return Extension(
         ".".join(source.with_suffix("").parts),
         [str(source)],
-        depends=HEADERS,
+        depends=read_by(source),
         include_dirs=sorted({str(KERNELS), str(source.parent)}),
         extra_compile_args=FLAGS,
         extra_link_args=FLAGS if given else [],
@@ -72,19 +95,66 @@ CHECKOUT = "__editable__.bbl_checkout.pth"
 
 class Build(build_ext):
     """Kernels are translated to C when they are built, and not whenever somebody asks for the name
-    of the package.
+    of the package; all cores compile; what was built from the same sources in the same way is
+    copied.
     """
 
-    def run(self):
-        translated = cythonize(
-            self.extensions,
-            nthreads=CORES if FORKS else 0,
-            compiler_directives=DIRECTIVES,
-            shared_utility_qualified_name=SHARED,
+    def finalize_options(self):
+        super().finalize_options()
+        if self.parallel is None:  # an editable install hands on no options
+            self.parallel = CORES
+
+    def build_extensions(self):
+        stale = [own for own in self.extensions if self.force or not self.kept(own).exists()]
+        if stale:
+            translated = cythonize(
+                stale,
+                nthreads=CORES if FORKS else 0,
+                force=True,  # directives are not in the times of files
+                compiler_directives=DIRECTIVES,
+                shared_utility_qualified_name=SHARED,
+            )
+            for own, made in zip(stale, translated, strict=True):
+                own.sources = made.sources
+                self.kept(own).unlink(missing_ok=True)
+            self.force = True
+            # the largest first, that no core is left alone with it at the end
+            self.extensions.sort(key=lambda own: -os.path.getsize(own.sources[0]))
+        super().build_extensions()
+
+    def build_extension(self, ext):
+        kept = self.kept(ext)
+        target = Path(self.get_ext_fullpath(ext.name))
+        if kept.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.copy_file(str(kept), str(target))
+            return
+        super().build_extension(ext)
+        for old in kept.parent.glob(f"*/{target.name}"):
+            old.unlink(missing_ok=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(target, kept)
+
+    def kept(self, ext):
+        """Return the path where `ext` is kept: a folder for each digest of its sources, its flags
+        and the tools that build it.
+        """
+        tools = (self.compiler.compiler_so, self.compiler.linker_so) if os.name != "nt" else ()
+        way = (
+            sys.version,
+            cython_version,
+            sorted(DIRECTIVES.items()),
+            tools,
+            ext.extra_compile_args,
+            ext.extra_link_args,
+            ext.define_macros,
         )
-        for own, made in zip(self.extensions, translated, strict=True):
-            own.sources = made.sources
-        super().run()
+        digest = hashlib.sha256(repr(way).encode())
+        translated = KERNELS.joinpath(*ext.name.split(".")[2:]).with_suffix(".pyx")
+        for path in [translated, *map(Path, ext.depends)]:
+            if path.exists():  # Cython writes the whole of the shared kernel
+                digest.update(f"\n{path.as_posix()}\n".encode() + path.read_bytes())
+        return BUILT / digest.hexdigest()[:16] / Path(self.get_ext_fullpath(ext.name)).name
 
 
 class SourceArchive(sdist):

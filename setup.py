@@ -119,7 +119,9 @@ class Build(build_ext):
                 self.kept(own).unlink(missing_ok=True)
             self.force = True
             # the largest first, that no core is left alone with it at the end
-            self.extensions.sort(key=lambda own: -os.path.getsize(own.sources[0]))
+            self.extensions.sort(
+                key=lambda own: os.path.getsize(own.sources[0]) if own in stale else 0, reverse=True
+            )
         super().build_extensions()
 
     def build_extension(self, ext):
@@ -130,7 +132,7 @@ class Build(build_ext):
             self.copy_file(str(kept), str(target))
             return
         super().build_extension(ext)
-        for old in kept.parent.glob(f"*/{target.name}"):
+        for old in BUILT.glob(f"*/{kept.name}"):
             old.unlink(missing_ok=True)
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(target, kept)
@@ -154,7 +156,9 @@ class Build(build_ext):
         for path in [translated, *map(Path, ext.depends)]:
             if path.exists():  # Cython writes the whole of the shared kernel
                 digest.update(f"\n{path.as_posix()}\n".encode() + path.read_bytes())
-        return BUILT / digest.hexdigest()[:16] / Path(self.get_ext_fullpath(ext.name)).name
+        return (
+            BUILT / digest.hexdigest()[:16] / self.get_ext_filename(ext.name).replace(os.sep, ".")
+        )
 
 
 class SourceArchive(sdist):

@@ -3,12 +3,15 @@ CONTRIBUTING.md.
 """
 
 import ast
+import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,6 +94,50 @@ def test_every_package_folder_is_found():
     options = PROJECT["tool"]["setuptools"]
     declared = options["package-dir"].keys() | options["package-data"].keys()
     assert declared - {"*"} <= names and "packages" not in options
+
+
+def test_a_kernel_is_built_again_where_what_it_reads_or_how_it_is_built_changes(
+    tmp_path, monkeypatch
+):
+    setuptools = pytest.importorskip("setuptools")
+    pytest.importorskip("Cython")
+    folder = tmp_path / "bbl" / "_ext"
+    files = {
+        "own/own.pyx": 'cdef extern from "own.h":\n    pass\n',
+        "own/own.h": '#include "all.h"\n',
+        "other/other.pyx": "",
+        "other/other.h": "",
+        "all.h": "",
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    for name in ("BBL_FLAGS", "BBL_DEBUG", "BBL_TRACE", "BBL_BUILT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def places():
+        made = runpy.run_path(str(ROOT / "setup.py"))
+        build = made["Build"](setuptools.Distribution({"ext_modules": made["extensions"]}))
+        build.ensure_finalized()
+        assert build.parallel == os.cpu_count()
+        build.compiler = SimpleNamespace(compiler_so=["cc"], linker_so=["cc"])
+        return [build.kept(own) for own in made["extensions"]]
+
+    other, own, shared = places()
+    assert places() == [other, own, shared]
+    for header, read in (("own/own.h", True), ("all.h", True), ("other/other.h", False)):
+        before = places()
+        (folder / header).write_text(files[header] + "/* changed */\n")
+        after = places()
+        assert (after[1] != before[1]) is read and after[0] == before[0]
+    before = places()
+    for name, value in (("BBL_FLAGS", "-O1"), ("BBL_DEBUG", "1"), ("BBL_TRACE", "1")):
+        monkeypatch.setenv(name, value)
+        after = places()
+        assert not set(after) & set(before)
+        before = after
 
 
 def test_python_versions_agree():

@@ -1,10 +1,14 @@
 /* Vector widths: function attributes of each width, and whether this processor runs it. A kernel compiles its inner
    loops once for each width and chooses among them at run time.
 
+   BBL_VECTORS=32 (or 16, or 8) in the environment when the kernels are loaded leaves out wider vectors, so that one
+   machine stands for others.
+
    Widths are in bytes: 64 (AVX-512), 32 (AVX2), 16 (any processor, if the compiler has vector types). A width below 16
    stands for plain numbers, which every processor runs. */
 #ifndef CPU_H
 #define CPU_H
+#include <stdlib.h>
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define CPU_X86 1 /* the functions of this compiler can ask for AVX-512 or AVX2 */
@@ -18,9 +22,24 @@
 #define CPU_INLINE static inline
 #endif
 
-/* Return whether this processor runs vectors of `bytes` bytes. */
+#ifdef CPU_VECTORS
+static int cpu_widest = 64; /* bytes of the widest vectors that may be used */
+
+__attribute__((constructor)) static void cpu_read_widest(void)
+{
+    const char *given = getenv("BBL_VECTORS");
+    if (given && *given)
+        cpu_widest = atoi(given);
+}
+#endif
+
+/* Return whether this processor runs vectors of `bytes` bytes, and BBL_VECTORS allows them. */
 static inline int cpu_runs(int bytes)
 {
+#ifdef CPU_VECTORS
+    if (bytes > 8 && bytes > cpu_widest)
+        return 0;
+#endif
 #ifdef CPU_X86
     __builtin_cpu_init();
     if (bytes == 64)

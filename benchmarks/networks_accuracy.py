@@ -30,7 +30,7 @@ MODELS = (
     ("KDB by information, k = 2", "kdb", {"search": "information"}, Recipe(1.0)),
     ("AODE", "aode", {}, Recipe(1.0)),
 )
-STORED = {  # methods of accuracy.csv, with their kind of ln Z and calibration
+STORED = {  # methods of accuracy.csv.gz, with their kind of ln Z and calibration
     "Boltzmann, mean of both": ("bbl mean of both", "auto", "temperature"),
     "Boltzmann, pseudo-likelihood": ("bbl pseudo, lambdah 0.0001", "auto", "temperature"),
     "Boltzmann, mean field": ("bbl mf", "auto", "temperature"),
@@ -72,7 +72,7 @@ def run(data: Data, number: int) -> list[dict]:
 
 def stored() -> pd.DataFrame:
     """Return what `benchmarks.accuracy` measured of the other methods."""
-    table = pd.read_csv(RESULTS / "accuracy.csv", keep_default_na=False)
+    table = pd.read_csv(RESULTS / "accuracy.csv.gz", keep_default_na=False)
     parts = []
     for label, key in STORED.items():
         own = (table[["method", "log_z", "calibrate"]] == list(key)).all(axis=1)

@@ -58,6 +58,12 @@ def write_page(path: Path, lines: list[str]) -> Path:
     return path
 
 
+def store(frame: pd.DataFrame, path: Path, digits: str | None = None) -> None:
+    """Write a CSV file; one that ends in .gz has the same bytes whenever it is written."""
+    packed = {"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None
+    frame.to_csv(path, index=False, float_format=digits, compression=packed)
+
+
 def as_text(frame: pd.DataFrame, digits: str = "%.6g") -> pd.DataFrame:
     """Return a frame as it is written, every cell as text."""
     written = io.StringIO(frame.to_csv(index=False, float_format=digits))
@@ -82,5 +88,5 @@ def update(
         dtype=float,
     )
     new = new.iloc[found.dropna().sort_values(kind="stable").index]
-    new.to_csv(path, index=False)
+    store(new, path)
     return new

@@ -603,7 +603,7 @@ def test_the_study_of_pooled_differences_counts_tests_and_limits():
 
 
 def test_the_page_of_coverage_is_that_of_the_stored_numbers(tmp_path, monkeypatch, capsys):
-    for file in ("coverage.csv", "level.csv", "pooled.csv", "surveys.csv", "effects.csv"):
+    for file in ("coverage.csv.gz", "level.csv", "pooled.csv", "surveys.csv.gz", "effects.csv.gz"):
         (tmp_path / file).write_bytes((report.RESULTS / file).read_bytes())
     monkeypatch.setattr(sys, "argv", ["coverage", "--only", "--out", str(tmp_path)])
     coverage.main()

@@ -48,7 +48,7 @@ def run_split(data: Data, number: int, only: str) -> list[tuple]:
 
 
 def main() -> None:
-    """Run and write ``results/accuracy.csv``, ``accuracy.md`` and ``accuracy.png``."""
+    """Run and write ``results/accuracy.csv.gz``, ``accuracy.md`` and ``accuracy.png``."""
     args = command(
         __doc__,
         data=(list(NAMES), "data sets"),
@@ -63,8 +63,8 @@ def main() -> None:
             run_split, [(data, number, args.method) for number in todo], args.jobs, COLUMNS
         )
         if len(frame):
-            update(args.out / "accuracy.csv", frame, KEY, ORDER)
-            write(pd.read_csv(args.out / "accuracy.csv", keep_default_na=False), args.out)
+            update(args.out / "accuracy.csv.gz", frame, KEY, ORDER)
+            write(pd.read_csv(args.out / "accuracy.csv.gz", keep_default_na=False), args.out)
         print(f"{name}: {len(frame)} rows, {time.time() - begin:.0f} s", flush=True)
 
 

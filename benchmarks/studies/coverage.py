@@ -15,7 +15,7 @@ import bbl
 from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups
-from benchmarks.report import command, rows_of, table, write_page
+from benchmarks.report import command, rows_of, store, table, write_page
 from benchmarks.studies import effects, level, pooled, surveys
 
 LEVELS = (0.05, 0.01)
@@ -218,16 +218,24 @@ def main() -> None:
         effects=(500, "samples of each size for effects on probabilities"),
     )
     studies = {
-        "models": ("coverage.csv", lambda: run(args.replicates, args.jobs), summarise),
+        "models": ("coverage.csv.gz", lambda: run(args.replicates, args.jobs), summarise),
         "level": ("level.csv", lambda: level.run(args.tests, args.jobs), level.summarise),
         "pooled": ("pooled.csv", lambda: pooled.run(args.pooled, args.jobs), pooled.summarise),
-        "surveys": ("surveys.csv", lambda: surveys.run(args.surveys, args.jobs), surveys.summarise),
-        "effects": ("effects.csv", lambda: effects.run(args.effects, args.jobs), effects.summarise),
+        "surveys": (
+            "surveys.csv.gz",
+            lambda: surveys.run(args.surveys, args.jobs),
+            surveys.summarise,
+        ),
+        "effects": (
+            "effects.csv.gz",
+            lambda: effects.run(args.effects, args.jobs),
+            effects.summarise,
+        ),
     }
     lines: list[str] = []
     for name, (file, simulate, tables) in studies.items():
         if name in args.only:
-            simulate().to_csv(args.out / file, index=False, float_format="%.4g")
+            store(simulate(), args.out / file, "%.4g")
         if (args.out / file).is_file():
             lines += [*tables(pd.read_csv(args.out / file)), ""]
     print(write_page(args.out / "coverage.md", lines).read_text(encoding="utf-8"))

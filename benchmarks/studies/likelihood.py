@@ -19,7 +19,7 @@ from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters
 from bbl.rows.sample import Sample
-from benchmarks.report import command, rows_of, table, write_page
+from benchmarks.report import command, rows_of, store, table, write_page
 from benchmarks.studies.coverage import share
 
 COLUMNS = (
@@ -252,12 +252,12 @@ def main() -> None:
             "tables of the setting whose level is measured again; 0 for those that were stored",
         ),
     )
-    paths = [args.out / f"{name}.csv" for name in ("likelihood", "likelihood_level")]
+    paths = [args.out / "likelihood.csv.gz", args.out / "likelihood_level.csv"]
     for path, n, function in zip(
         paths, (args.replicates, args.tables), (run, run_level), strict=True
     ):
         if n:
-            function(n, args.jobs).to_csv(path, index=False, float_format="%.4g")
+            store(function(n, args.jobs), path, "%.4g")
     page = write_page(args.out / "likelihood.md", summarise(*map(pd.read_csv, paths)))
     print(page.read_text(encoding="utf-8"))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bbl.stats.ties import first_largest
+from bbl.stats.ties import first_largest, rising_ranks
 
 __all__ = [
     "FLOOR",
@@ -113,7 +113,9 @@ def auc(
     """
     from scipy.special import ndtri
 
-    _, rank = np.unique(score, return_inverse=True)
+    # scores that differ by rounding are ties: else the order of rows, and the scale of weights,
+    # would decide
+    rank = rising_ranks(score)
     cases = weights * positive
     controls = weights * ~positive
     n1 = cases.sum()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bbl.stats.metrics import accuracy
+from bbl.stats.metrics import accuracy, auc
 from bbl.stats.scores import least_cost
-from bbl.stats.ties import falling_order, first_largest
+from bbl.stats.ties import falling_order, first_largest, rising_ranks
 
 
 def test_the_first_of_the_largest_is_the_same_however_terms_are_added():
@@ -45,3 +45,18 @@ def test_groups_of_equal_cost_go_to_the_first_in_any_unit(unit):
 def test_accuracy_counts_the_predicted_group():
     log_p = np.log([[0.3, 0.1 + 0.2], [0.1 + 0.2, 0.3]])
     assert accuracy(log_p, np.zeros(2, dtype=int), np.ones(2)) == 1.0
+
+
+def test_scores_that_differ_by_rounding_are_ties_of_the_auc():
+    positive = np.array([True, False, True, False, True])
+    weights = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
+    score = np.array([0.3, 0.3, 0.1, 0.1, -np.inf])
+    rounded = score + np.array([0.0, 4e-17, -1e-17, 3e-17, 0.0])
+    rounded[0] = 0.1 + 0.2
+    assert (rounded != score).any()
+    np.testing.assert_array_equal(auc(rounded, positive, weights), auc(score, positive, weights))
+    order = np.random.default_rng(0).normal(size=50).round(1)
+    np.testing.assert_array_equal(rising_ranks(order), np.unique(order, return_inverse=True)[1])
+    np.testing.assert_array_equal(
+        rising_ranks(np.array([np.inf, -np.inf, 0.0, np.inf, -np.inf])), [2, 0, 1, 2, 0]
+    )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bbl.api.machine.onegroup import mlestimate
     from bbl.api.machine.scores import log_scores
     from bbl.api.machine.simulate import mcSample, randompar, randomsamp, sample_xi
+    from bbl.api.machine.spins import from_spins, to_spins
     from bbl.api.machine.step import step
     from bbl.api.shooter import shooter
     from bbl.design.bins import bin, lump
@@ -46,12 +47,13 @@ if TYPE_CHECKING:
     from bbl.errors import BBLError, ConvergenceWarning, DataWarning
     from bbl.report.machine.plot import plot_comparison
     from bbl.results.bicluster.bicluster import BiclusterResults
+    from bbl.results.machine.cv import CVResults
     from bbl.results.machine.density import DensityResults
     from bbl.results.machine.draws import GroupParameters, MLEstimate, SampleResults
     from bbl.results.machine.fit import BBLResults
+    from bbl.results.machine.spins import SpinParameters
     from bbl.results.shooter.shooter import ShooterResults
     from bbl.results.together.average import AverageResults
-    from bbl.results.together.cv import CVResults
     from bbl.results.together.graphs import GraphsResults
     from bbl.results.together.step import StepResults
     from bbl.sklearn import (  # noqa: F401  # not in __all__, see ESTIMATORS_BY_MODULE
@@ -90,6 +92,7 @@ __all__ = [
     "PseudoLikelihood",
     "SampleResults",
     "ShooterResults",
+    "SpinParameters",
     "StepResults",
     "anova",
     "average",
@@ -104,6 +107,7 @@ __all__ = [
     "errors",
     "etable",
     "freq2raw",
+    "from_spins",
     "graphs",
     "load",
     "lump",
@@ -120,6 +124,7 @@ __all__ = [
     "shooter",
     "step",
     "survey",
+    "to_spins",
 ]
 
 # names by the module that defines them; they are imported on first access
@@ -137,6 +142,7 @@ NAMES_BY_MODULE = {
     "bbl.api.machine.scores": ("log_scores",),
     "bbl.api.shooter": ("shooter",),
     "bbl.api.machine.simulate": ("mcSample", "randompar", "randomsamp", "sample_xi"),
+    "bbl.api.machine.spins": ("from_spins", "to_spins"),
     "bbl.api.machine.step": ("step",),
     "bbl.design.bins": ("bin", "lump"),
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
@@ -160,9 +166,10 @@ NAMES_BY_MODULE = {
     "bbl.results.machine.draws": ("GroupParameters", "MLEstimate", "SampleResults"),
     "bbl.results.machine.fit": ("BBLResults",),
     "bbl.results.together.average": ("AverageResults",),
-    "bbl.results.together.cv": ("CVResults",),
+    "bbl.results.machine.cv": ("CVResults",),
     "bbl.results.together.graphs": ("GraphsResults",),
     "bbl.results.together.step": ("StepResults",),
+    "bbl.results.machine.spins": ("SpinParameters",),
     "bbl.results.shooter.shooter": ("ShooterResults",),
 }
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.api.machine.crossval import _pop_grid
+from bbl.boltzmann.cross_fit import pop_grid
 from bbl.checks import near_match, verb
 from bbl.engines import ENGINES
 from bbl.errors import BBLTypeError, OptionError
@@ -135,7 +135,7 @@ def numeric_options():
             if type(field.default) is float:
                 found[f"{name} {field.name}"] = lambda v, e=engine, o=field.name: e(**{o: v})
         if engine.tuned is not None:
-            found[f"{name} grid"] = lambda v, e=engine: _pop_grid(e.name, {e.tuned.option: [v]})
+            found[f"{name} grid"] = lambda v, e=engine: pop_grid(e, {e.tuned.option: [v]})
     found["bayes tau of horseshoe"] = lambda v: ENGINES["bayes"](prior="horseshoe", tau=v)
     found["shooter lambda_"] = lambda v: bbl.api.shooter._check_penalties(v, 3)
     found["shooter penalties"] = lambda v: bbl.api.shooter._check_penalties([v, v], 2)

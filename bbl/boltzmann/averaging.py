@@ -20,11 +20,19 @@ from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.member_weights import beats_shares, limited_equality, weigh
+from bbl.boltzmann.prediction_checks import held_out_record
 from bbl.boltzmann.refining import refine
 from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
-from bbl.crossval import Classifier, Scored, calibrated
+from bbl.crossval import (
+    Classifier,
+    Scored,
+    calibrated,
+    cross_validate,
+    fold_log_shares,
+    score_settings,
+)
 from bbl.engines import (
     Boosting,
     Conditional,
@@ -37,12 +45,22 @@ from bbl.engines import (
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
+from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.calibration import Calibration
 from bbl.stats.loss_record import LossRecord
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["PREPARED_AS", "Averaged", "Member", "average_members", "fit_average", "out_of_fold"]
+__all__ = [
+    "PREPARED_AS",
+    "Averaged",
+    "CrossAverage",
+    "Member",
+    "average_members",
+    "cross_average",
+    "fit_average",
+    "out_of_fold",
+]
 
 # distinct rows; with more, one fifth is held out once instead of five folds
 SINGLE_HOLDOUT_ABOVE = 5000
@@ -427,3 +445,53 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
         members = [without_predictors.without_calibration()]
         weights, losses, record = weigh(shares_log_p[None], scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)
+
+
+@dataclass(frozen=True)
+class CrossAverage:
+    """Cross-validation of ``method="auto"``, which has one setting.
+
+    Attributes
+    ----------
+    table : ndarray, shape (1, 1) or (1, 3)
+        The score, with the limits of the AUC.
+    scored : Scored
+        Out-of-fold class scores.
+    averaged : Averaged
+        Fitted to all rows, or to the training rows of the last fold.
+    loss : LossRecord
+        Log-loss of the validated rows.
+    """
+
+    table: np.ndarray
+    scored: Scored
+    averaged: Averaged
+    loss: LossRecord
+
+
+def cross_average(
+    data: FitData,
+    spec: FitSpec,
+    folds: Folds,
+    score: str,
+    refit: bool,
+    progress: Callable | None = None,
+) -> CrossAverage:
+    """Cross-validate ``method="auto"``; all rows are fitted too if `refit`."""
+
+    def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
+        """Fit the average to the training rows of a fold; there is one setting."""
+        return [fit_average(data.with_sample(train), replace(spec, rng=rng, workers=1))]
+
+    fold_rngs = [(rng,) for rng in spec.rng.spawn(len(folds))]
+    scored = cross_validate(
+        data.rows, folds, fit, fold_rngs, workers=spec.workers, progress=progress
+    )
+    table, _ = score_settings(scored, score)
+    averaged = scored.fits[-1][0]  # of the last fold and the only setting
+    if refit:
+        averaged = fit_average(data, spec)
+    # (folds, K): ln shares of the classes in the training rows
+    baseline = fold_log_shares(data.rows, folds, data.K)
+    loss = held_out_record(scored, scored.scores[0], baseline, advice="")
+    return CrossAverage(table, scored, averaged, loss)

@@ -42,6 +42,17 @@ SHOWN_ROWS = 10  # predictors that are printed in the list of levels and in the 
 ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3), "term": (6, 3)}
 
 
+def argument_texts(arguments: Mapping[str, Any]) -> list[str]:
+    """Return arguments as a printed call has them.
+
+    Examples
+    --------
+    >>> argument_texts({"method": "mf", "eps": 0.5})
+    ["method = 'mf'", 'eps = 0.5']
+    """
+    return [f"{name} = {_argument_text(name, value)}" for name, value in arguments.items()]
+
+
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a call as R prints it, broken into lines.
 
@@ -63,13 +74,13 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     # complete lines, and the line that is being filled
     lines = []
     line = f"{name}("
-    for k, (key, value) in enumerate(arguments.items()):
+    for k, argument in enumerate(argument_texts(arguments)):
         if k:
             line += ","
         if len(line) > CALL_WIDTH + 1:  # 1: the comma
             lines.append(line)
             line = "   "
-        line += f"{' ' if k else ''}{key} = {_argument_text(key, value)}"
+        line += f"{' ' if k else ''}{argument}"
     return "\n".join([*lines, line + ")"])
 
 

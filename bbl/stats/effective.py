@@ -164,8 +164,8 @@ def matched_size(
         # that the noise of one step does not change the scale of its excess
         scale = max(total_observed / (t + 1), LEAST_INFORMATION)
         excesses[t] = (by_chance - observed) / scale
-        log_size += np.clip(excesses[t], -1.0, 1.0) / (t + 1) ** DECAY
-        log_size = float(np.clip(log_size, np.log(SMALLEST), LARGEST_LOG_SIZE))
+        step = np.clip(excesses[t], -1.0, 1.0) / (t + 1) ** DECAY
+        log_size = float(np.clip(log_size + step, np.log(SMALLEST), LARGEST_LOG_SIZE))
         log_sizes[t] = log_size
         if progress is not None:
             progress(1.0 / n_steps)

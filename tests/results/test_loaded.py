@@ -200,7 +200,9 @@ def questions(fit, path):
             continue
         parameters = inspect.signature(value).parameters.values()
         lacking = [
-            p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL
+            p.name
+            for p in parameters
+            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]
         # a KeyError: say above what it takes
         args = {argument: given[argument] for argument in lacking}

@@ -108,6 +108,10 @@ VERBS: dict[str, Callable[[Case], Any]] = {
         nsample=3,
         seed=1,
     ),
+    "to_spins": lambda case: bbl.to_spins(case.fit, case.table.groups[0]),
+    "from_spins": lambda case: bbl.from_spins(
+        np.ones(len(case.table.names)), np.eye(len(case.table.names))
+    ),
     "sample_xi": lambda case: bbl.sample_xi(
         3, dict(zip(case.table.names, case.table.values, strict=True)), seed=1
     ),

@@ -82,8 +82,10 @@ def main(folder: Path) -> None:
     par, other = bbl.randompar(levels, seed=1), bbl.randompar(levels, seed=2)
     drawn = bbl.randomsamp(levels, ["n", "p"], par=[par, other], nsample=200, seed=3)
     alone = bbl.mlestimate(bbl.sample_xi(200, levels, par.h, par.J, code_out=True, seed=4))
+    spins = bbl.to_spins(bbl.randompar([[0, 1], [0, 1]], seed=1))
     sample.plot()
     print(
+        bbl.from_spins(spins.b, spins.M).h,
         sample.xmax,
         bbl.plot_comparison(par, alone).get_title(),
         bbl.freq2raw(titanic, "Freq").shape,

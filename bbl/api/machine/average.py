@@ -18,30 +18,31 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 
-from bbl.boltzmann.averaging import PREPARED_AS, Averaged, fit_average, out_of_fold
+from bbl.boltzmann.averaging import PREPARED_AS, fit_average, out_of_fold
 from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.member_weights import weigh
-from bbl.boltzmann.prediction_checks import held_out_record, warn_record
+from bbl.boltzmann.prediction_checks import warn_record
 from bbl.boltzmann.tuning import NFOLD
 from bbl.capabilities import NOT_COUNTS, lacking
 from bbl.checks import choice, generator, verb
-from bbl.crossval import Scored, cross_validate, fold_log_shares, score_settings
+from bbl.crossval import cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import ENGINES, Engine
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.classifier import ClassifierResults
-from bbl.results.machine.fit import BBLResults
-from bbl.results.together.average import NOT_CLASSIFIERS, AverageResults, member_advice
-from bbl.results.together.cv import score_frame
-from bbl.rows.folds import Folds, shuffled_folds
+from bbl.results.together.average import (
+    NOT_CLASSIFIERS,
+    AverageResults,
+    auto_results,
+    member_advice,
+)
+from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
-from bbl.stats.loss_record import LossRecord
 
-__all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
+__all__ = ["AUTO", "average", "check_auto", "fit_auto", "is_auto"]
 
 AUTO: Final = "auto"
 SETTLED = "method='auto' chooses its settings itself"
@@ -108,28 +109,6 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
         )
 
 
-def _average_results(
-    call_string: str,
-    data: FitData,
-    averaged: Averaged,
-    *,
-    priors: np.ndarray | None = None,
-    loss: LossRecord | None = None,
-) -> AverageResults:
-    """Wrap an average of Boltzmann machines as results; `loss`, if given, replaces its out-of-fold
-    log-loss.
-    """
-    training = (call_string, data.design, data.rows, data.index)
-    members = tuple(
-        BBLResults(*training, member.engine, member.estimate, member.tuning)
-        for member in averaged.members
-    )
-    loss = averaged.log_loss if loss is None else loss
-    return AverageResults(
-        *training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=loss
-    )
-
-
 def fit_auto(
     call_string: str, data: FitData, spec: FitSpec, priors: np.ndarray | None, verbose: int
 ) -> AverageResults:
@@ -146,43 +125,8 @@ def fit_auto(
         stacklevel=4,
     )
     warn_record(averaged.log_loss, stacklevel=4)
-    return _average_results(call_string, data, averaged, priors=priors)
-
-
-def cross_auto(
-    call_string: str,
-    data: FitData,
-    spec: FitSpec,
-    folds: Folds,
-    score: str,
-    refit: bool,
-    verbose: int,
-) -> tuple[pd.DataFrame, Scored, AverageResults]:
-    """Cross-validate a checked call with method="auto".
-
-    Returns the table of the `score`, the out-of-fold class scores, and the model: fitted to all
-    rows if `refit`, else that of the last fold.
-    """
-
-    def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
-        """Fit the average to the training rows of a fold; there is one setting."""
-        return [fit_average(data.with_sample(train), replace(spec, rng=rng, workers=1))]
-
-    with progress_bar(len(folds), "crossVal", verbose) as progress:
-        fold_rngs = [(rng,) for rng in spec.rng.spawn(len(folds))]
-        scored = cross_validate(
-            data.rows, folds, fit, fold_rngs, workers=spec.workers, progress=progress
-        )
-    score_table, _ = score_settings(scored, score)
-    averaged = scored.fits[-1][0]  # of the last fold and the only setting
-    if refit:
-        averaged = fit_average(data, spec)
-    # (folds, K): ln shares of the classes in the training rows
-    baseline = fold_log_shares(data.rows, folds, data.K)
-    loss = held_out_record(scored, scored.scores[0], baseline, advice="")
-    warn_record(loss, stacklevel=4)
-    frame = score_frame(score_table, score, "setting", np.nan)  # nan: an average has no setting
-    return frame, scored, _average_results(call_string, data, averaged, loss=loss)
+    training = (call_string, data.design, data.rows, data.index)
+    return auto_results(training, averaged, averaged.log_loss, priors)
 
 
 def _label_difference(one: Labels, other: Labels) -> str:

@@ -29,10 +29,10 @@ from bbl.api.training_data import (
     encode_data,
     refuse_batches,
 )
-from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.cost_limits import announce_terms
+from bbl.boltzmann.cross_fit import log_loss_advice
 from bbl.boltzmann.job import FitData, FitSpec
-from bbl.boltzmann.prediction_checks import held_out_record, remedy
+from bbl.boltzmann.prediction_checks import held_out_record
 from bbl.boltzmann.tuning import RULES
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.checks import arguments, choice, flag, generator, share
@@ -55,8 +55,7 @@ from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.results.model import Training
 from bbl.rows.counts import level_counts
-from bbl.rows.dealing import AnyFolds, Deal
-from bbl.rows.folds import Folds, WeightedFold, cluster_folds
+from bbl.rows.dealing import Deal
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.loss_record import LossRecord
 
@@ -64,13 +63,10 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
-    "log_loss_advice",
     "out_of_fold_record",
     "pop_rule",
     "prepare",
-    "rows_of_last_fold",
     "shown_call",
-    "survey_folds",
     "with_training_summary",
 ]
 
@@ -80,15 +76,6 @@ NO_COUNTS = (
     "effective number of rows, so their scale does not matter."
 )
 MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
-
-
-def log_loss_advice(data: FitData, calibrate: str) -> str:
-    """Return the advice to a user whose model has a larger log-loss than the class proportions."""
-    # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
-    can_average = (
-        data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order
-    )
-    return remedy(calibrate, can_average)
 
 
 def out_of_fold_record(data: FitData, spec: FitSpec, tuning: Tuning | None) -> LossRecord | None:
@@ -117,33 +104,6 @@ def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> Mac
     nobs = round(sample.total) if sample.whole else sample.total
     counts = level_counts(sample, data.design.n_levels, data.K)
     return replace(fit, stored=Training(nobs, log_likelihood, counts))
-
-
-def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return folds of whole clusters of the sampling design: at random by `rng`, else in order."""
-    survey = data.survey
-    assert survey is not None  # noqa: S101  # checked by its callers
-    n_clusters = len(np.unique(survey.clusters))
-    if n_clusters < nfold:
-        raise OptionError(
-            f"{nfold} folds of whole clusters need at least as many clusters, and the "
-            f"sampling design has {n_clusters}.",
-            argument="nfold",
-            hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
-        )
-    return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
-
-
-def rows_of_last_fold(data: FitData, folds: AnyFolds) -> FitData:
-    """Return the training rows of the last fold."""
-    fold = folds.one(len(folds) - 1)
-    index = None
-    survey = data.survey
-    # of rows in memory; `train` are their weights in training, 0 if left out
-    if isinstance(fold, WeightedFold):
-        index = None if data.index is None else data.index[fold.train > 0]
-        survey = None if survey is None else survey.only(fold.train > 0)
-    return replace(data, sample=fold.training(data.sample), index=index, survey=survey)
 
 
 def prepare(

@@ -11,43 +11,40 @@ positions of the sample's rows in the data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import numpy as np
 
-from bbl.api.machine.average import AUTO_REFUSALS, check_auto, cross_auto, is_auto
-from bbl.api.machine.call import (
-    log_loss_advice,
-    prepare,
-    rows_of_last_fold,
-    shown_call,
-    survey_folds,
-    with_training_summary,
-)
+from bbl.api.machine.average import AUTO_REFUSALS, check_auto, is_auto
+from bbl.api.machine.call import prepare, shown_call, with_training_summary
 from bbl.api.machine.signatures import CrossValKeywords, CrossValOptions
 from bbl.api.machine.zeros import refuse_zeros, shown_zeros
 from bbl.api.training_data import refuse_batches, user_folds
-from bbl.boltzmann.averaging import PREPARED_AS
-from bbl.boltzmann.convergence_warnings import warn_problems
-from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.averaging import PREPARED_AS, cross_average
+from bbl.boltzmann.cross_fit import (
+    Judging,
+    cross_fit,
+    pop_grid,
+    rows_of_last_fold,
+    score_name,
+    stratified_folds,
+)
 from bbl.boltzmann.job import FitData
-from bbl.boltzmann.prediction_checks import check_validation, warn_ordered
-from bbl.boltzmann.validation import validate
-from bbl.checks import any_real, choice, flag, integer, reals
+from bbl.boltzmann.prediction_checks import warn_record
+from bbl.checks import flag, integer
 from bbl.choices import Method
-from bbl.crossval import Scored, calibrated, score_settings
+from bbl.crossval import Scored
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
 from bbl.engines import DEFAULT, Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
+from bbl.results.machine.cv import CVResults, cv_results
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
-from bbl.results.together.cv import CVResults, score_frame
+from bbl.results.together.average import auto_results, average_cv
 from bbl.rows.dealing import AnyFolds, Deal
-from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
-from bbl.stats.calibration import fit_calibration
+from bbl.rows.folds import Folds
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -191,7 +188,7 @@ def crossVal(
         # its rules for formula and rows; averages calibrate themselves
         calibrate = "none"
         method = PREPARED_AS
-    settings = _pop_grid(method, options)
+    settings = pop_grid(engine_class(method), options)
     refit = flag("refit", refit)
     shuffle = flag("shuffle", shuffle)
     call_string = shown_call(
@@ -240,88 +237,45 @@ def crossVal(
     )
     # `design` is the sampling design, `encoded.design` the formula read against the data
     has_classes = encoded.design.classes
-    score = _score_name(score, flag("use_auc", use_auc), encoded.K, has_classes)
+    score = score_name(score, flag("use_auc", use_auc), encoded.K, has_classes)
     folds = encoded.dealt_folds
     if folds is None:
         folds = (
-            _stratified_folds(encoded, nfold, spec.rng if shuffle else None)
+            stratified_folds(encoded, nfold, spec.rng if shuffle else None)
             if cv is None
             else user_folds(cv, cast(TableLike, data), encoded)
         )
     if uses_auto:  # the second check: only the data tell whether there are classes
         check_auto(options, calibrate, has_classes)
-        frame, oof_scores, average = cross_auto(
-            call_string, encoded, spec, cast(Folds, folds), score, refit, verbose
-        )
-        # there is one setting, at position 0
-        validated_rows = _validated_rows(oof_scores, encoded, folds)
-        return CVResults(frame, 0, score, validated_rows, oof_scores, "none", average)
-    with progress_bar(len(folds), "crossVal", verbose) as progress:
-        # the method of `Estimate` that scores rows
-        judge = "pseudo_scores" if score == "pnll" else "class_scores"
-        validated = validate(encoded, spec, settings, folds, progress=progress, judge=judge)
-    # (S, 1), or (S, 3) with the limits of the AUC; position of the best setting
-    score_table, best_position = score_settings(validated, score, calibrate)
-    warn_problems(validated.found)
-    labels = encoded.design.labels
+        with progress_bar(len(folds), "crossVal", verbose) as progress:
+            crossed = cross_average(encoded, spec, cast(Folds, folds), score, refit, progress)
+        warn_record(crossed.loss)
+        data_fields = (call_string, encoded.design, encoded.rows, encoded.index)
+        average = auto_results(data_fields, crossed.averaged, crossed.loss)
+        positions = _validated_rows(crossed.scored, encoded, folds)
+        return average_cv(crossed, score, positions, average)
     # clusters differ by more than chance
-    if cv is None and not shuffle and encoded.survey is None:
-        warn_ordered(encoded.sample, folds, labels)
-    if settings is not None:
-        spec = spec.using(spec.engine.at(float(settings[best_position])))
-    scores = calibrated(validated, validated.scores[best_position], calibrate)
-    loss = check_validation(
-        encoded.sample,
-        labels,
-        encoded.layout,
-        spec.engine,
-        folds,
-        validated,
-        scores,
-        spec.workers,
-        log_loss_advice(encoded, calibrate),
-    )
-    if refit:
-        estimate = estimate_path(encoded, spec, pooled=has_classes)[0]
-        model_data = encoded
-    else:
-        estimate = validated.last[best_position]
-        model_data = rows_of_last_fold(encoded, folds)
-    if calibrate != "none":
-        calibration = fit_calibration(
-            validated.scores[best_position], validated.y, validated.weights, calibrate
-        )
-        estimate = replace(estimate, calibration=calibration)
+    ordered = cv is None and not shuffle and encoded.survey is None
+    judging = Judging(score, refit, ordered, stacklevel=3)
+    with progress_bar(len(folds), "crossVal", verbose) as progress:
+        found = cross_fit(encoded, spec, settings, folds, judging, progress)
+    model_data = encoded if refit else rows_of_last_fold(encoded, folds)
     fit_arguments = (
         call_string,
         encoded.design,
         model_data.training,
         model_data.index,
-        spec.engine,
-        estimate,
+        found.engine,
+        found.estimate,
     )
     model: BBLResults | DensityResults
     if has_classes:
-        model = BBLResults(*fit_arguments, survey=model_data.survey, stored_loss=loss)
+        model = BBLResults(*fit_arguments, survey=model_data.survey, stored_loss=found.loss)
     else:
         model = DensityResults(*fit_arguments, survey=model_data.survey)
-    tuned = spec.engine.tuned
-    frame = score_frame(
-        score_table,
-        score,
-        "setting" if tuned is None else tuned.column,
-        # engine.setting: value of the option that is tuned, nan if there is none
-        np.array([spec.engine.setting]) if settings is None else settings,
-    )
-    return CVResults(
-        frame,
-        best_position,
-        score,
-        _validated_rows(validated, encoded, folds),
-        validated,
-        calibrate,
-        with_training_summary(model, model_data, spec.engine),
-    )
+    model = with_training_summary(model, model_data, found.engine)
+    positions = _validated_rows(found.validated, encoded, folds)
+    return cv_results(found, score, calibrate, positions, model)
 
 
 def _validated_rows(oof_scores: Scored, encoded: FitData, folds: AnyFolds) -> list[np.ndarray]:
@@ -345,62 +299,3 @@ def _refuse_rule(relevance: object) -> None:
             hint="Call crossVal for each level, or give the rule to bbl.",
             value=relevance,
         )
-
-
-def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
-    """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it
-    is not given.
-    """
-    engine_type = engine_class(method)
-    tuned = engine_type.tuned
-    # rules: words that the engine takes in place of a number, such as lambda_="ebic"; they stay in
-    # `options`
-    if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
-        return None
-
-    def check_value(option: str, value: object) -> float:
-        """Return a value of the tuned option, as the engine stores it."""
-        engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
-        return float(getattr(engine, option))
-
-    return reals(tuned.option, options.pop(tuned.option), check_value)
-
-
-def _score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
-    """Return the name of the score: `score`, or the default for K groups; without a response
-    `has_classes` is False.
-    """
-    if score is None:
-        score = "logloss" if not has_classes else "auc" if use_auc and K == 2 else "accuracy"
-    choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
-    if not has_classes and score not in ("logloss", "pnll"):
-        raise OptionError(
-            f"score={score!r} is for classes, and the formula has no response.",
-            argument="score",
-            hint="Give score='logloss' or 'pnll'.",
-            value=score,
-        )
-    if has_classes and score == "pnll":
-        raise OptionError(
-            "score='pnll' is for models without a response.",
-            argument="score",
-            hint="Give score='logloss'.",
-        )
-    if score == "auc" and K != 2:
-        raise OptionError(
-            f"score='auc' needs two response groups, not {K}.",
-            argument="score",
-            hint="Give score='accuracy'.",
-        )
-    return score
-
-
-def _stratified_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return `nfold` folds of each group's rows: shuffled by `rng`, or consecutive blocks as in
-    R.
-    """
-    sample = encoded.rows
-    integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
-    if encoded.survey is not None:
-        return survey_folds(encoded, nfold, rng)
-    return consecutive_folds(sample, nfold) if rng is None else shuffled_folds(sample, nfold, rng)

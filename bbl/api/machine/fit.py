@@ -18,12 +18,10 @@ import numpy as np
 
 from bbl.api.machine.average import AUTO_REFUSALS, check_auto, fit_auto, is_auto
 from bbl.api.machine.call import (
-    log_loss_advice,
     out_of_fold_record,
     pop_rule,
     prepare,
     shown_call,
-    survey_folds,
     with_training_summary,
 )
 from bbl.api.machine.signatures import FitKeywords, FitOptions
@@ -31,6 +29,7 @@ from bbl.api.machine.zeros import refuse_zeros, shown_zeros
 from bbl.api.training_data import refuse_batches
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
+from bbl.boltzmann.cross_fit import log_loss_advice, survey_folds
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.prediction_checks import check_training
 from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance

@@ -25,10 +25,10 @@ from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.names import distinct_names
+from bbl.results.machine.cv import CVResults
 from bbl.results.machine.draws import GroupParameters, SampleResults, tables_memory
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.monte_carlo import ChainOptions, sample_chains
-from bbl.results.together.cv import CVResults
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 

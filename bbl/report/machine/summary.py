@@ -40,6 +40,7 @@ __all__ = [
     "Summary",
     "coefficient_section",
     "density_summary",
+    "estimate_summary",
     "fit_summary",
     "shown_note",
     "survey_summary",
@@ -426,6 +427,37 @@ def density_summary(
         sections=sections,
         tables=tables,
     )
+
+
+def estimate_summary(head: str, facts: Mapping[str, Any], frame: pd.DataFrame) -> Summary:
+    """Return the summary of parameters of one group without rows: `facts`, fields and couplings.
+
+    `frame` has a row for each parameter, as ``coef().to_frame()``, and maybe a column ``sd``. Of
+    more than `SHOWN` fields or couplings, the largest are shown.
+    """
+    is_coupling = frame["term"] == "J"
+    values = [name for name in ("estimate", "sd") if name in frame]
+    sections = []
+    for rows, kind in ((frame[~is_coupling], "fields h"), (frame[is_coupling], "couplings J")):
+        if not len(rows):
+            continue
+        largest = rows["estimate"].abs().sort_values(ascending=False, kind="stable").index[:SHOWN]
+        shown = rows.loc[sorted(largest)]
+        names = [
+            ", ".join(
+                f"{label_text(row[f'predictor{k}'])} = {label_text(row[f'level{k}'])}"
+                for k in (("",) if kind.startswith("fields") else ("", "2"))
+            )
+            for _, row in shown.iterrows()
+        ]
+        more = f", the {SHOWN} largest of {len(rows)}" if len(rows) > SHOWN else ""
+        table = pd.DataFrame(shown[values].to_numpy(), index=names, columns=values)
+        sections.append(Section(f"{kind}{more}", table))
+    tables = {
+        "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),
+        "parameters": frame,
+    }
+    return Summary(head, dict(facts), "parameters:", sections, tables)
 
 
 def _h_section(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:

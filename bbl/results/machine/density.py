@@ -26,6 +26,7 @@ from bbl.results.machine import (
     uncertainty,
 )
 from bbl.results.machine.archive import unpack
+from bbl.results.machine.cross_validation import crossVal
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
@@ -77,6 +78,7 @@ class DensityResults(MachineResults):
     cells = goodness.cells
     conf_int = uncertainty.conf_int
     cov_params = uncertainty.cov_params
+    crossVal = crossVal
     goodness_of_fit = goodness.goodness_of_fit
     inference = uncertainty.inference
     interactions = uncertainty.interactions

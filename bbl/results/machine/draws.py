@@ -19,9 +19,11 @@ from numpy.typing import ArrayLike
 
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
+from bbl.model.parameters import Parameters
 from bbl.report import text
 from bbl.report.machine import plot
-from bbl.report.machine.tables import Named
+from bbl.report.machine.summary import Summary, estimate_summary
+from bbl.report.machine.tables import Coefficients, Named
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,6 +210,96 @@ class MLEstimate(GroupParameters):
     sd_h: list[np.ndarray] | None = None
     sd_J: dict[tuple[int, ...], np.ndarray] | None = None
     history: pd.DataFrame | None = None
+
+    def coef(self) -> Coefficients:
+        """Return the coefficients by position and code: ``.h["all"][i]``, ``.J["all"][i, j]``,
+        ``.to_frame()``.
+
+        Where ``symmetrize=False`` left two estimates of a coupling, this is their mean (eq. 18 of
+        Woo & Wang 2022).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bbl
+        >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]])
+        >>> bbl.mlestimate(rows, lambda_=0.0).coef().to_frame()[["predictor", "estimate"]].round(3)
+          predictor  estimate
+        0         0     0.000
+        1         1     0.000
+        2         0     0.693
+        """
+        levels = tuple(tuple(range(len(h) + 1)) for h in self.h)
+        labels = Labels(None, ("all",), tuple(range(len(self.h))), levels)
+        layout = self._layout()
+        return Coefficients(labels, Parameters(layout, self._vector(layout, self.h, self.J)[None]))
+
+    def _layout(self) -> Layout:
+        """Return the layout of the predictors and pairs."""
+        pairs = [term for term in self.J if term[0] < term[1]]
+        return Layout([len(h) + 1 for h in self.h], np.reshape(pairs, (-1, 2)).astype(np.intp))
+
+    @staticmethod
+    def _vector(
+        layout: Layout, h: list[np.ndarray], J: dict[tuple[int, ...], np.ndarray]
+    ) -> np.ndarray:
+        """Return tables as a parameter vector (size,), the two of a pair averaged."""
+        theta = np.zeros(layout.size)
+        for i, fields in enumerate(h):
+            layout.table(theta, i)[...] = fields
+        for i, j in layout.pairs.tolist():
+            layout.table(theta, i, j)[...] = 0.5 * (J[i, j] + J[j, i].T)
+        return theta
+
+    def summary(self) -> Summary:
+        """Summarise the fit: key figures, then fields and the largest couplings.
+
+        Returns
+        -------
+        Summary
+            Prints as text; has HTML and LaTeX forms and ``.tables``. With a posterior, standard
+            deviations stand beside the estimates.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bbl
+        >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]])
+        >>> bbl.mlestimate(rows, lambda_=0.1).summary()
+        Call:
+         mlestimate(xi)
+        <BLANKLINE>
+        Predictors: 2
+        Parameters: 3
+        Objective per observation: -1.335881
+        ln Z: 1.744964
+        Iterations: 4
+        Converged: yes
+        <BLANKLINE>
+        parameters:
+        fields h:
+               estimate
+        0 = 1 0.2548584
+        1 = 1 0.2548584
+        <BLANKLINE>
+        couplings J:
+                      estimate
+        0 = 1, 1 = 1 0.2534878
+        """
+        frame = self.coef().to_frame()
+        if self.sd_h is not None and self.sd_J is not None:
+            layout = self._layout()
+            frame["sd"] = self._vector(layout, self.sd_h, self.sd_J)
+        facts: dict[str, Any] = {
+            "Predictors": len(self.h),
+            "Parameters": len(frame),
+            "Objective per observation": self.lkh,
+            "ln Z": self.lz,
+        }
+        if len(self.n_iter):
+            facts["Iterations"] = int(self.n_iter.max())
+        facts["Converged"] = "yes" if self.converged else "no"
+        return estimate_summary("Call:\n mlestimate(xi)", facts, frame)
 
     def __repr__(self) -> str:
         return text.group_text(

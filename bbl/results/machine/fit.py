@@ -41,6 +41,7 @@ from bbl.results.machine import (
     uncertainty,
 )
 from bbl.results.machine.archive import unpack
+from bbl.results.machine.cross_validation import crossVal
 from bbl.results.machine.effect_source import (
     check_calibration,
     delta_method,
@@ -115,6 +116,7 @@ class BBLResults(MachineResults, ClassifierResults):
     cells = goodness.cells
     conf_int = uncertainty.conf_int
     cov_params = uncertainty.cov_params
+    crossVal = crossVal
     goodness_of_fit = goodness.goodness_of_fit
     inference = uncertainty.inference
     interactions = uncertainty.interactions

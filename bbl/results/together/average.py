@@ -18,11 +18,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.boltzmann.averaging import average_members
+from bbl.boltzmann.averaging import (
+    PREPARED_AS,
+    Averaged,
+    CrossAverage,
+    average_members,
+    cross_average,
+)
+from bbl.boltzmann.job import FitSpec
+from bbl.boltzmann.prediction_checks import warn_record
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
 from bbl.checks import verb
 from bbl.choices import EvaluationFigure
+from bbl.design.design import Design
 from bbl.errors import OptionError
+from bbl.parallel import progress_bar
 from bbl.report.machine.summary import Section, Summary, fit_summary
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part
@@ -31,6 +41,13 @@ from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_typ
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text
 from bbl.results.effects.fit import no_error_source, no_redraw
+from bbl.results.machine.cross_validation import (
+    CrossValArguments,
+    stored_data,
+    validated_positions,
+)
+from bbl.results.machine.cv import CVResults, score_frame
+from bbl.results.machine.fit import BBLResults
 from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
 from bbl.results.predictions import (
     accuracy_score,
@@ -41,12 +58,14 @@ from bbl.results.predictions import (
     residuals,
 )
 from bbl.rows.on_disk import Rows
+from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
+from bbl.stats.loss_record import LossRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["NOT_CLASSIFIERS", "AverageResults", "member_advice"]
+__all__ = ["NOT_CLASSIFIERS", "AverageResults", "auto_results", "average_cv", "member_advice"]
 
 NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
@@ -121,6 +140,84 @@ class AverageResults(ClassifierResults):
     _refit = no_refit
     _error_source = no_error_source
     _redraw = no_redraw
+
+    @verb
+    def mcSample(self) -> NoReturn:
+        """Raise an OptionError: an average has no distribution of rows to sample.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method="auto", verbose=0)
+        >>> try:
+        ...     fit.mcSample()
+        ... except bbl.BBLError as error:
+        ...     print(error.hint)
+        Call mcSample() of one of fit.members, such as a fit by method='pseudo'.
+        """
+        raise OptionError(
+            "An average of classifiers does not model the distribution of rows.",
+            hint="Call mcSample() of one of fit.members, such as a fit by method='pseudo'.",
+        )
+
+    @verb
+    def crossVal(
+        self,
+        nfold: int = 5,
+        *,
+        use_auc: bool = True,
+        score: str | None = None,
+        cv: Any = None,
+        shuffle: bool = False,
+        seed: int | np.random.Generator | None = None,
+        refit: bool = True,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> CVResults:
+        """Cross-validate an average by ``method="auto"`` on its training rows; see `bbl.crossVal`.
+
+        Parameters
+        ----------
+        nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs, verbose
+            As in `BBLResults.crossVal`.
+
+        Returns
+        -------
+        CVResults
+
+        Raises
+        ------
+        DataError
+            If the fit has no training rows.
+        OptionError, BBLTypeError
+            If it is an average of other fits, by `average`; or an argument is out of range.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ .", titanic, "Freq", method="auto", verbose=0)
+        >>> cv = fit.crossVal(nfold=2, shuffle=True, seed=1, verbose=0)
+        >>> bool(0.7 < cv.maxscore < 0.8)
+        True
+        """
+        if self.call.startswith("average("):  # also of a model that was loaded from a file
+            raise OptionError(
+                "An average of given fits is not fitted again to other rows.",
+                hint="Call crossVal() of each of fit.members.",
+            )
+        asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
+        data = stored_data(self, f"formula={self.formula!r}, data=..., method='auto'")
+        score = asked.score_name(data)
+        folds = asked.folds(self, data)
+        spec = FitSpec(PREPARED_AS, workers=asked.workers, rng=asked.rng)
+        with progress_bar(len(folds), "crossVal", verbose) as progress:
+            crossed = cross_average(data, spec, folds, score, refit, progress)
+        warn_record(crossed.loss)
+        data_fields = (f"crossVal({self.call})", self.design, data.rows, data.index)
+        model = auto_results(data_fields, crossed.averaged, crossed.loss, self.priors)
+        return average_cv(crossed, score, validated_positions(crossed.scored, folds), model)
 
     @property
     def names(self) -> list[str]:
@@ -469,3 +566,30 @@ def member_advice(members: Sequence[ClassifierResults]) -> str:
         if any(m._traits.can_calibrate for m in members)
         else ""
     )
+
+
+def auto_results(
+    training: tuple[str, Design, Sample, pd.Index | None],
+    averaged: Averaged,
+    loss: LossRecord | None,
+    priors: np.ndarray | None = None,
+) -> AverageResults:
+    """Wrap an average by ``method="auto"``; `training` are the first four attributes of the
+    results, and `loss` is the out-of-fold log-loss.
+    """
+    members = tuple(
+        BBLResults(*training, member.engine, member.estimate, member.tuning)
+        for member in averaged.members
+    )
+    return AverageResults(
+        *training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=loss
+    )
+
+
+def average_cv(
+    crossed: CrossAverage, score: str, folds: list[np.ndarray], model: AverageResults
+) -> CVResults:
+    """Wrap a cross-validation of ``method="auto"``; `folds` are positions of validated rows."""
+    # nan: an average has no setting; there is one, at position 0
+    frame = score_frame(crossed.table, score, "setting", np.nan)
+    return CVResults(frame, 0, score, folds, crossed.scored, "none", model)

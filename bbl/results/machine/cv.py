@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.cross_fit import CrossFit
 from bbl.checks import choice, share, verb
 from bbl.choices import EvaluationFigure, PredictionType, Unseen
 from bbl.crossval import Scored, calibrated
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
-from bbl.errors import ClassError
+from bbl.errors import ClassError, OptionError
 from bbl.report import text
 from bbl.report.format import WIDTH
 from bbl.report.machine import plot  # a module
+from bbl.report.machine.summary import Summary
+from bbl.report.machine.tables import Coefficients
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_check import plot_calibration
@@ -32,10 +35,9 @@ from bbl.results.batches import prediction_frame
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import remedy, verdict
 from bbl.results.evaluation import FIGURES, Evaluation, evaluate_rows
-from bbl.results.machine.density import DensityResults
-from bbl.results.machine.fit import BBLResults
+from bbl.results.machine.draws import SampleResults
 from bbl.results.machine.machine import MachineResults
-from bbl.results.together.average import AverageResults
+from bbl.results.machine.monte_carlo import ChainOptions, sample_chains
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
 from bbl.stats.scores import link, log_probabilities, with_priors
@@ -43,7 +45,7 @@ from bbl.stats.scores import link, log_probabilities, with_priors
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CVResults", "score_frame"]
+__all__ = ["CVResults", "cv_results", "score_frame"]
 
 
 def score_frame(
@@ -104,7 +106,7 @@ class CVResults(Notebook):
     folds: list[np.ndarray]
     scored: Scored
     calibrate: str
-    model: BBLResults | DensityResults | AverageResults
+    model: MachineResults | ClassifierResults
 
     @property
     def regstar(self) -> float:
@@ -248,10 +250,83 @@ class CVResults(Notebook):
         >>> cv.predict(titanic.head(2), type="class").tolist()
         ['Yes', 'Yes']
         """
-        predicted: pd.DataFrame | pd.Series = self.model.predict(
+        model: Any = self.model  # DensityResults, without classes, refuse
+        predicted: pd.DataFrame | pd.Series = model.predict(
             newdata, type, unseen, priors=priors, costs=costs
         )
         return predicted
+
+    def _machine(self, name: str) -> MachineResults:
+        """Return `model`; an OptionError that names the method `name` if it is an average."""
+        if not isinstance(self.model, MachineResults):
+            raise OptionError(
+                f"{name}() is of single Boltzmann machines, and the model is an average.",
+                hint=f"Call {name}() of one of cv.model.members.",
+            )
+        return self.model
+
+    def coef(self) -> Coefficients:
+        """Return the coefficients of `model`; see `BBLResults.coef`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> cv.coef().h["Yes"]["Sex"].round(2).to_dict()
+        {'Male': -0.36}
+        """
+        return self._machine("coef").coef()
+
+    @verb
+    def summary(self, prior_count: float = 0.0) -> Summary:
+        """Summarise `model`; see `BBLResults.summary`.
+
+        Parameters
+        ----------
+        prior_count : float, default 0.0
+            As in `BBLResults.summary`; averages have no such tables.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> list(cv.summary().tables)[:3]
+        ['fit', 'tests', 'h']
+        """
+        if isinstance(self.model, MachineResults):
+            model: Any = self.model
+            summary: Summary = model.summary(prior_count)
+            return summary
+        return self.model.summary()
+
+    @verb
+    def mcSample(
+        self,
+        nsteps: int = 1000,
+        *,
+        nchains: int = 64,
+        draws: bool = False,
+        thin: int = 1,
+        seed: int | np.random.Generator | None = None,
+        verbose: int = 1,
+    ) -> SampleResults:
+        """Sample the predictors of each group with `model`; see `bbl.mcSample`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> cv.mcSample(nsteps=100, seed=1, verbose=0).xmax["No"].to_dict()
+        {'Class': 'Crew', 'Sex': 'Male', 'Age': 'Adult'}
+        """
+        model = self._machine("mcSample")
+        return sample_chains(model, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))
 
     def _require_response(self, name: str) -> None:
         """Raise a ClassError that names the calling method, `name`, if the model has no
@@ -417,3 +492,15 @@ class CVResults(Notebook):
             f"\n\n{fill(self._warning, WIDTH, break_on_hyphens=False)}" if self._warning else ""
         )
         return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + warning
+
+
+def cv_results(
+    found: CrossFit,
+    score: str,
+    calibrate: str,
+    folds: list[np.ndarray],
+    model: MachineResults,
+) -> CVResults:
+    """Wrap a cross-validation; `folds` are the validated rows of each fold, by position."""
+    frame = score_frame(found.table, score, found.setting_name, found.settings)
+    return CVResults(frame, found.best, score, folds, found.validated, calibrate, model)

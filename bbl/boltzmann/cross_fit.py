@@ -1,0 +1,248 @@
+"""Cross-validation of Boltzmann machines over settings, and the fit at the best of them.
+
+A *setting* is a value of the option that is tuned; S of them are compared. K is the number of
+groups. `CrossFit` is what `bbl.crossVal` and the method `crossVal` of fitted machines wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from bbl.boltzmann.averaging import PREPARED_AS
+from bbl.boltzmann.convergence_warnings import warn_problems
+from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.job import FitData, FitSpec
+from bbl.boltzmann.prediction_checks import check_validation, remedy, warn_ordered
+from bbl.boltzmann.validation import Validated, validate
+from bbl.checks import any_real, choice, integer, reals
+from bbl.crossval import calibrated, score_settings
+from bbl.design.labels import Labels
+from bbl.engines import Engine
+from bbl.errors import OptionError
+from bbl.rows.dealing import AnyFolds
+from bbl.rows.folds import (
+    Folds,
+    WeightedFold,
+    cluster_folds,
+    consecutive_folds,
+    shuffled_folds,
+)
+from bbl.stats.calibration import fit_calibration
+from bbl.stats.loss_record import LossRecord
+
+__all__ = [
+    "CrossFit",
+    "Judging",
+    "cross_fit",
+    "log_loss_advice",
+    "pop_grid",
+    "rows_of_last_fold",
+    "score_name",
+    "stratified_folds",
+    "survey_folds",
+]
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How settings are compared, and what is fitted then.
+
+    Attributes
+    ----------
+    score : str
+        Name of the score; see `score_name`.
+    refit : bool
+        Whether all rows are fitted at the best setting; else the fit of the last fold is kept.
+    ordered : bool
+        Whether folds are consecutive rows, so that an order of the rows is looked for.
+    stacklevel : int
+        Of the warnings, for the caller of `cross_fit`.
+    """
+
+    score: str
+    refit: bool
+    ordered: bool
+    stacklevel: int
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """Scores of S settings, and the model at the best of them.
+
+    Attributes
+    ----------
+    table : ndarray, shape (S, 1) or (S, 3)
+        Scores; with the limits of the AUC.
+    settings : ndarray, shape (S,)
+    best : int
+        Position of the best setting.
+    validated : Validated
+    engine : Engine
+        With the best setting.
+    estimate : Estimate
+    loss : LossRecord or None
+        Validation log-loss at the best setting; None without a response.
+    """
+
+    table: np.ndarray
+    settings: np.ndarray
+    best: int
+    validated: Validated
+    engine: Engine
+    estimate: Estimate
+    loss: LossRecord | None
+
+    @property
+    def setting_name(self) -> str:
+        """Name of the column of the settings."""
+        return "setting" if self.engine.tuned is None else self.engine.tuned.column
+
+
+def cross_fit(
+    data: FitData,
+    spec: FitSpec,
+    settings: np.ndarray | None,
+    folds: AnyFolds,
+    judging: Judging,
+    progress: Callable | None = None,
+) -> CrossFit:
+    """Compare settings on the rows that each fold validates, and fit the best.
+
+    `settings` (S,) are values of the tuned option; None stands for that of the engine.
+    """
+    labels = cast(Labels, data.labels)
+    score = judging.score
+    calibrate = spec.calibrate
+    stacklevel = judging.stacklevel + 1
+    # the method of `Estimate` that scores rows
+    judge = "pseudo_scores" if score == "pnll" else "class_scores"
+    validated = validate(data, spec, settings, folds, progress=progress, judge=judge)
+    table, best = score_settings(validated, score, calibrate)
+    warn_problems(validated.found, stacklevel=stacklevel)
+    if judging.ordered:
+        warn_ordered(data.sample, folds, labels, stacklevel=stacklevel)
+    if settings is not None:
+        spec = spec.using(spec.engine.at(float(settings[best])))
+    scores = calibrated(validated, validated.scores[best], calibrate)
+    loss = check_validation(
+        data.sample,
+        labels,
+        data.layout,
+        spec.engine,
+        folds,
+        validated,
+        scores,
+        spec.workers,
+        log_loss_advice(data, calibrate),
+        stacklevel=stacklevel,
+    )
+    estimate = validated.last[best]
+    if judging.refit:
+        estimate = estimate_path(data, spec, pooled=data.design.classes)[0]
+    if calibrate != "none":
+        calibration = fit_calibration(
+            validated.scores[best], validated.y, validated.weights, calibrate
+        )
+        estimate = replace(estimate, calibration=calibration)
+    # engine.setting: value of the option that is tuned, nan if there is none
+    used_settings = np.array([spec.engine.setting]) if settings is None else settings
+    return CrossFit(table, used_settings, best, validated, spec.engine, estimate, loss)
+
+
+def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
+    """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it
+    is not given.
+    """
+    tuned = engine_type.tuned
+    # rules: words that the engine takes in place of a number, such as lambda_="ebic"; they stay in
+    # `options`
+    if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
+        return None
+
+    def check_value(option: str, value: object) -> float:
+        """Return a value of the tuned option, as the engine stores it."""
+        engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
+        return float(getattr(engine, option))
+
+    return reals(tuned.option, options.pop(tuned.option), check_value)
+
+
+def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
+    """Return the name of the score: `score`, or the default for K groups; without a response
+    `has_classes` is False.
+    """
+    if score is None:
+        score = "logloss" if not has_classes else "auc" if use_auc and K == 2 else "accuracy"
+    choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
+    if not has_classes and score not in ("logloss", "pnll"):
+        raise OptionError(
+            f"score={score!r} is for classes, and the formula has no response.",
+            argument="score",
+            hint="Give score='logloss' or 'pnll'.",
+            value=score,
+        )
+    if has_classes and score == "pnll":
+        raise OptionError(
+            "score='pnll' is for models without a response.",
+            argument="score",
+            hint="Give score='logloss'.",
+        )
+    if score == "auc" and K != 2:
+        raise OptionError(
+            f"score='auc' needs two response groups, not {K}.",
+            argument="score",
+            hint="Give score='accuracy'.",
+        )
+    return score
+
+
+def stratified_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
+    """Return `nfold` folds of each group's rows: shuffled by `rng`, or consecutive blocks as in
+    R.
+    """
+    sample = encoded.rows
+    integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
+    if encoded.survey is not None:
+        return survey_folds(encoded, nfold, rng)
+    return consecutive_folds(sample, nfold) if rng is None else shuffled_folds(sample, nfold, rng)
+
+
+def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
+    """Return folds of whole clusters of the sampling design: at random by `rng`, else in order."""
+    survey = data.survey
+    assert survey is not None  # noqa: S101  # checked by its callers
+    n_clusters = len(np.unique(survey.clusters))
+    if n_clusters < nfold:
+        raise OptionError(
+            f"{nfold} folds of whole clusters need at least as many clusters, and the "
+            f"sampling design has {n_clusters}.",
+            argument="nfold",
+            hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
+        )
+    return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
+
+
+def log_loss_advice(data: FitData, calibrate: str) -> str:
+    """Return the advice to a user whose model has a larger log-loss than the class proportions."""
+    # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
+    can_average = (
+        data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order
+    )
+    return remedy(calibrate, can_average)
+
+
+def rows_of_last_fold(data: FitData, folds: AnyFolds) -> FitData:
+    """Return the training rows of the last fold."""
+    fold = folds.one(len(folds) - 1)
+    index = None
+    survey = data.survey
+    # of rows in memory; `train` are their weights in training, 0 if left out
+    if isinstance(fold, WeightedFold):
+        index = None if data.index is None else data.index[fold.train > 0]
+        survey = None if survey is None else survey.only(fold.train > 0)
+    return replace(data, sample=fold.training(data.sample), index=index, survey=survey)

@@ -1,0 +1,231 @@
+"""`crossVal`, a method of fitted Boltzmann machines: the fit is cross-validated on its own rows."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from bbl.boltzmann.cross_fit import (
+    Judging,
+    cross_fit,
+    pop_grid,
+    rows_of_last_fold,
+    score_name,
+    stratified_folds,
+)
+from bbl.boltzmann.job import FitData, FitSpec
+from bbl.checks import flag, generator, near_match
+from bbl.crossval import Scored
+from bbl.engines import Engine
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.model.layout import Layout
+from bbl.model.support import Support
+from bbl.parallel import n_workers, progress_bar
+from bbl.report.text import argument_texts
+from bbl.results.classifier import ClassifierResults
+from bbl.results.machine.cv import CVResults, cv_results
+from bbl.results.machine.machine import MachineResults
+from bbl.results.model import ModelResults
+from bbl.rows.folds import Folds, splitter_folds
+
+__all__ = ["CrossValArguments", "crossVal", "stored_data", "validated_positions"]
+
+
+def crossVal(
+    self: MachineResults,
+    nfold: int = 5,
+    *,
+    use_auc: bool = True,
+    score: str | None = None,
+    cv: Any = None,
+    shuffle: bool = False,
+    seed: int | np.random.Generator | None = None,
+    refit: bool = True,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+    **options: Any,
+) -> CVResults:
+    """Cross-validate the fit on its training rows; see `bbl.crossVal`.
+
+    Rows, formula, weights or sampling design, method and options are those of the fit.
+
+    Parameters
+    ----------
+    nfold, use_auc, score, shuffle, seed, refit, n_jobs, verbose
+        As in `bbl.crossVal`.
+    cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
+        As in `bbl.crossVal`; positions are those of the rows of `model_frame`, which a splitter is
+        called with.
+    **options
+        Options of the method that replace those of the fit; a grid of ``lambda_``, ``eps`` or
+        another tuned option is compared. Without a grid there is one setting, that of the fit.
+
+    Returns
+    -------
+    CVResults
+        As `bbl.crossVal` returns it for the same call, except that `CVResults.folds` are positions
+        in `model_frame`.
+
+    Raises
+    ------
+    DataError
+        If the fit has no training rows.
+    OptionError, BBLTypeError
+        If an argument, or an option of the method, is unknown or out of range.
+
+    Warns
+    -----
+    ConvergenceWarning, DataWarning
+        As `bbl.crossVal`.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method="mf")
+    >>> fit.crossVal(eps=[0, 0.5, 0.9], shuffle=True, seed=1, verbose=0).regstar
+    0.5
+    """
+    asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
+    data = stored_data(self, f"formula={self.formula!r}, data=...", self.parameters.layout.support)
+    # such as ", eps = 0.5"
+    shown_options = "".join(f", {argument}" for argument in argument_texts(options))
+    settings = pop_grid(type(self.engine), options)
+    folds = asked.folds(self, data)
+    kind = self.estimate.log_z_kind
+    # a method that chooses terms has other ones in each fold; one that fits P(y | x) has no ln Z
+    asks_auto = kind == "none" or (kind == "exact" and self.engine.chooses)
+    relevance = self.estimate.relevance
+    spec = FitSpec(
+        _with_options(self.engine, options),
+        "auto" if asks_auto else kind,
+        _calibration(self),
+        None if relevance is None else relevance.level,
+        asked.workers,
+        asked.rng,
+    )
+    ordered = cv is None and not shuffle and data.survey is None
+    judging = Judging(asked.score_name(data), refit, ordered, stacklevel=2)
+    with progress_bar(len(folds), "crossVal", verbose) as progress:
+        found = cross_fit(data, spec, settings, folds, judging, progress)
+    model_data = data if refit else rows_of_last_fold(data, folds)
+    model = replace(
+        self,
+        call=f"crossVal({self.call}{shown_options})",
+        training=model_data.training,
+        index=model_data.index,
+        survey=model_data.survey,
+        engine=found.engine,
+        estimate=found.estimate,
+        tuning=None,
+        stored=None,
+    )
+    if isinstance(model, ClassifierResults):
+        model = replace(model, stored_loss=found.loss)  # type: ignore[call-arg]
+    positions = validated_positions(found.validated, folds)
+    return cv_results(found, judging.score, spec.calibrate, positions, model)
+
+
+class CrossValArguments:
+    """Arguments of the methods `crossVal`, which describe them, checked.
+
+    Attributes
+    ----------
+    workers : int
+    rng : Generator
+    """
+
+    def __init__(
+        self,
+        nfold: int,
+        use_auc: bool,
+        score: str | None,
+        cv: Any,
+        shuffle: bool,
+        seed: int | np.random.Generator | None,
+        refit: bool,
+        n_jobs: int | None,
+    ):
+        self._nfold = nfold
+        self._use_auc = flag("use_auc", use_auc)
+        self._score = score
+        self._cv = cv
+        self._shuffle = flag("shuffle", shuffle)
+        flag("refit", refit)
+        self.workers = n_workers(n_jobs)
+        self.rng = generator(seed)
+
+    def score_name(self, data: FitData) -> str:
+        """Return the name of the score."""
+        return score_name(self._score, self._use_auc, data.K, data.design.classes)
+
+    def folds(self, fit: ModelResults, data: FitData) -> Folds:
+        """Deal the training rows of a fit to folds."""
+        cv = self._cv
+        if cv is None:
+            return stratified_folds(data, self._nfold, self.rng if self._shuffle else None)
+        if isinstance(cv, int | np.integer):
+            raise OptionError(
+                f"cv={cv} is not a splitter.", hint=f"Give nfold={cv}.", argument="cv", value=cv
+            )
+        frame = fit.model_frame
+        if data.design.classes:
+            frame = frame.drop(columns=fit.labels.response)
+        rows = data.rows
+        return splitter_folds(cv, frame, np.asarray(rows.response), rows.weights)
+
+
+def stored_data(fit: ModelResults, arguments: str, support: Support | None = None) -> FitData:
+    """Return the training rows of a fit with the terms of its formula, and structural zeros.
+
+    A DataError if the fit has no rows; `arguments` are those of `bbl.crossVal` in its hint.
+    """
+    if fit.training is None:
+        raise DataError(
+            "crossVal() fits the training rows again, and this fit does not hold them: it was "
+            "saved without them, or fitted to data that were read in batches.",
+            hint=f"Call bbl.crossVal({arguments}), or save fits with store_data=True.",
+        )
+    design = fit.design
+    terms = design.terms
+    # None: all pairs
+    scopes = None if terms.complete else terms.terms
+    layout = Layout(design.n_levels, scopes, support, design.n_ordered)
+    return FitData(
+        fit.training,
+        layout,
+        len(fit.labels.groups),
+        fit.labels,
+        design=design,
+        index=fit._index(),
+        survey=getattr(fit, "survey", None),  # averages have none
+    )
+
+
+def validated_positions(scored: Scored, folds: Folds) -> list[np.ndarray]:
+    """Return, for each fold, the positions in the training rows of its validated rows."""
+    return [scored.rows[scored.fold == fold] for fold in range(len(folds))]
+
+
+def _with_options(engine: Engine, options: dict[str, Any]) -> Engine:
+    """Return the engine with other options; a BBLTypeError for unknown ones."""
+    names = [field.name for field in fields(engine)]
+    for name in options:
+        if name not in names:
+            raise BBLTypeError(
+                f"{name!r} is not an option of method={engine.name!r}.",
+                hint=f"{near_match(name, names)}Give one of {', '.join(names)}, or an argument of "
+                "crossVal.",
+                argument=name,
+            )
+    return replace(engine, **options) if options else engine
+
+
+def _calibration(self: MachineResults) -> str:
+    """Return how the fit is calibrated, as the argument `calibrate` names it."""
+    calibration = self.estimate.calibration
+    if calibration is None:
+        return "none"
+    return "offset" if calibration.temperature == 1.0 else "temperature"

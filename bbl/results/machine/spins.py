@@ -1,0 +1,69 @@
+"""SpinParameters: a machine of two-level predictors in the spins -1 and 1 of Ising models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bbl.report.machine.tables import Named
+
+__all__ = ["SpinParameters"]
+
+
+@dataclass(frozen=True, repr=False)
+class SpinParameters(Named):
+    """Parameters of spins s, -1 at the reference level and 1 at the other; made by `bbl.to_spins`.
+
+    ``P(s) ~ exp(s'Ms / 2 + b's)``, eq. (8) of Woo & Wang (2022). ``par["b"]`` is ``par.b``.
+
+    Attributes
+    ----------
+    b : Series of length m
+        Fields of the spins, by predictor.
+    M : DataFrame, shape (m, m)
+        Couplings, symmetric, with a diagonal of zero.
+    constant : float
+        What energies of spins, ``s'Ms / 2 + b's``, are below energies of levels: ln Z of the spins
+        is ln Z of the fit less this constant.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> spins = bbl.to_spins(bbl.randompar([[0, 1]] * 3, seed=1))
+    >>> spins.M.shape, len(spins.b)
+    ((3, 3), 3)
+    """
+
+    b: pd.Series
+    M: pd.DataFrame
+    constant: float
+
+    def __repr__(self) -> str:
+        frame = self.M.copy()
+        frame.insert(0, "b", self.b, allow_duplicates=True)
+        m = len(self.b)
+        return f"Spins of {m} predictors: field b, then couplings M.\n{frame}"
+
+    def energy(self, spins: object) -> np.ndarray:
+        """Return ``s'Ms / 2 + b's`` of rows of spins.
+
+        Parameters
+        ----------
+        spins : array_like, shape (n, m)
+            -1 and 1.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+
+        Examples
+        --------
+        >>> import bbl
+        >>> par = bbl.from_spins([0.5, 0.0], [[0.0, 1.0], [1.0, 0.0]])
+        >>> bbl.to_spins(par).energy([[1, 1], [1, -1]]).tolist()
+        [1.5, -0.5]
+        """
+        S = np.asarray(spins, dtype=float)
+        return 0.5 * ((S @ self.M.to_numpy()) * S).sum(axis=1) + S @ self.b.to_numpy()

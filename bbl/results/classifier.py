@@ -350,7 +350,16 @@ class ClassifierResults(ModelResults):
             subject = "new rows"
         advice = remedy(self.log_loss, self._advice)
         return evaluate_rows(
-            self.labels, scores, y, row_weights, subject, level, cost_matrix, advice
+            self.labels,
+            scores,
+            y,
+            row_weights,
+            subject,
+            level,
+            cost_matrix,
+            advice,
+            # only machines have `survey`
+            sampled=getattr(self, "survey", None) is not None,
         )
 
     @verb

@@ -20,7 +20,7 @@ from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
-from bbl.design.weights import named_weights
+from bbl.design.weights import are_whole, as_rows, named_weights
 from bbl.errors import DataError, OptionError
 from bbl.names import distinct_names
 from bbl.report.machine.summary import Section, Summary
@@ -407,12 +407,13 @@ def evaluate_rows(
     level: float = 0.95,
     costs: np.ndarray | None = None,
     remedy: str = "",
+    sampled: bool = False,
 ) -> Evaluation:
     """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if
     unknown.
 
-    Rows without a score, a group or a weight are left out. For the other arguments see
-    `Evaluation`.
+    Rows without a score, a group or a weight are left out. `sampled` says that the weights are
+    those of a sampling design, which never count rows. For the other arguments see `Evaluation`.
     """
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():
@@ -420,6 +421,10 @@ def evaluate_rows(
             f"None of the {what} has a prediction and a group.", hint="Give rows that have both."
         )
     left_out = float(weights[~is_judged].sum())
+    if sampled or not are_whole(weights[is_judged]):
+        left_out = float((weights[~is_judged] > 0).sum())
+        weights = weights.copy()
+        weights[is_judged] = as_rows(weights[is_judged])
     scores = scores[is_judged]
     y = y[is_judged]
     weights = weights[is_judged]

@@ -516,3 +516,15 @@ def test_the_scale_of_sampling_weights_does_not_matter(method, options, factor):
         for name in ("params", "bse", "tvalues", "pvalues"):
             np.testing.assert_allclose(getattr(scaled, name), getattr(plain, name), rtol=1e-5)
         np.testing.assert_allclose([scaled.aic, scaled.bic], [plain.aic, plain.bic], rtol=1e-8)
+
+
+def test_an_evaluation_of_new_rows_does_not_depend_on_the_scale_of_their_weights():
+    weights = np.random.default_rng(0).integers(1, 9, len(DATA))
+    model = fit("ml", DESIGN, "y ~ a + b")
+    plain = model.evaluate(DATA, weights=weights)
+    for factor in (1e-6, 0.3, 1000):
+        scaled = model.evaluate(DATA, weights=weights * factor)
+        np.testing.assert_allclose(
+            scaled.scores.to_numpy(float), plain.scores.to_numpy(float), rtol=1e-9
+        )
+        assert "720 rows (effective number" in str(scaled)

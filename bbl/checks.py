@@ -33,7 +33,13 @@ __all__ = [
 
 # from the R package's argument names to this package's, both in lower case without dots and
 # underscores
-R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}
+R_NAMES = {
+    "nstep": "nsteps",
+    "progressbar": "verbose",
+    "nprint": "verbose",
+    "lzhalf": "logz",
+    "storeopt": "refit",
+}
 
 P = ParamSpec("P")
 T = TypeVar("T")

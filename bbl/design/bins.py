@@ -116,10 +116,17 @@ def bin(  # noqa: A001  # the word of the field
         # distinct ones
         if numbers is None:
             if column_names is not None:
+                cells = [
+                    cell
+                    for cell in dict.fromkeys(frame.column(name).dropna())
+                    if not _is_number(cell)
+                ]
                 raise DataError(
                     f"column {name!r} contains values that are not numbers, so it cannot be "
-                    "binned.",
+                    f"binned: {', '.join(map(repr, cells[:5]))}{' and more' * (len(cells) > 5)}.",
                     column=name,
+                    value=cells[0] if cells else None,
+                    hint="Make these cells numbers or missing, or leave the column out.",
                 )
             continue
         is_number = ~np.isnan(numbers) & (row_weights > 0)
@@ -275,6 +282,14 @@ def _check_column_names(
                 hint="Leave it out.",
             )
     return names
+
+
+def _is_number(cell: object) -> bool:
+    """Return whether a cell is a number, or the text of one."""
+    try:
+        return bool(np.isfinite(float(cell)))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
 
 
 def _to_numbers(series: pd.Series) -> np.ndarray | None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from bbl.checks import near_match
 from bbl.design.factors import Factor
-from bbl.design.formula import FormulaTerms
+from bbl.design.formula import FormulaTerms, as_term
 from bbl.design.frames import Frame
 from bbl.design.values import (
     Column,
@@ -54,6 +54,11 @@ __all__ = [
     "refuse_missing_newdata",
     "refuse_no_rows_left",
 ]
+
+# names of columns that usually hold counts or weights
+COUNT_NAMES = frozenset(
+    ("count", "counts", "freq", "frequency", "n", "number", "weight", "weights", "wt")
+)
 
 # up to so many distinct values, a column is no identifier, however few the rows
 MAX_UNQUESTIONED_LEVELS = 20
@@ -386,12 +391,18 @@ def check_levels(factors: list[Factor], total: float) -> None:
 
 def refuse_identifier(name: Hashable, L: int, total: float) -> None:
     """Raise the error of a column with `L` distinct values in only `total` observations."""
+    # a table of counts without `weights=`: leaving the column out would ignore the counts
+    counts = (
+        f"If it contains counts, give weights={name!r}. Otherwise leave"
+        if (str(name).lower().strip("._ ") in COUNT_NAMES)
+        else "Leave"
+    )
     raise DataError(
         f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} "
         "observations.",
         column=name,
         hint=(
-            f"Leave it out of the formula (- {name}), or group its values; if each value is a "
-            "level, make it a category."
+            f"{counts} it out of the formula (- {as_term(name)}), or group its values; if each "
+            "value is a level, make it a category."
         ),
     )

@@ -34,7 +34,7 @@ from bbl.errors import BBLTypeError, FormulaError
 if TYPE_CHECKING:
     from formulaic.parser.types import ASTNode, Token
 
-__all__ = ["FormulaTerms", "check_formula", "parse", "write_formula"]
+__all__ = ["FormulaTerms", "as_term", "check_formula", "parse", "write_formula"]
 
 MAX_LENGTH = 100_000  # characters of a formula
 # terms that evaluating a formula may make; for over 1,600 columns 2 x (columns + 1)^2
@@ -263,9 +263,9 @@ def write_formula(
         + [[i] for i in range(len(predictors)) if i not in covered]
     )
     right_side = " + ".join(
-        operator.join(_write_name(predictors[i]) for i in term) for term in written_terms
+        operator.join(as_term(predictors[i]) for i in term) for term in written_terms
     )
-    left_side = "" if response is None else f"{_write_name(response)} "
+    left_side = "" if response is None else f"{as_term(response)} "
     terms_by_order: dict[int, list[tuple[int, ...]]] = {}
     for term in sorted(terms):
         terms_by_order.setdefault(len(term), []).append(term)
@@ -275,7 +275,7 @@ def write_formula(
     )
 
 
-def _write_name(name: Hashable) -> str:
+def as_term(name: Hashable) -> str:
     """Return a column name as formulas have it, in backticks unless it is a plain word."""
     text = str(name)
     return text if text.isidentifier() and ALIAS_PREFIX not in text else quoted(text)
@@ -304,7 +304,7 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     none, or empty.
     """
     term = terms.interactions.find_term(order + 1) or ()  # positions of over `order` predictors
-    names = [str(terms.predictors[i]) for i in term][: order + 1]
+    names = [as_term(terms.predictors[i]) for i in term][: order + 1]
     count = f"{order + 1}"
     why = f"the method takes at most {order}"
     allowed = f"terms of up to {order}"

@@ -191,9 +191,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     except TypeError:
         remedy = "Make one with pandas.DataFrame(...), and collect lazy frames first."
         if isinstance(data, str | os.PathLike):
-            remedy = (
-                "Read a file first, with pandas.read_csv(...) for one; the formula comes before "
-                "the data."
+            remedy = "Read a file first, for example with pandas.read_csv(...)." + (
+                " Give the formula before the data." if argument == "data" else ""
             )
         type_name = f"{type(data).__module__}.{type(data).__name__}".removeprefix("builtins.")
         raise BBLTypeError(

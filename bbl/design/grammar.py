@@ -33,6 +33,10 @@ ALIAS_PREFIX = "\ua66e"
 QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")  # a name in backticks; a backtick in it is doubled
 # C(a), factor(a)
 FACTOR_CALL = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS_PREFIX}][\w.]*)\s*\)")
+# C(a, Treatment("q")), relevel(a, ref="q"): a choice of the reference level
+REFERENCE_CALL = re.compile(
+    r"(?<![\w.])(?:C|factor|relevel|fct_relevel|contr_treatment)\s*\(\s*(`[^`]*`|[\w.]+)\s*,"
+)
 # a character outside the alphabet of formulas
 FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS_PREFIX}(?!\d)")
 OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[:^.]")
@@ -76,6 +80,12 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
         "Formulas are not evaluated: compute the column first, and put unusual column names in "
         "backticks"
     )
+    if levels_match := REFERENCE_CALL.search(formula):
+        name = levels_match[1].strip("`")
+        remedy = (
+            f"Name the column alone, and give its levels with the reference first: "
+            f"xlevels={{{name!r}: [...]}}"
+        )
     if ALIAS_PREFIX in QUOTED.sub("", formula):
         fail(formula, f"the character {ALIAS_PREFIX!r} cannot be read", hint=remedy)
     # C(a) and factor(a) become a

@@ -115,7 +115,12 @@ class SurveyDesign:
             try:
                 frame.column(name)
             except DataError as error:
-                raise DataError(f"{error}{count_text}", column=name, argument="design") from None
+                raise DataError(
+                    f"{error.message}{count_text}",
+                    column=name,
+                    argument="design",
+                    hint=error.hint,
+                ) from None
         return frame.column(name)
 
     def _read_positive(self, frame: Frame, name: Hashable, what: str) -> np.ndarray:

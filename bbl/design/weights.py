@@ -149,9 +149,10 @@ def check_weights(
         """Raise an error of the given class; `problem` is the predicate of its first sentence."""
         # 'whole ' * whole: the word, or nothing
         raise error(
-            f"{argument} {problem}. Give one {'whole ' * whole}number, 0 or more, for each of the "
-            f"{n} rows.",
+            f"{argument} {problem}.",
             argument=argument,
+            hint=f"Give one {'integer' if whole else 'number'}, 0 or more, for each of the {n} "
+            "rows.",
         )
 
     if isinstance(weights, pd.Series) and index is not None and not weights.index.equals(index):

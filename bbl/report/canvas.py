@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bbl.design.labels import Labels
-from bbl.errors import OptionError
+from bbl.errors import BBLTypeError, OptionError
 from bbl.report.format import label_text
 
 if TYPE_CHECKING:
@@ -399,6 +399,13 @@ def check_axes(axes: Any, n: int) -> list[Axes]:
     """Return the caller's axes as a list; raise an OptionError if there are not `n`."""
     # of one Axes, a sequence, or an array of plt.subplots
     axes_list = list(np.ravel(np.asarray(axes, dtype=object)))
+    if isinstance(axes, str):  # probably the kind of figure
+        raise BBLTypeError(
+            f"axes must be matplotlib axes; got {axes!r}.",
+            argument="axes",
+            value=axes,
+            hint="Draw a network with plot_network(); give other kinds of figures as kind=.",
+        )
     if len(axes_list) != n:
         raise OptionError(
             f"axes contains {len(axes_list)} axes, but {n} are drawn.",

@@ -338,7 +338,7 @@ class ClassifierResults(ModelResults):
         cost_matrix = None if costs is None else check_costs(costs, self.design.response)
         if newdata is None:
             refuse_weights(weights)
-            rows = self._rows()
+            rows = self._rows(takes_newdata=True)
             scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=priors)
             y = rows.response
             row_weights = rows.weights
@@ -482,7 +482,7 @@ class ClassifierResults(ModelResults):
             rows = (
                 judged_rows(design, newdata, weights)
                 if is_new
-                else scored_rows(self._rows(), design)[0]
+                else scored_rows(self._rows(takes_newdata=True), design)[0]
             )
         except BBLError as error:
             return [

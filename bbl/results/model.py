@@ -26,7 +26,7 @@ from bbl.checks import flag, verb
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
-from bbl.errors import DataError, OptionError
+from bbl.errors import DataError, Hint, OptionError
 from bbl.model.moments import level_counts
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.markup import html_fragment
@@ -186,15 +186,20 @@ class ModelResults(ABC):
         """The formula of the call, as text."""
         return self.design.terms.text
 
-    def _rows(self) -> Sample:
-        """Return the training rows; a DataError if the model has none."""
+    def _rows(self, *, takes_newdata: bool = False) -> Sample:
+        """Return the training rows; a DataError if the model has none, whose hint names ``newdata``
+        if the caller takes it.
+        """
         if self.training is None:
             raise DataError(
                 "This model has no training rows: it was saved without them, or fitted to "
                 "data that were read in batches.",
-                hint=(
-                    "Give newdata=; or save it with store_data=True, or fit a table in "
-                    "memory, such as a random sample of the rows."
+                hint=Hint(
+                    f"{'Give newdata=; or s' if takes_newdata else 'S'}ave it with "
+                    "store_data=True, or fit a table in memory, such as a random sample of the "
+                    "rows.",
+                    command_line="Save it with --store-data, or fit a table in memory, such as a "
+                    "random sample of the rows.",
                 ),
             )
         return self.training
@@ -214,7 +219,7 @@ class ModelResults(ABC):
         "raise", a missing cell if "ignore".
         """
         if newdata is None:
-            rows = self._rows()
+            rows = self._rows(takes_newdata=True)
             return rows.codes, rows.missing, None, self._index()  # None: no row is dropped
         frame = to_frame(newdata, "newdata")
         # encode: codes, missing

@@ -291,7 +291,7 @@ def importance(
     """
     if newdata is None:
         refuse_weights(weights)
-        rows = self._rows()
+        rows = self._rows(takes_newdata=True)
         rows = rows.rows(rows.response >= 0)  # those whose group is known
         workers = n_workers(n_jobs)
         rng = generator(seed)
@@ -348,7 +348,7 @@ def residuals(self: ClassifierResults) -> pd.Series:
     >>> fit.residuals().head(3).tolist()
     [1, 1, 1]
     """
-    rows = self._rows()
+    rows = self._rows(takes_newdata=True)
     observed = rows.response  # group numbers (n,), -1 if unknown
     is_right = (
         first_largest(self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None))

@@ -276,8 +276,9 @@ def check_survey(
             argument="design",
             hint=(
                 "Choose method='pseudo' or 'naive', 'ml' if there are few predictors, or "
-                "method='conditional' with ridge=0 if the formula has a response; or give "
-                "weights= instead of design for estimates without standard errors."
+                "method='conditional' with ridge=0 and ordered='nominal' if the formula has a "
+                "response; or give weights= instead of design for estimates without standard "
+                "errors."
             ),
         )
     refuse_batches(data, "A sampling design", "design")

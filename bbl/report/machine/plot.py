@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 # `@verb`: an unknown keyword raises an error that names the closest one
 from bbl.checks import verb
-from bbl.errors import DataError, OptionError
+from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.report.canvas import (
     COLOURS,
     TITLE_FONT,
@@ -189,8 +189,16 @@ def plot_comparison(
 
 def _unpack_parameters(parameters: HasParameters | Sequence) -> tuple[Iterable, Iterable]:
     """Return fields h and couplings J of a pair, or of an object that has them as attributes."""
-    h, J = parameters if isinstance(parameters, Sequence) else (parameters.h, parameters.J)
-    return h, J
+    if isinstance(parameters, Sequence):
+        h, J = parameters
+        return h, J
+    if not hasattr(parameters, "h") or not hasattr(parameters, "J"):
+        raise BBLTypeError(
+            f"{type(parameters).__name__} has no fields h and couplings J to compare.",
+            hint="Give fits of bbl() by one method, such as a member of an average, "
+            "fit.members[0]; or pairs (h, J).",
+        )
+    return parameters.h, parameters.J
 
 
 def _flatten_both(

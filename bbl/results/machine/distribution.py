@@ -121,7 +121,7 @@ def pnll(
     if newdata is None:
         # raises an error if there are any: training rows have weights of their own
         refuse_weights(weights)
-        rows = self._rows()
+        rows = self._rows(takes_newdata=True)
         # y (n,) is the group of each row
         codes = rows.codes
         missing = rows.missing

@@ -667,7 +667,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
         >>> round(fit.cLogLik(titanic), 2)
         -37.62
         """
-        rows = self._rows() if newdata is None else _encode_new(self.design, newdata)
+        rows = (
+            self._rows(takes_newdata=True) if newdata is None else _encode_new(self.design, newdata)
+        )
         scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)
         # weighted sum over rows, at the class of each row
         return sum_at_class(log_probabilities(scores), rows)

@@ -31,7 +31,7 @@ from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
 from bbl.checks import verb
 from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
-from bbl.errors import OptionError
+from bbl.errors import ClassError, OptionError
 from bbl.parallel import progress_bar
 from bbl.report.machine.summary import Section, Summary, fit_summary
 from bbl.report.notebook import first_rows
@@ -48,6 +48,7 @@ from bbl.results.machine.cross_validation import (
 )
 from bbl.results.machine.cv import CVResults, score_frame
 from bbl.results.machine.fit import BBLResults
+from bbl.results.machine.machine import MachineResults
 from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
 from bbl.results.predictions import (
     accuracy_score,
@@ -83,6 +84,12 @@ TABLE = {
     "losses": ArraySpec("f", ("members",)),
     "priors": PRIORS,
 }
+
+
+# what single Boltzmann machines have
+MACHINE_NAMES = frozenset(
+    name for kind in (BBLResults, MachineResults) for name in vars(kind) if not name.startswith("_")
+)
 
 
 @final
@@ -218,6 +225,21 @@ class AverageResults(ClassifierResults):
         data_fields = (f"crossVal({self.call})", self.design, data.rows, data.index)
         model = auto_results(data_fields, crossed.averaged, crossed.loss, self.priors)
         return average_cv(crossed, score, validated_positions(crossed.scored, folds), model)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise a ClassError for what only Boltzmann machines have, else the usual
+        AttributeError.
+
+        Python calls it only for names that the object does not have.
+        """
+        if name in MACHINE_NAMES:
+            raise ClassError(
+                f"{name} is for a single Boltzmann machine, and this is an average of "
+                f"{len(self.members)} models.",
+                hint=f"Ask one of its members, such as fit.members[0].{name}; for the average "
+                "use avg_comparisons(), importance() and evaluate().",
+            )
+        return object.__getattribute__(self, name)  # raises the AttributeError
 
     @property
     def names(self) -> list[str]:

@@ -36,6 +36,7 @@ FACTOR_CALL = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS_PREFIX}][\w
 # C(a, Treatment("q")), relevel(a, ref="q"): a choice of the reference level
 REFERENCE_CALL = re.compile(
     r"(?<![\w.])(?:C|factor|relevel|fct_relevel|contr_treatment)\s*\(\s*(`[^`]*`|[\w.]+)\s*,"
+    r"\s*(?:Treatment|contr|ref|base|[\"'])"
 )
 # a character outside the alphabet of formulas
 FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS_PREFIX}(?!\d)")

@@ -116,7 +116,7 @@ def test_bad_weights(weights, error, text):
     with pytest.raises(error, match=text) as caught:
         Design.from_data("y ~ a", data(), weights)
     assert caught.value.argument == "weights" and "weights" in str(caught.value)
-    assert "whole number" in str(caught.value)
+    assert "integer" in str(caught.value)
 
 
 def test_weights_that_are_no_column():

@@ -124,7 +124,6 @@ def corrupt():
     yield from (
         {"formula": 3},
         {"response": None},
-        {"predictors": []},
         {"predictors": [level, level]},
         {"predictors": 1},
     )

@@ -73,7 +73,8 @@ def informed(H: np.ndarray, min_information: float) -> np.ndarray:
     """
     is_informed = H.diagonal() > NO_INFORMATION
     scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
-    eigenvalues, eigenvectors = eigen.eigenvectors(H / np.outer(scale, scale))
+    scaled = H / np.outer(scale, scale)
+    eigenvalues, eigenvectors = eigen.eigenvectors(scaled, min_information)
     return is_informed & (
         (eigenvectors[:, eigenvalues < min_information] ** 2).sum(axis=1) < min_information
     )

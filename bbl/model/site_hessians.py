@@ -33,6 +33,7 @@ __all__ = ["ROWS", "site_design", "site_hessians", "site_scores"]
 
 ROWS = 1024  # rows of a chunk
 # share of nonzeros in the design below which summing them singly is faster than matrix products
+CACHED_CURVATURES = 200_000  # curvatures of the rows that are added at once
 SPARSE_SHARE = 0.35
 SHARED_BYTES = 2**21  # bytes of the sums of a batch of sites: they stay in the second-level cache
 # sites are summed together if at least this share of their common sums belongs to a site
@@ -216,11 +217,16 @@ class _SparseSums:
         """Add rows with design Z (n, 1 + D), probabilities P (n, layout.D) and weights (n, m) for
         each site.
         """
-        first_probabilities = P.take(self._first_levels, axis=1)
-        curvatures = -first_probabilities * P.take(self._second_levels, axis=1)
-        curvatures[:, self._diagonal] += first_probabilities[:, self._diagonal]
-        curvatures *= weights.take(self._site, axis=1)
-        kernel.add_curvatures(Z, self._columns, curvatures, self._sums)
+        # a few rows at a time: with many levels the curvatures of all rows leave the cache
+        n_rows = max(1, CACHED_CURVATURES // len(self._site))
+        for begin in range(0, len(Z), n_rows):
+            rows = slice(begin, begin + n_rows)
+            first_probabilities = P[rows].take(self._first_levels, axis=1)
+            curvatures = -first_probabilities
+            curvatures *= P[rows].take(self._second_levels, axis=1)
+            curvatures[:, self._diagonal] += first_probabilities[:, self._diagonal]
+            curvatures *= weights[rows].take(self._site, axis=1)
+            kernel.add_curvatures(Z[rows], self._columns, curvatures, self._sums)
 
     def hessians(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each site and its Hessian (p, p)."""

@@ -117,3 +117,11 @@ def test_anova_prints_its_p_value():
     assert text.splitlines()[0] == "(1) Survived ~ Class + Sex + Age, ml"
     assert f"{table['p'].iloc[1]:.3g}" in text and text.endswith("(2): likelihood ratio")
     assert type(table[["p"]]) is pd.DataFrame
+
+
+def test_strengths_without_tests():
+    fit = bbl.bbl("Survived ~ .^2", TITANIC, "Freq")
+    strengths = fit.interactions(pvalues=None)
+    tested = fit.interactions()
+    assert strengths["strength"].tolist() == tested["strength"].tolist()
+    assert strengths["p"].isna().all() and (strengths["test"] == "not asked for").all()

@@ -2,6 +2,7 @@
 import numpy as np
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from libc.math cimport INFINITY
 
 # LAPACK takes all arguments by address and matrices in Fortran order
 ctypedef void (*syevr_t)(char *jobz, char *range, char *uplo, int *n, double *a, int *lda, double *vl, double *vu,
@@ -17,14 +18,16 @@ cdef void *lapack_routine(str name) except NULL:
     return PyCapsule_GetPointer(lapack[name], PyCapsule_GetName(lapack[name]))
 
 
-def eigenvectors(double[:, ::1] matrix):
+def eigenvectors(double[:, ::1] matrix, double below=INFINITY):
     """Return the eigenvalues (n,), rising, and the eigenvectors, the columns of an array (n, n), of a symmetric matrix.
 
-    The matrix (n, n) may be overwritten.
+    The matrix (n, n) may be overwritten. With `below`, a large matrix has only those eigenvalues and eigenvectors whose
+    eigenvalue is smaller; a small one has all.
     """
     # a length of -1 asks for the best one; unused, zero: arguments that matter for some of the eigenvalues alone
     cdef int n = <int> matrix.shape[0], n_found = 0, info = 0, lwork = -1, liwork = -1, best_liwork, zero = 0
-    cdef double best_lwork, unused = 0.0
+    cdef double best_lwork, unused = 0.0, least = -INFINITY
+    cdef char *which = b"A"  # all eigenvalues, or V: those up to `below`
     cdef double[::1] value, work
     cdef double[:, ::1] vector  # an eigenvector in each row
     cdef int[::1] support, iwork  # support: where each eigenvector is not zero, which LAPACK writes; not used
@@ -37,19 +40,21 @@ def eigenvectors(double[:, ::1] matrix):
                 raise
     # dsyevr is a quarter slower than eigh, but needs no workspace of 2 n^2 numbers, the most memory of a whole fit;
     # it is called here because scipy.linalg.eigh holds the GIL and other threads would wait
+    if below < INFINITY:
+        which = b"V"
     syevr = <syevr_t> lapack_routine("dsyevr")
     value, vector, support = np.empty(n), np.empty((n, n)), np.empty(2 * n, dtype=np.intc)
-    # V: with eigenvectors, A: all, L: from one triangle; this call only asks for the best lengths of the workspace
-    syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &unused, &unused, &zero, &zero, &unused, &n_found, &value[0],
+    # V: with eigenvectors, L: from one triangle; this call only asks for the best lengths of the workspace
+    syevr(b"V", which, b"L", &n, &matrix[0, 0], &n, &least, &below, &zero, &zero, &unused, &n_found, &value[0],
           &vector[0, 0], &n, &support[0], &best_lwork, &lwork, &best_liwork, &liwork, &info)
     lwork, liwork = <int> best_lwork, best_liwork
     work, iwork = np.empty(lwork), np.empty(liwork, dtype=np.intc)
     with nogil:
-        syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &unused, &unused, &zero, &zero, &unused, &n_found, &value[0],
+        syevr(b"V", which, b"L", &n, &matrix[0, 0], &n, &least, &below, &zero, &zero, &unused, &n_found, &value[0],
               &vector[0, 0], &n, &support[0], &work[0], &lwork, &iwork[0], &liwork, &info)
-    if info or n_found < n:
+    if info or (n_found < n and below == INFINITY):
         raise np.linalg.LinAlgError(f"no eigenvectors (LAPACK says {info})")
-    return np.asarray(value), np.asarray(vector).T
+    return np.asarray(value)[:n_found], np.asarray(vector)[:n_found].T
 
 
 def inverse(double[:, ::1] matrix):

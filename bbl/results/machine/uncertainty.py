@@ -182,7 +182,7 @@ def interactions(
     apc: bool = False,
     *,
     order: int | None = None,
-    pvalues: str = "auto",
+    pvalues: str | None = "auto",
     n: int = 999,
     seed: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
@@ -196,10 +196,11 @@ def interactions(
         Whether to subtract the average-product correction from the strengths of pairs.
     order : int, optional
         Number of predictors of the interactions that are returned; all by default.
-    pvalues : {"auto", "permutation"}, default "auto"
+    pvalues : {"auto", "permutation"} or None, default "auto"
         "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors are
         independent given the predictors that interact with them. They are exact whatever the counts
-        are, and exist for every method and for pairs whose couplings are not estimable.
+        are, and exist for every method and for pairs whose couplings are not estimable. None:
+        strengths alone, without tests, which take long if predictors have many levels.
     n : int, default 999
         Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
     seed : int or numpy.random.Generator, optional
@@ -243,7 +244,9 @@ def interactions(
         # no column: all are pairs
         orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
         return frame[orders == integer("order", order, 2)].reset_index(drop=True)
-    if choice("pvalues", pvalues, PVALUES) == "permutation":
+    if pvalues is None:
+        frame = untested_table(self.labels, self.parameters, of, "not asked for")
+    elif choice("pvalues", pvalues, PVALUES) == "permutation":
         if of != "group":
             raise OptionError(
                 "A permutation test is for the couplings of one group.",

@@ -16,6 +16,7 @@ __all__ = [
     "Method",
     "MissingPolicy",
     "NetworkLearner",
+    "PairPenalty",
     "PredictionType",
     "ScoreName",
     "TuningRule",
@@ -32,6 +33,7 @@ MissingPolicy: TypeAlias = Literal["raise", "drop", "level", "marginal"]
 LogZ: TypeAlias = Literal["auto", "exact", "pseudo", "half", "mf", "ais"]
 CalibrationKind: TypeAlias = Literal["none", "offset", "temperature"]
 Gauge: TypeAlias = Literal["reference", "zero-sum"]
+PairPenalty: TypeAlias = Literal["l2", "l1", "group"]
 LevelCoding: TypeAlias = Literal["nominal", "linear", "cumulative"]
 PredictionType: TypeAlias = Literal["link", "prob", "class"]
 Unseen: TypeAlias = Literal["raise", "ignore"]

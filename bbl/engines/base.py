@@ -284,6 +284,11 @@ class Engine:
                 hint="Choose method='pseudo', or judge predictions with evaluate().",
             )
 
+    @classmethod
+    def classifier_defaults(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the defaults of `BBLClassifier` for an engine with these `options`, by name."""
+        return cls.classifier
+
     def stepwise(self, sample: Any, layout: Layout) -> bool:
         """Return whether settings are compared a few at a time, the strongest penalty first, with
         warm starts.

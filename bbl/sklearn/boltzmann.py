@@ -205,7 +205,8 @@ class BBLClassifier(TableClassifier):
         if isinstance(self.method, str) and not is_auto(self.method):
             # an engine's `classifier` holds defaults for this class, where they differ from those
             # of `bbl.bbl`
-            options = {**engine_class(self.method).classifier, **options}
+            options = options | (self.options if isinstance(self.options, dict) else {})
+            options = {**engine_class(self.method).classifier_defaults(options), **options}
         if not isinstance(self.options, dict | None):
             raise BBLTypeError(
                 f"options must be a dict of options of the method by name; got {self.options!r}.",

@@ -158,6 +158,10 @@ class Descent:
         rows was slow.
     n_exhausted : int
         Number of last Newton steps in a row whose sweeps ran out.
+    max_violation : float
+        Violation at which the descent ends, in units of penalties.
+    n_steps : int
+        Newton steps of the last descent.
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
@@ -176,6 +180,8 @@ class Descent:
         self.loss = math.nan
         self.prefers_hessian = problem.K > 2
         self.n_exhausted = 0
+        self.max_violation = WORKING_SET_VIOLATION
+        self.n_steps = 0
 
     def extend(self, terms: Sequence[Term]) -> None:
         """Add terms to the working set, with weights of zero."""
@@ -226,7 +232,8 @@ class Descent:
         rounding = GRADIENT_ERROR_ULPS * np.finfo(float).eps * self.problem.total / least_penalty
         violation = math.inf
         self.n_exhausted = 0
-        for _ in range(MAX_NEWTON_STEPS):
+        max_violation = max(self.max_violation, rounding)
+        for self.n_steps in range(MAX_NEWTON_STEPS):
             gradient = products.gradient(self.slope)
             intercept_gradient = self.slope.sum(axis=1)
             # an intercept at its bound, which a step downhill would move beyond it
@@ -238,14 +245,12 @@ class Descent:
                 float(np.abs(np.where(is_bounded, 0.0, intercept_gradient)).max()) / least_penalty
             )
             violation = max(violation, intercept_violation)
-            if violation <= max(WORKING_SET_VIOLATION, rounding):
+            if violation <= max_violation:
                 break
             # violation at which the quadratic model counts as minimised: a share of the current
             # violation, falling with its square below 1, but no less than a tenth of the violation
             # at which the descent ends
-            tolerance = max(
-                0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation)
-            )
+            tolerance = max(0.1 * max_violation, 0.05 * violation * min(1.0, violation))
             theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
             step = theta - self.theta
             intercept_step = intercept - self.intercept

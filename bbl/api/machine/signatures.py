@@ -15,6 +15,7 @@ from bbl.choices import (
     LevelCoding,
     LogZ,
     MissingPolicy,
+    PairPenalty,
     ScoreName,
     TuningRule,
 )
@@ -70,7 +71,7 @@ class _Options(TypedDict, total=False):
     pairs: int | None
     order: int
     combine: Literal["or", "and", "max"]
-    penalty: Literal["group", "l1"]
+    penalty: PairPenalty
     screen: str
     prior: str
     sampler: Literal["auto", "conjugate", "exact", "exchange", "pseudo"]

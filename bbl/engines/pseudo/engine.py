@@ -13,12 +13,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, cast, get_args
 
 import numpy as np
 
 from bbl._ext.pseudo.pseudo import CONVERGED, memory_estimate
 from bbl.checks import choice, flag, integer, real
+from bbl.choices import PairPenalty
 from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Equations, Note
 from bbl.engines.naive import absent_levels
@@ -80,6 +81,16 @@ class PseudoLikelihood(Engine):
         In single precision large fits take half of the working memory and about half of the time.
         The least tolerance is then 1e-5, which leaves about four digits of a coefficient. Small
         fits always use double precision.
+    penalty : {"l2", "l1", "group"}, default "l2"
+        Penalty of the couplings of pairs. ``"l2"`` is ``lambda_ / 2`` times their squares, as in
+        the paper. The others make couplings exactly zero; each predictor is then a sparse
+        (multinomial) logistic regression on the others, fitted exactly. ``"l1"``, for predictors of
+        two levels, is `lambda_` times the sizes of the ``J_ij`` in the reference gauge, which is an
+        L1 penalty on products of 0/1 columns. ``"group"``, for any numbers of levels, is `lambda_`
+        times the Frobenius norm of each table ``J_ij`` in the zero-sum gauge, so that whole tables
+        are zero; for two levels that norm is half of ``J_ij``. With both, fields are free,
+        `lambdah` and `prior_count` stay 0, and there are no standard errors. A symmetrised coupling
+        is zero only if both predictors have it so.
     gauge : {"reference", "zero-sum"}, default "reference"
         Whether the penalty is on fields and couplings of the non-reference levels, as in the paper,
         or, in a model of pairs, on those of all levels in the zero-sum gauge, in which both
@@ -112,6 +123,7 @@ class PseudoLikelihood(Engine):
     prior_count: float = 0.0
     precision: str = "double"
     gauge: str = "reference"
+    penalty: str = "l2"
     name = "pseudo"
     order = MAX_ORDER
     tuned = PENALTY
@@ -135,6 +147,38 @@ class PseudoLikelihood(Engine):
         object.__setattr__(self, "symmetrize", flag("symmetrize", self.symmetrize))
         choice("precision", self.precision, tuple(FINEST))
         choice("gauge", self.gauge, GAUGES)
+        choice("penalty", self.penalty, get_args(PairPenalty))
+        if self.sparse:
+            self._check_sparse()
+
+    def _check_sparse(self) -> None:
+        """Raise an OptionError for options that do not go with a penalty of norms."""
+        if not _positive(self.lambda_):
+            raise OptionError(
+                f"penalty={self.penalty!r} needs a positive lambda_; got {self.lambda_!r}.",
+                hint="Give lambda_ > 0, such as 0.03, or leave penalty out.",
+                argument="lambda_",
+                value=self.lambda_,
+            )
+        for name in ("lambdah", "prior_count"):
+            value = getattr(self, name)
+            if value != 0.0:
+                raise OptionError(
+                    f"penalty={self.penalty!r} leaves fields free, and {name} is {value!r}.",
+                    hint=f"Give {name}=0, or leave penalty out.",
+                    argument=name,
+                    value=value,
+                )
+
+    @classmethod
+    def classifier_defaults(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the `classifier` defaults; none with a penalty that leaves fields free."""
+        return cls.classifier if options.get("penalty", "l2") == "l2" else {}
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the penalty makes couplings exactly zero."""
+        return self.penalty != "l2"
 
     @property
     def penalised(self) -> bool:
@@ -145,7 +189,7 @@ class PseudoLikelihood(Engine):
     @property
     def zero_sum(self) -> bool:
         """Whether penalties are of fields and couplings in the zero-sum gauge."""
-        return self.gauge != GAUGES[0]  # "reference"
+        return self.gauge != GAUGES[0] or self.penalty == "group"  # GAUGES[0]: "reference"
 
     @property
     def two_sided(self) -> bool:
@@ -157,6 +201,8 @@ class PseudoLikelihood(Engine):
         allow its terms.
         """
         check_orders(self.lambda_, layout)
+        if self.sparse:
+            self._check_sparse_layout(sample, layout)
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
             raise OptionError(
                 f"gauge={self.gauge!r} is for rows that are fitted in memory, and these "
@@ -183,11 +229,36 @@ class PseudoLikelihood(Engine):
             )
         return layout
 
+    def _check_sparse_layout(self, sample: Sample, layout: Layout) -> None:
+        """Raise an OptionError unless the penalty of norms allows these rows and terms."""
+        what = f"penalty={self.penalty!r}"
+        if not sample.in_memory:
+            raise OptionError(
+                f"{what} needs all rows in memory.",
+                hint="Give a table, or leave penalty out.",
+                argument="penalty",
+            )
+        if layout.order > 2:
+            raise OptionError(
+                f"{what} is for pairs, and the model has terms of {layout.order} predictors.",
+                hint="Take a formula of pairs, or method='shbm'.",
+                argument="penalty",
+            )
+        if self.penalty == "l1" and (layout.n_levels > 2).any():
+            raise OptionError(
+                f"{what} is for predictors of two levels; some have "
+                f"{int(layout.n_levels.max())}, and which couplings it would make zero would "
+                "depend on the reference level.",
+                hint="Give penalty='group', which makes whole tables zero.",
+                argument="penalty",
+                value=self.penalty,
+            )
+
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
         """Return whether fits are costly, so that penalties are compared a few at a time, with warm
         starts.
         """
-        if not layout.m:  # no predictors
+        if self.sparse or not layout.m:  # one path over all penalties costs least; no predictors
             return False
         if not sample.in_memory:
             return True
@@ -199,9 +270,17 @@ class PseudoLikelihood(Engine):
         )
 
     def check_equations(self) -> None:
-        """Raise an OptionError unless couplings are symmetrised: others have no known standard
-        errors.
+        """Raise an OptionError unless couplings are symmetrised and have an L2 penalty: others have
+        no known standard errors.
         """
+        if self.sparse:
+            raise OptionError(
+                f"Fits with penalty={self.penalty!r} have no standard errors: an estimate that the "
+                "penalty makes zero has no normal distribution.",
+                hint="Take penalty='l2', or bootstrap() for the spread of the estimates.",
+                argument="penalty",
+                value=self.penalty,
+            )
         if not self.symmetrize:
             raise OptionError(
                 "Standard errors are for symmetrised couplings.",
@@ -213,6 +292,8 @@ class PseudoLikelihood(Engine):
         """Fit a group again and return its likelihood equations, with the unsymmetrised
         solution.
         """
+        if self.sparse:
+            self.check_equations()
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
         return Equations(
@@ -382,9 +463,8 @@ class PseudoLikelihood(Engine):
             site_rows = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()  # notes on levels that never occur
         if warm_starts is None and self.diverges(min(grid)):
-            absent = absent_levels(
-                counts or level_counts(site_rows, layout.n_levels), "give lambdah > 0"
-            )
+            remedy = "take penalty='l2' and lambdah > 0" if self.sparse else "give lambdah > 0"
+            absent = absent_levels(counts or level_counts(site_rows, layout.n_levels), remedy)
         fits = [
             self._finish(site_rows, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True)

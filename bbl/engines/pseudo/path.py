@@ -30,6 +30,7 @@ from bbl.engines.pseudo.solvers import (
     is_small,
     prepare_problem,
 )
+from bbl.engines.pseudo.sparse_sites import solve_sparse
 from bbl.engines.warm_starts import WarmStarts
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, log_ratio, smoothed
@@ -142,6 +143,8 @@ def solve_complete(
     `start` (layout.D, 1 + D), if it is given, else without couplings. Solutions are returned in the
     order of `grid`.
     """
+    if engine.sparse:
+        return solve_sparse(engine, sample, layout, grid, workers)
     out: list[Any] = [None] * len(grid)
     solve: Any = None
     # what does not depend on the penalty is computed once for all comparisons, if there is memory

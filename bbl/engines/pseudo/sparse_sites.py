@@ -1,0 +1,123 @@
+"""Pseudo-likelihood with a penalty that makes couplings exactly zero: one sparse logistic
+regression for each site.
+
+A site is a predictor in the role of the response, i, its regressors are the predictors j that
+interact with it, and solutions have the shape (layout.D, 1 + D) as in `path`. Regressions work in
+the coding of `bbl.sparse`, in which both the levels of the site and those of its regressors are
+corners of a simplex. Their tables of couplings are in the zero-sum gauge.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bbl._ext.pseudo.pseudo import CONVERGED, ITMAX
+from bbl.engines.pseudo.solvers import FLOOR, Sites, Solution
+from bbl.model.layout import Layout
+from bbl.model.logz import pseudo_log_z
+from bbl.model.regressors import regressors
+from bbl.parallel import run_tasks
+from bbl.rows.sample import Sample, code_dtype
+from bbl.sparse.products import Problem, contrasts, simplex
+from bbl.sparse.workingset import Descent, Penalty
+
+__all__ = ["solve_sparse"]
+
+# least violation of the optimality conditions, per row, at which a fit ends: rounding of sums over
+# rows leaves hardly less
+LEAST_VIOLATION = 1e-9
+
+
+def solve_sparse(
+    engine: Any, sample: Sample, layout: Layout, grid: list, workers: int
+) -> list[Solution]:
+    """Fit complete rows at each penalty of `grid`, the largest first, each fit starting from the
+    one before.
+
+    `engine` is a `PseudoLikelihood` with ``penalty="l1"`` or ``"group"``. Solutions are returned in
+    the order of `grid`.
+    """
+    D = regressors(layout).D
+    solutions = [np.zeros((layout.D, 1 + D)) for _ in grid]
+    reports = [Sites(layout.m) for _ in grid]
+    tasks = [
+        (engine, sample, layout, grid, i, solutions, reports)
+        for i in range(layout.m)
+        if layout.n_levels[i] > 1
+    ]
+    run_tasks(_solve_site, tasks, workers, shared=True)
+    return [
+        (site_theta, sites, partial(_normaliser, sample, layout, site_theta))
+        for site_theta, sites in zip(solutions, reports, strict=True)
+    ]
+
+
+def _normaliser(sample: Sample, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
+    """Return ln Z by eq. (31) of a solution."""
+    return pseudo_log_z(sample, layout, site_theta, half=half)
+
+
+def _solve_site(
+    engine: Any,
+    sample: Sample,
+    layout: Layout,
+    grid: list,
+    i: int,
+    solutions: list[np.ndarray],
+    reports: list[Sites],
+) -> None:
+    """Fit site `i` at each penalty of `grid`, and write its rows of the `solutions` and its
+    `reports`.
+    """
+    n_levels = layout.n_levels
+    neighbours = np.flatnonzero(layout.mask[i] & (n_levels > 1))
+    codes = sample.codes[:, neighbours].astype(code_dtype(n_levels[neighbours])).T
+    problem = Problem(
+        np.ascontiguousarray(codes),
+        tuple(int(L) for L in n_levels[neighbours]),
+        sample.codes[:, i].astype(np.intp),
+        int(n_levels[i]),
+        np.asarray(sample.weights, dtype=float),
+    )
+    q = problem.K - 1
+    zeros = {(k,): np.zeros((problem.n_levels[k] - 1, q)) for k in range(problem.m)}
+    descent = Descent(problem, Penalty((1.0,)), zeros, np.zeros(q))
+    # of the norm of a table's weights: the Frobenius norm of the table in the zero-sum gauge, or
+    # for two levels each, of which that norm is half, the coupling itself
+    to_norm = np.sqrt(0.5 * np.array(problem.n_levels, dtype=float))
+    if engine.penalty == "l1":
+        to_norm *= 2.0
+    for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
+        descent.lambdas = grid[k] * problem.total * to_norm
+        largest = grid[k] * float(to_norm.max(initial=1.0))  # per row
+        descent.max_violation = max(engine.tolerance, LEAST_VIOLATION) / largest
+        norm = largest * descent.minimise()
+        _write_site(layout, i, neighbours, descent, solutions[k])
+        sites = reports[k]
+        sites.value[i] = (descent.loss + descent.penalties(descent.theta)) / problem.total
+        sites.norm[i] = norm
+        sites.n_iter[i] = descent.n_steps
+        is_converged = norm <= max(engine.tolerance, FLOOR["double"])
+        sites.status[i] = CONVERGED if is_converged else ITMAX
+
+
+def _write_site(
+    layout: Layout, i: int, neighbours: np.ndarray, descent: Descent, site_theta: np.ndarray
+) -> None:
+    """Write the fields and couplings of site `i` in the reference gauge to its rows of
+    `site_theta`.
+    """
+    rows = slice(layout.start[i], layout.start[i + 1])
+    to_scores = contrasts(descent.problem.K)
+    fields = to_scores @ descent.intercept
+    starts = descent.products.starts
+    for k, j in enumerate(neighbours):
+        weights = descent.theta[starts[k] : starts[k + 1]]
+        table = simplex(int(layout.n_levels[j])) @ weights @ to_scores.T  # (L_j, L_i)
+        fields += table[0]
+        coupling = table[1:, 1:] - table[:1, 1:] - table[1:, :1] + table[0, 0]
+        site_theta[rows, 1 + layout.start[j] : 1 + layout.start[j + 1]] = coupling.T
+    site_theta[rows, 0] = fields[1:] - fields[0]

@@ -22,13 +22,14 @@ from bbl.model.regressors import regressors
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample, code_dtype
 from bbl.sparse.products import Problem, contrasts, simplex
-from bbl.sparse.workingset import Descent, Penalty
+from bbl.sparse.workingset import MAX_INTERCEPT, Descent, Penalty
 
 __all__ = ["solve_sparse"]
 
 # least violation of the optimality conditions, per row, at which a fit ends: rounding of sums over
 # rows leaves hardly less
 LEAST_VIOLATION = 1e-9
+LEAST_COUNT = 1e-3  # of the rows of a level, at the start
 
 
 def solve_sparse(
@@ -84,7 +85,11 @@ def _solve_site(
     )
     q = problem.K - 1
     zeros = {(k,): np.zeros((problem.n_levels[k] - 1, q)) for k in range(problem.m)}
-    descent = Descent(problem, Penalty((1.0,)), zeros, np.zeros(q))
+    # from the shares of the levels, so that only tables that matter have gradients above penalties
+    counts = np.bincount(problem.y, problem.weights, problem.K)
+    log_shares = np.log(np.maximum(counts, LEAST_COUNT) / problem.total)
+    start = np.clip(2.0 * contrasts(problem.K).T @ log_shares, -MAX_INTERCEPT, MAX_INTERCEPT)
+    descent = Descent(problem, Penalty((1.0,)), zeros, start)
     # of the norm of a table's weights: the Frobenius norm of the table in the zero-sum gauge, or
     # for two levels each, of which that norm is half, the coupling itself
     to_norm = np.sqrt(0.5 * np.array(problem.n_levels, dtype=float))

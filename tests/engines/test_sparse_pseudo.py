@@ -115,7 +115,7 @@ def test_weights_are_repeated_rows_and_threads_change_nothing():
 
 def test_verbs_take_the_penalty_and_say_that_there_are_no_errors(tmp_path):
     codes = draw([2, 3, 3, 2], 200)
-    codes[:150, 3] = codes[:150, 2] > 0
+    codes[::2, 3] = codes[::2, 2] > 0
     table = pd.DataFrame(codes, columns=[*"abcd"]).astype(str)
     fit = bbl.bbl("d ~ .^2", table, penalty="group", lambda_=0.02, n_jobs=1, verbose=0)
     assert "no standard errors" in str(fit.summary())

@@ -131,7 +131,8 @@ def test_verbs_take_the_penalty_and_say_that_there_are_no_errors(tmp_path):
     )
     assert list(cv.cvframe["lambda"]) == [0.02, 0.1]
     X = table.drop(columns="d")
-    estimator = bbl.BBLClassifier(options={"penalty": "group", "lambda_": 0.05}, n_jobs=1)
+    options = {"penalty": "group", "lambda_": 0.05}
+    estimator = bbl.BBLClassifier(method="pseudo", options=options, n_jobs=1)
     assert estimator.fit(X, table["d"]).predict(X).shape == (200,)
 
 

@@ -38,6 +38,8 @@ QUIET = {"verbose": 0}
 # files of which every hint has a case: a new hint in one of them needs a case too
 COMPLETE = (
     "api/machine/fit.py",
+    "checks.py",
+    "design/survey_arguments.py",
     "engines/highorder/joint.py",
     "model/logz.py",
     "parallel.py",
@@ -561,6 +563,89 @@ def many_states(**options: Any) -> Any:
     )
     formula = "y ~ v0*v1 + " + " + ".join(f"v{i}" for i in range(2, 18))
     return fit(formula, wide, method="bayes", chains=2, warmup=10, draws=10, **options)
+
+
+def survey_fit(**design: Any) -> Any:
+    data = DATA.assign(w=1.0, h=np.arange(60) // 30, c=np.arange(60) // 5, r1=1.0, r2=1.0)
+    return fit("y ~ a", data, method="naive", design=bbl.survey("w", **design))
+
+
+TABLE |= {
+    "an argument of R": Advice(
+        r"Did you mean 'nsteps'\?",
+        lambda: bbl.mcSample(FITTED, **{"nstep": 20}),
+        (lambda: bbl.mcSample(FITTED, nsteps=20, **QUIET),),
+    ),
+    "a seed that is text": Advice(
+        r"Make one with numpy\.random\.default_rng\(\)",
+        lambda: bbl.mcSample(FITTED, nsteps=20, seed="x"),
+        (lambda: bbl.mcSample(FITTED, nsteps=20, seed=np.random.default_rng(), **QUIET),),
+    ),
+    "a grid without values": Advice(
+        "Give at least one value",
+        lambda: bbl.crossVal("y ~ .", DATA, lambda_=[], **QUIET),
+        (lambda: bbl.crossVal("y ~ .", DATA, lambda_=[0.1], **QUIET),),
+    ),
+    "axes of a kind": Advice(
+        r"Draw a network with plot_network\(\); give other kinds of figures as kind=",
+        lambda: FITTED.plot("network"),
+        (lambda: FITTED.plot_network(), lambda: FITTED.plot(kind="confusion", newdata=DATA)),
+    ),
+    "design beside weights": Advice(
+        "Leave weights out",
+        lambda: bbl.bbl("y ~ a", DATA.assign(w=1.0), "w", design=bbl.survey("w"), **QUIET),
+        (lambda: survey_fit(),),
+    ),
+    "replicates without a type": Advice(
+        "Give type= as one of",
+        lambda: survey_fit(replicates=["r1", "r2"]),
+        (lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),),
+    ),
+    "replicates without factors": Advice(
+        r"Give \(n - 1\)/n of the n clusters",
+        lambda: survey_fit(replicates=["r1", "r2"], type="JKn"),
+        (lambda: survey_fit(replicates=["r1", "r2"], type="JKn", rscales=[0.5, 0.5]),),
+    ),
+    "rho of another type": Advice(
+        "Leave rho out, or give type='Fay'",
+        lambda: survey_fit(replicates=["r1", "r2"], type="BRR", rho=0.5),
+        (
+            lambda: survey_fit(replicates=["r1", "r2"], type="BRR"),
+            lambda: survey_fit(replicates=["r1", "r2"], type="Fay", rho=0.5),
+        ),
+    ),
+    "Fay without rho": Advice(
+        "Give rho; without it give type='BRR'",
+        lambda: survey_fit(replicates=["r1", "r2"], type="Fay"),
+        (
+            lambda: survey_fit(replicates=["r1", "r2"], type="Fay", rho=0.5),
+            lambda: survey_fit(replicates=["r1", "r2"], type="BRR"),
+        ),
+    ),
+    "mse of a design without replicates": Advice(
+        "Leave mse out, or give a type of replicates",
+        lambda: survey_fit(cluster="c", mse=True),
+        (
+            lambda: survey_fit(cluster="c"),
+            lambda: survey_fit(strata="h", cluster="c", nested=True, type="JKn", mse=True),
+        ),
+    ),
+    "scale of a design without replicates": Advice(
+        "Leave scale out",
+        lambda: survey_fit(cluster="c", scale=0.5),
+        (lambda: survey_fit(cluster="c"),),
+    ),
+    "strata as values": Advice(
+        "Put the values into the table, and name their column",
+        lambda: bbl.survey("w", strata=DATA["a"]),
+        (lambda: bbl.survey("w", strata="a"),),
+    ),
+    "coefficients of an average": Advice(
+        r"fit\.members\[0\]\.inference",
+        lambda: bbl.average([fit("y ~ a*b"), fit("y ~ a + b")]).inference(),
+        (lambda: bbl.average([fit("y ~ a*b"), fit("y ~ a + b")]).members[0].inference(),),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -60,6 +60,7 @@ def files() -> tuple[str, ...]:
 @contextmanager
 def recorded(found: set[Site]) -> Iterator[None]:
     """Add to `found` the sites that errors and warnings with a hint come from, in the block."""
+    files()  # parsed before the call: `ast` is not safe in the threads of a fit (Python 3.11)
     base = errors.BBLError.__mro__[1]
     plain = base.__init__
 

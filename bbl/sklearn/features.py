@@ -19,11 +19,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from bbl.api.machine.scores import log_scores
-from bbl.checks import flag, integer
+from bbl.checks import choice, flag, integer, real
 from bbl.choices import Method, MissingPolicy
 from bbl.engines import DEFAULT, Engine
-from bbl.engines.bayes.conjugate import conjugate_scores, signed_log
-from bbl.errors import ConvergenceWarning, DataError, DataWarning, OptionError
+from bbl.engines.bayes.conjugate import signed_log
+from bbl.engines.bayes.grey import GreyMachine, fit_grey
+from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, DataWarning, OptionError
 from bbl.sklearn.base import table_errors
 from bbl.sklearn.boltzmann import BBLClassifier
 
@@ -46,7 +47,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         numbers, of about -1 to 1 (grey values, for example): it is the posterior mean of the
         conjugate model of Li (2014), in closed form, whose scores have no normaliser.
     pairs : {"all", "none"}, str or list of pairs, default "all"
-        Which predictors interact, see `BBLClassifier`; under ``"conjugate"`` always all.
+        Which predictors interact, see `BBLClassifier`; under ``"conjugate"`` all or none.
     normalised : bool, optional
         Whether ln Z is subtracted: ``ln P(x | y)`` rather than an energy. By default True for all
         methods except ``"conjugate"``, which has no ln Z.
@@ -58,7 +59,10 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     options : dict, optional
         Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for
         ``"conjugate"``, whose prior has the factor ``exp(-c |phi|^2)`` of the coefficients phi; c
-        is half the number of rows of the class by default.
+        is half the number of rows of the class by default. There ``{"hidden": 100}`` adds hidden
+        units, -1 or 1, coupled to all columns, and ``{"hidden": (100, 50)}`` a second layer of
+        units that are coupled to the first; with ``pairs="none"`` this is the restricted machine.
+        ``{"sweeps": 50}`` is the number of Gibbs sweeps that draw the units.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values, see `BBLClassifier`.
     n_jobs : int, optional
@@ -70,9 +74,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ----------
     classes_ : ndarray, shape (K,)
         Class labels, sorted; there is one feature for each.
-    model_ : BBLClassifier, or tuple (classes, rows_and_c)
+    model_ : BBLClassifier, or tuple (classes, machines)
         The model that was fitted to all rows. Under ``"conjugate"`` a tuple: the class labels (K,),
-        and for each class the pair of its rows (n_k, m) and its constant c.
+        and for each class a machine with the posterior means of its coefficients.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
@@ -338,30 +342,96 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         )
         return model.fit(X, y)
 
-    def _fit_conjugate(
-        self, X, y, reset: bool
-    ) -> tuple[np.ndarray, list[tuple[np.ndarray, float]]]:
-        """Return the model of method="conjugate": the classes (K,), and the rows (n_k, m) and
-        constant c of each class.
+    def _fit_conjugate(self, X, y, reset: bool) -> tuple[np.ndarray, list[GreyMachine]]:
+        """Return the model of method="conjugate": the classes (K,), and a machine for each.
 
-        c is the factor in the prior of the coefficients: scores are divided by 2 c, by default the
-        number of rows. With `reset`, number and names of the columns of X are stored in the
-        transformer; else X is checked for them.
+        With `reset`, number and names of the columns of X are stored in the transformer; else X is
+        checked for them.
         """
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
+        options = dict(self.options or {})
+        c = options.pop("c", None)
+        c = None if c is None else real("c", c, 0.0, open_low=True)
+        hidden = _layers(options.pop("hidden", ()))
+        sweeps = integer("sweeps", options.pop("sweeps", 50), 1)
+        if options:
+            raise BBLTypeError(
+                f"{next(iter(options))!r} is not an option of method='conjugate'.",
+                hint="Give c, hidden or sweeps.",
+                argument="options",
+            )
+        pairs = choice("pairs", self.pairs, ("all", "none")) == "all"
         classes = np.unique(y)
         if len(classes) < 2:
             raise DataError(
-                f"y has one class, {classes.tolist()[0]!r}.",
-                hint="Give rows of at least two classes.",
+                f"y has one class, {classes.tolist()[0]!r}.", hint="Give rows of two or more."
             )
-        rows_by_class = [X[y == label] for label in classes]
-        c = (self.options or {}).get("c")
-        return classes, [
-            (group_rows, 0.5 * len(group_rows) if c is None else float(c))
-            for group_rows in rows_by_class
-        ]
+        # the same units whatever else draws from random_state
+        seed = self.random_state if isinstance(self.random_state, int | np.integer) else 0
+        rngs = np.random.default_rng(int(seed)).spawn(len(classes))
+        machines = []
+        for label, rng in zip(classes, rngs, strict=True):
+            rows = X[y == label]
+            class_c = 0.5 * len(rows) if c is None else c
+            machines.append(fit_grey(rows, class_c, hidden, pairs, sweeps, rng))
+        return classes, machines
+
+    def sample(
+        self, label: Any, n: int = 1, *, sweeps: int = 100, random_state: int | None = 0
+    ) -> np.ndarray:
+        """Draw rows of a class, such as images of grey pixels, from the model of all rows.
+
+        Only for ``method="conjugate"``: Gibbs chains of units and numbers, where a number given the
+        others has the density ``exp(a x)`` on [-1, 1].
+
+        Parameters
+        ----------
+        label : a class
+        n : int, default 1
+            Number of rows, each the end of a chain of its own.
+        sweeps : int, default 100
+            Sweeps of each chain, from random numbers.
+        random_state : int or None, default 0
+
+        Returns
+        -------
+        ndarray, shape (n, m)
+
+        Raises
+        ------
+        OptionError
+            If the method is another, or `label` is not a class.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bbl.sklearn import ScoreFeatures
+        >>> rng = np.random.default_rng(0)
+        >>> y = np.repeat(["dark", "light"], 50)
+        >>> mean = np.where(y == "light", 0.5, -0.5)
+        >>> X = np.clip(mean[:, None] + rng.normal(0, 0.3, (100, 4)), -1, 1)
+        >>> features = ScoreFeatures("conjugate", pairs="none", options={"hidden": 2}).fit(X, y)
+        >>> bool(features.sample("light", 20).mean() > features.sample("dark", 20).mean())
+        True
+        """
+        check_is_fitted(self, "model_")
+        if not self._numeric:
+            raise OptionError(
+                f"sample() is of method='conjugate', not of {self.method!r}.",
+                hint="Call model_.result_.sample().",
+                argument="method",
+            )
+        classes = self.classes_.tolist()
+        if label not in classes:
+            raise OptionError(
+                f"label={label!r} is not a class.",
+                hint=f"Give one of {', '.join(map(repr, classes[:5]))}.",
+                argument="label",
+            )
+        machine: GreyMachine = self.model_[1][classes.index(label)]
+        rng = np.random.default_rng(random_state)
+        return machine.sample(integer("n", n, 0), integer("sweeps", sweeps, 1), rng)
 
     def _score_rows(self, model: Any, X) -> np.ndarray:
         """Return the scores of rows by a fitted model (as ``model_``), shape (n, number of the
@@ -369,14 +439,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         """
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)
-            _, rows_and_c = model
-            # rows of the class, their weights, c, and the rows to be scored
-            return np.column_stack(
-                [
-                    conjugate_scores(group_rows, np.ones(len(group_rows)), c, X)
-                    for group_rows, c in rows_and_c
-                ]
-            )
+            _, machines = model
+            return np.column_stack([machine.scores(X) for machine in machines])
         # In the ``with`` block errors about the type of a column name the argument X. The other
         # calls need no such block: scikit-learn checks columns of numbers, and `BBLClassifier.fit`
         # has one.
@@ -389,3 +453,10 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             return log_scores(
                 model.result_, table, normalised, prior=False, unseen="ignore"
             ).to_numpy(float)
+
+
+def _layers(hidden: object) -> tuple[int, ...]:
+    """Return the numbers of units of each layer, given one number or several."""
+    if isinstance(hidden, tuple | list):
+        return tuple(integer("hidden", q, 1) for q in hidden)
+    return () if hidden == 0 else (integer("hidden", hidden, 1),)

@@ -163,3 +163,26 @@ def test_conjugate_scores_of_grey_values_tell_classes_apart_whatever_c_is():
     )
     np.testing.assert_allclose(2 * other[0].transform(X), one[0].transform(X))
     assert one.score(X, y) > 0.8
+
+
+def test_grey_values_have_hidden_units_and_are_drawn():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["dark", "light", "mixed"], 60)
+    mean = np.select([y == "dark", y == "light"], [-0.6, 0.6], 0.0)
+    X = np.clip(mean[:, None] + rng.normal(0, 0.3, (180, 6)), -1, 1)
+    for hidden in (0, 5, (6, 3)):
+        features = ScoreFeatures(
+            "conjugate", pairs="none", options={"hidden": hidden, "sweeps": 20}
+        )
+        scores = features.fit_transform(X, y)
+        assert scores.shape == (180, 3) and np.isfinite(scores).all()
+        again = ScoreFeatures("conjugate", pairs="none", options={"hidden": hidden, "sweeps": 20})
+        np.testing.assert_array_equal(again.fit_transform(X, y), scores)
+        light = features.sample("light", 200)
+        assert np.abs(light).max() <= 1.0 and light.mean() > features.sample("dark", 200).mean()
+    with pytest.raises(TypeError, match="'units' is not an option.*Hint: Give c, hidden"):
+        ScoreFeatures("conjugate", options={"units": 3}).fit(X, y)
+    with pytest.raises(ValueError, match="not a class.*Hint: Give one of 'dark'"):
+        features.sample("grey")
+    with pytest.raises(ValueError, match="sample.. is of method='conjugate'"):
+        ScoreFeatures("naive").fit((X > 0).astype(int), y).sample("dark")

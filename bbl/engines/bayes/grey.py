@@ -1,0 +1,176 @@
+"""Machines of grey values: numbers in [-1, 1] with layers of hidden units, under Li's (2014) prior.
+
+A row x of m numbers has the energy ``alpha'x + sum_{j<l} beta_jl x_j x_l``. Units are -1 or 1;
+those of the first layer are coupled to the numbers, those of the next layer to the first, and each
+has a field. n is the number of rows, q of units of a layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.memory import check_memory
+from bbl.parallel import serial_blas
+
+__all__ = ["GreyMachine", "fit_grey", "truncated_exponential"]
+
+MEAN_FIELD_STEPS = 50  # for the units of two layers or more
+SMALL_SLOPE = 1e-6  # slope up to which exp(ax) is uniform on [-1, 1]
+
+
+@dataclass(frozen=True)
+class GreyMachine:
+    """Parameters of a machine of numbers in [-1, 1].
+
+    Attributes
+    ----------
+    alpha : ndarray, shape (m,)
+        Fields.
+    beta : ndarray, shape (m, m)
+        Symmetric couplings, with a diagonal of zero.
+    fields : tuple of ndarray, shape (q,)
+        Fields of the units of each layer.
+    weights : tuple of ndarray, shape (m or q, q)
+        Couplings of the units of each layer to the numbers, or to the layer before.
+    """
+
+    alpha: np.ndarray
+    beta: np.ndarray
+    fields: tuple[np.ndarray, ...]
+    weights: tuple[np.ndarray, ...]
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """Return the un-normalised scores (n,) of rows, the energy with the units summed out.
+
+        The sum over one layer is exact, ``ln 2 cosh`` of the field of each unit; over several
+        layers it is its lower bound by mean field.
+        """
+        with serial_blas():
+            visible = X @ self.alpha + 0.5 * ((X @ self.beta) * X).sum(axis=1)
+            if not self.fields:
+                return visible
+            if len(self.fields) == 1:
+                field = self.fields[0] + X @ self.weights[0]
+                return visible + np.logaddexp(field, -field).sum(axis=1)
+            return visible + self._mean_field(X)
+
+    def _mean_field(self, X: np.ndarray) -> np.ndarray:
+        """Return the lower bound (n,) of the log-sum over the units of all layers."""
+        means = [np.zeros((len(X), len(field))) for field in self.fields]
+        for _ in range(MEAN_FIELD_STEPS):
+            for k in range(len(means)):
+                means[k] = np.tanh(self._unit_field(k, X, means))
+        bound = np.zeros(len(X))
+        below = X
+        for field, weight, mean in zip(self.fields, self.weights, means, strict=True):
+            bound += (mean * (field + below @ weight)).sum(axis=1)
+            for p in (0.5 * (1.0 + mean), 0.5 * (1.0 - mean)):
+                bound -= np.where(p > 0.0, p * np.log(np.where(p > 0.0, p, 1.0)), 0.0).sum(axis=1)
+            below = mean
+        return bound
+
+    def _unit_field(self, k: int, X: np.ndarray, units: list[np.ndarray]) -> np.ndarray:
+        """Return the fields (n, q) of the units of layer k, given the numbers and other layers."""
+        below = X if k == 0 else units[k - 1]
+        field = self.fields[k] + below @ self.weights[k]
+        if k + 1 < len(units):
+            field = field + units[k + 1] @ self.weights[k + 1].T
+        return field
+
+    def sample(self, n: int, sweeps: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw rows (n, m) by n Gibbs chains of `sweeps` sweeps over units and numbers.
+
+        A number given all else has the density ``exp(a x)`` on [-1, 1].
+        """
+        X = rng.uniform(-1.0, 1.0, (n, len(self.alpha)))
+        units = [rng.choice([-1.0, 1.0], (n, len(field))) for field in self.fields]
+        has_pairs = bool(self.beta.any())
+        with serial_blas():
+            for _ in range(sweeps):
+                for k in range(len(units)):
+                    units[k] = draw_signs(self._unit_field(k, X, units), rng)
+                slope = self.alpha + (units[0] @ self.weights[0].T if units else 0.0)
+                slope = np.broadcast_to(slope, X.shape)
+                if not has_pairs:  # numbers are independent given the units
+                    X = truncated_exponential(slope, rng)
+                    continue
+                for i in range(X.shape[1]):
+                    X[:, i] = truncated_exponential(slope[:, i] + X @ self.beta[:, i], rng)
+        return X
+
+
+def draw_signs(field: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw signs -1 or 1 with log odds of twice the `field`."""
+    # a logistic number is below the log odds with the probability of +1
+    return np.where(rng.logistic(size=field.shape) < 2.0 * field, 1.0, -1.0)
+
+
+def truncated_exponential(slope: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw numbers of density ``exp(a x)`` on [-1, 1], for slopes a, by the inverse distribution
+    function (Li 2014, appendix B).
+
+    Examples
+    --------
+    >>> x = truncated_exponential(np.full(5, 100.0), np.random.default_rng(0))
+    >>> bool((x > 0.9).all() and (x <= 1.0).all())
+    True
+    """
+    u = rng.random(slope.shape)
+    a = np.abs(slope)
+    safe = np.maximum(a, SMALL_SLOPE)
+    # from the end where the density is largest: exp(-2a) cannot overflow
+    x = 1.0 + np.log(u + (1.0 - u) * np.exp(-2.0 * safe)) / safe
+    x = np.where(a > SMALL_SLOPE, x, 2.0 * u - 1.0)
+    return np.clip(np.where(slope < 0.0, -x, x), -1.0, 1.0)
+
+
+def fit_grey(
+    X: np.ndarray,
+    c: float,
+    hidden: tuple[int, ...] = (),
+    pairs: bool = True,
+    sweeps: int = 50,
+    rng: np.random.Generator | None = None,
+) -> GreyMachine:
+    """Return the machine of rows `X` (n, m) at the posterior mean of its coefficients.
+
+    Under the prior ``Z^n exp(-c |phi|^2)`` the mean of a coefficient is the sum over rows of what
+    it multiplies, over 2 c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units are drawn
+    together with the coefficients in `sweeps` Gibbs sweeps; the mean is that given the last units,
+    as units of different signs have no common mean.
+    """
+    rng = np.random.default_rng(0) if rng is None else rng
+    n, m = X.shape
+    check_memory(
+        24.0 * n * (sum(hidden) + m), f"{sum(hidden)} hidden units", "Take fewer hidden units."
+    )
+    units = [rng.choice([-1.0, 1.0], (n, q)) for q in hidden]
+    sd = 1.0 / np.sqrt(2.0 * c)
+    with serial_blas():
+        beta = X.T @ X / (2.0 * c) if pairs else np.zeros((m, m))
+        np.fill_diagonal(beta, 0.0)
+        alpha = X.sum(axis=0) / (2.0 * c)
+        for _ in range(sweeps if hidden else 0):
+            fields, weights = _unit_means(X, units, c)
+            drawn = GreyMachine(
+                alpha,
+                beta,
+                tuple(field + sd * rng.normal(size=field.shape) for field in fields),
+                tuple(weight + sd * rng.normal(size=weight.shape) for weight in weights),
+            )
+            for k in range(len(units)):
+                units[k] = draw_signs(drawn._unit_field(k, X, units), rng)
+        fields, weights = _unit_means(X, units, c)
+    return GreyMachine(alpha, beta, fields, weights)
+
+
+def _unit_means(
+    X: np.ndarray, units: list[np.ndarray], c: float
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Return the posterior means of the fields and couplings of each layer, given the units."""
+    below = [X, *units][: len(units)]
+    fields = tuple(layer.sum(axis=0) / (2.0 * c) for layer in units)
+    weights = tuple(lower.T @ layer / (2.0 * c) for lower, layer in zip(below, units, strict=True))
+    return fields, weights

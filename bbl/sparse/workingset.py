@@ -162,6 +162,8 @@ class Descent:
         Violation at which the descent ends, in units of penalties.
     n_steps : int
         Newton steps of the last descent.
+    max_steps : int
+        Largest number of Newton steps of a descent.
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
@@ -182,6 +184,7 @@ class Descent:
         self.n_exhausted = 0
         self.max_violation = WORKING_SET_VIOLATION
         self.n_steps = 0
+        self.max_steps = MAX_NEWTON_STEPS
 
     def extend(self, terms: Sequence[Term]) -> None:
         """Add terms to the working set, with weights of zero."""
@@ -233,7 +236,7 @@ class Descent:
         violation = math.inf
         self.n_exhausted = 0
         max_violation = max(self.max_violation, rounding)
-        for self.n_steps in range(MAX_NEWTON_STEPS):
+        for self.n_steps in range(self.max_steps):
             gradient = products.gradient(self.slope)
             intercept_gradient = self.slope.sum(axis=1)
             # an intercept at its bound, which a step downhill would move beyond it

@@ -29,7 +29,9 @@ __all__ = ["solve_sparse"]
 # least violation of the optimality conditions, per row, at which a fit ends: rounding of sums over
 # rows leaves hardly less
 LEAST_VIOLATION = 1e-9
-LEAST_COUNT = 1e-3  # of the rows of a level, at the start
+# of the rows of a level, at the start: the field of a level without rows falls without end, and its
+# share is the violation that is left
+LEAST_SHARE = 1e-9
 
 
 def solve_sparse(
@@ -87,9 +89,10 @@ def _solve_site(
     zeros = {(k,): np.zeros((problem.n_levels[k] - 1, q)) for k in range(problem.m)}
     # from the shares of the levels, so that only tables that matter have gradients above penalties
     counts = np.bincount(problem.y, problem.weights, problem.K)
-    log_shares = np.log(np.maximum(counts, LEAST_COUNT) / problem.total)
+    log_shares = np.log(np.maximum(counts / problem.total, LEAST_SHARE))
     start = np.clip(2.0 * contrasts(problem.K).T @ log_shares, -MAX_INTERCEPT, MAX_INTERCEPT)
     descent = Descent(problem, Penalty((1.0,)), zeros, start)
+    descent.max_steps = engine.itmax
     # of the norm of a table's weights: the Frobenius norm of the table in the zero-sum gauge, or
     # for two levels each, of which that norm is half, the coupling itself
     to_norm = np.sqrt(0.5 * np.array(problem.n_levels, dtype=float))

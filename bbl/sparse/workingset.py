@@ -236,7 +236,8 @@ class Descent:
         violation = math.inf
         self.n_exhausted = 0
         max_violation = max(self.max_violation, rounding)
-        for self.n_steps in range(self.max_steps):
+        for step_number in range(self.max_steps):
+            self.n_steps = step_number
             gradient = products.gradient(self.slope)
             intercept_gradient = self.slope.sum(axis=1)
             # an intercept at its bound, which a step downhill would move beyond it

@@ -151,7 +151,7 @@ def matched_size(
         observed = np.mean(
             [_cached_information(codes, weights, information_of_pair, a, b, L) for a, b in pairs]
         )
-        total_observed += observed
+        total_observed += float(observed)
         size = int(round(np.exp(log_size)))
         # frequencies (batch, L) of the two columns of each pair
         p, q = (_draw_frequencies(np.exp(log_size) * shares[k], is_level[k], rng) for k in (i, j))

@@ -86,7 +86,9 @@ def _solve_site(
         np.asarray(sample.weights, dtype=float),
     )
     q = problem.K - 1
-    zeros = {(k,): np.zeros((problem.n_levels[k] - 1, q)) for k in range(problem.m)}
+    zeros: dict[tuple[int, ...], np.ndarray] = {
+        (k,): np.zeros((problem.n_levels[k] - 1, q)) for k in range(problem.m)
+    }
     # from the shares of the levels, so that only tables that matter have gradients above penalties
     counts = np.bincount(problem.y, problem.weights, problem.K)
     log_shares = np.log(np.maximum(counts / problem.total, LEAST_SHARE))

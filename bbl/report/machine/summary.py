@@ -359,7 +359,7 @@ def coefficient_section(coefficients: pd.DataFrame) -> Section:
     such as ``Pr(>|t|)``.
     """
     texts = {
-        name: p_texts(column) if name.startswith("Pr(") else statistic_texts(column, 4)
+        name: p_texts(column) if str(name).startswith("Pr(") else statistic_texts(column, 4)
         for name, column in coefficients.items()
     }
     return Section("Coefficients", pd.DataFrame(texts, index=coefficients.index))

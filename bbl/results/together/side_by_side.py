@@ -112,7 +112,7 @@ def _coefficients(
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups = list(dict.fromkeys(table["group"]))
-    coefficients = {}
+    coefficients: dict[tuple, tuple] = {}
     inference = fit.inference() if table["se"].notna().any() else None
     if fit.engine.joint and of == "group" and isinstance(inference, Inference):
         # without the reference group, whose coefficients are all zero

@@ -47,6 +47,7 @@ def test_all_are_there():
     names = [
         "binding_sites",
         "contingency_tables",
+        "digit_scores",
         "discriminant",
         "from_csv",
         "genetic_code",

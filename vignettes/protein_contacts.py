@@ -227,5 +227,5 @@ folder.cleanup()
 #
 # `bbl.effective_weights` compares 100,000 sequences of 200 sites in about 15 seconds. For a fit of
 # that size take `precision="single"`, which halves the memory, and `tolerance=1e-4`; it takes two
-# to three minutes on one core. The page *Performance* has the table. `bbl.Shbm` looks for
+# to three minutes on one core. The page *Performance* has the table. `method="shbm"` looks for
 # interactions of three sites and more.

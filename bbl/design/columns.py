@@ -16,7 +16,7 @@ Arguments: `levels_by_name` holds the factors of the columns whose levels the us
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -43,9 +43,11 @@ __all__ = [
     "check_size",
     "check_variable",
     "column_factor",
+    "describe_missing",
     "read_xlevels",
     "select_rows",
     "count_levels",
+    "count_missing",
     "mark_rows",
     "missing_rows",
     "read_column",
@@ -135,18 +137,47 @@ def select_rows(
         return keep, keep[:0]
     is_missing = missing_rows(frame, terms.columns)[keep]
     if is_missing.all():
-        refuse_no_rows_left()
+        refuse_no_rows_left(count_missing(frame, terms.columns, keep), len(keep))
     return keep[~is_missing], keep[is_missing]
 
 
-def refuse_no_rows_left() -> None:
-    """Raise the error of ``missing="drop"`` where it drops every row."""
+def count_missing(frame: Frame, names: Iterable[Hashable], keep: np.ndarray) -> dict:
+    """Return the number of missing values of each of the columns `names` in the rows `keep`."""
+    return {
+        name: factorise(name, frame.column(name).iloc[keep], missing="keep").n_missing
+        for name in names
+    }
+
+
+def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> str:
+    """Return a sentence about missing values in several columns, after one about a single column.
+
+    `counts` are the missing values of each column in `n` rows, of which `n_complete` have none;
+    without two such columns there is nothing to add.
+    """
+    if sum(count > 0 for count in counts.values()) < 2:
+        return ""
+    most = max(counts, key=lambda name: counts[name])
+    return (
+        f" {n_complete:,} of {n:,} rows are complete; column {most!r} has the most missing values "
+        f"({counts[most]:,})."
+    )
+
+
+def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
+    """Raise the error of ``missing="drop"`` where it drops all `n` rows.
+
+    `counts` are the missing values of each column.
+    """
+    most = max(counts, key=lambda name: counts[name])
     raise DataError(
-        "every row has a missing value, so missing='drop' leaves no rows.",
+        "every row has a missing value, so missing='drop' leaves no rows. Column "
+        f"{most!r} is missing in {counts[most]:,} of {n:,} rows.",
         argument="missing",
+        column=most,
         hint=(
-            "Leave the predictors with the most missing values out of the formula, or give "
-            "missing values a level of their own (missing='level')."
+            f"Leave columns with many missing values, such as {most!r}, out of the formula, or "
+            "give missing values a level of their own (missing='level')."
         ),
     )
 
@@ -174,6 +205,7 @@ def read_column(
     declared: bool = False,
     is_response: bool = False,
     sums_out: bool = True,
+    tell_missing: Callable[[], str] | None = None,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
     """Return a column's factor, and its codes and marks of missing values (or None) at the rows
     `keep`.
@@ -184,7 +216,9 @@ def read_column(
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing="keep")
     # sets `order_problem`, if the declared order of its values is unknown
     column = with_order(frame, column)
-    factor = column_factor(column, levels_by_name, missing, declared, is_response, sums_out)
+    factor = column_factor(
+        column, levels_by_name, missing, declared, is_response, sums_out, tell_missing
+    )
     argument = "xlevels" if name in levels_by_name else "data"  # named in errors
     codes = factor.encode(
         column, argument=argument, skip_missing=is_response or missing == "marginal"
@@ -199,18 +233,21 @@ def column_factor(
     declared: bool = False,
     is_response: bool = False,
     sums_out: bool = True,
+    tell_missing: Callable[[], str] | None = None,
 ) -> Factor:
     """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that
     occur.
 
     With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the
     response may have missing values. `sums_out` says whether the error of missing values may advise
-    ``missing="marginal"``.
+    ``missing="marginal"``; `tell_missing` returns what it says about all columns, see
+    `describe_missing`.
     """
     name = column.name
     count = column.n_missing
     if missing == "raise" and count and not is_response:
-        refuse_missing_training(name, count, sums_out)
+        also = "" if tell_missing is None else tell_missing()
+        refuse_missing_training(name, count, sums_out, also)
     if is_response and count and not (declared and missing == "marginal"):
         raise DataError(
             f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, and the "

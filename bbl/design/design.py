@@ -26,6 +26,8 @@ from bbl.design.columns import (
     check_size,
     check_variable,
     count_levels,
+    count_missing,
+    describe_missing,
     mark_rows,
     missing_rows,
     read_column,
@@ -295,9 +297,23 @@ class Design:
         incomplete = round(float(n_dropped.sum()))
         levels_by_name = read_xlevels(xlevels, terms)
         response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
+
+        def tell_missing() -> str:
+            """Return a sentence about missing values in all predictors."""
+            n_incomplete = int(missing_rows(frame, terms.predictors)[keep].sum())
+            n_missing = count_missing(frame, terms.predictors, keep)
+            return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
+
         columns = (
             read_column(
-                frame, name, keep, levels_by_name, missing, declared, sums_out=rules.sums_out
+                frame,
+                name,
+                keep,
+                levels_by_name,
+                missing,
+                declared,
+                sums_out=rules.sums_out,
+                tell_missing=tell_missing,
             )
             for name in terms.predictors
         )

@@ -255,14 +255,16 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
     return column._replace(codes=codes[arrow_codes.fill_null(len(dictionary_values)).to_numpy()])
 
 
-def refuse_missing_training(name: Hashable, count: int, sums_out: bool = True) -> None:
+def refuse_missing_training(
+    name: Hashable, count: int, sums_out: bool = True, also: str = ""
+) -> None:
     """Raise the error of `count` missing values in a column of training data with
     ``missing="raise"``.
 
-    `sums_out` is as in `missing_remedy`.
+    `sums_out` is as in `missing_remedy`; `also` is a sentence about all columns.
     """
     raise DataError(
-        f"column {name!r} has {count} missing value{'s' * (count > 1)}.",
+        f"column {name!r} has {count} missing value{'s' * (count > 1)}.{also}",
         column=name,
         hint=missing_remedy(sums_out),
     )

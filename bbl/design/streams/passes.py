@@ -20,8 +20,9 @@ of missing values advise ``missing="marginal"``. `Sample.rows` selects rows by a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -34,6 +35,7 @@ from bbl.design.columns import (
     check_size,
     check_variable,
     column_factor,
+    describe_missing,
     mark_rows,
     read_xlevels,
     refuse_no_rows_left,
@@ -93,6 +95,8 @@ class SourceSummary:
     dropped: float = 0.0  # weight of rows that were dropped for missing values
     n_dropped: int = 0  # number of these rows
     rows: int = 0  # all rows, used or not
+    # with missing="drop", missing values of each column
+    n_missing: Counter = field(default_factory=Counter)
 
     def join(self, other: SourceSummary) -> None:
         """Add the values and counts of another part of the source."""
@@ -103,6 +107,7 @@ class SourceSummary:
         self.has_missing = self.has_missing or other.has_missing
         self.least = min(self.least, other.least)
         self.most = max(self.most, other.most)
+        self.n_missing.update(other.n_missing)
         for name in (
             "n",
             "total",
@@ -303,6 +308,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
         summary.has_missing = summary.has_missing or bool(has_missing.any())
         summary.dropped += batch.dropped
         summary.n_dropped += batch.n_dropped
+        summary.n_missing.update(batch.n_missing)
         if weights is not None:
             summary.squares += float(weights @ weights)
             summary.least = min(summary.least, float(weights.min(initial=np.inf)))
@@ -320,7 +326,7 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
     """
     if reader.missing == "drop":
         if not summary.n and summary.dropped:
-            refuse_no_rows_left()
+            refuse_no_rows_left(summary.n_missing, summary.n_dropped)
         summary.incomplete = summary.dropped
         summary.n_incomplete = summary.n_dropped
     if not summary.rows:
@@ -354,11 +360,22 @@ def _make_factors(
     values may advise ``missing="marginal"``. Other arguments as in `column_factor`.
     """
 
+    def tell_missing() -> str:
+        """Return a sentence about missing values in all predictors."""
+        counts = {name: summary.columns[name].counted().n_missing for name in terms.predictors}
+        return describe_missing(counts, summary.n - summary.n_incomplete, summary.n)
+
     def make_factor(name: Hashable, is_response: bool) -> tuple[Factor, np.ndarray, np.ndarray]:
         """Return the factor of a column, and the number of rows and the weight of each level."""
         merged = summary.columns[name]
         factor = column_factor(
-            merged.counted(), levels_by_name, missing, declared, is_response, sums_out
+            merged.counted(),
+            levels_by_name,
+            missing,
+            declared,
+            is_response,
+            sums_out,
+            tell_missing,
         )
         argument = "xlevels" if name in levels_by_name else "data"
         return factor, *merged.by_level(

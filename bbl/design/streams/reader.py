@@ -39,6 +39,7 @@ class UsedRows(NamedTuple):
     weights: np.ndarray | None  # (n,); None for ones
     dropped: float  # weight of rows that were dropped for missing values
     n_dropped: int  # their number
+    n_missing: dict[Hashable, int]  # with missing="drop", missing values of each column
 
     def narrow(self) -> UsedRows:
         """Return the same rows with codes of the narrowest integer type, to save memory."""
@@ -122,8 +123,11 @@ class Reader:
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
         n_dropped = 0
-        for column in columns.values() if self.missing == "drop" else ():
+        n_missing: dict[Hashable, int] = {}
+        has_weight = keep
+        for name, column in columns.items() if self.missing == "drop" else ():
             if (is_missing := column.missing()) is not None:
+                n_missing[name] = int((has_weight & is_missing).sum())
                 newly_dropped = keep & is_missing
                 n_dropped += int(newly_dropped.sum())
                 dropped += float(
@@ -132,14 +136,21 @@ class Reader:
                 keep = keep & ~is_missing
         if keep.all():
             return UsedRows(
-                batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped, n_dropped
+                batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped, n_dropped, {}
             )
         columns = {
             name: column._replace(codes=column.codes[keep]) for name, column in columns.items()
         }
         weights = None if weights is None else weights[keep]
         return UsedRows(
-            batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped, n_dropped
+            batch.place,
+            batch.frame.n,
+            int(keep.sum()),
+            columns,
+            weights,
+            dropped,
+            n_dropped,
+            n_missing,
         )
 
 

@@ -83,6 +83,18 @@ class JointInfluence(ABC):
         `b`.
         """
 
+    @abstractmethod
+    def separated(self, a: int, b: int) -> np.ndarray:
+        """Return which coefficients (1 + size,) of group `a` less those of `b` grow without end, as
+        they separate the groups.
+        """
+
+    @abstractmethod
+    def at(self, coefficients: np.ndarray) -> JointInfluence:
+        """Return the influence on one Newton step from other `coefficients` (K, 1 + size), such as
+        those of a smaller model.
+        """
+
     def between(self, a: int, b: int) -> DifferenceInfluence:
         """Return the influence on the parameters of group `a` less those of group `b`."""
         return DifferenceInfluence(self, a, b)

@@ -2,6 +2,8 @@
 and influences.
 """
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -247,7 +249,7 @@ def test_a_small_ridge_comes_near_and_weights_are_repeated_rows():
     np.testing.assert_allclose(
         found.inference().table(of=("2", "0"))["estimate"], near["estimate"], atol=1e-3
     )
-    with pytest.warns(bbl.errors.DataWarning, match="not all counts|whole"):
+    with pytest.warns(bbl.errors.DataWarning, match="not all integers"):
         halved = fit(data=counts.assign(w=counts["w"] / 2 + 0.25), weights="w")
     assert np.isfinite(halved.logLik()) and halved.converged
     with pytest.raises(bbl.errors.DataError, match="not integers"):
@@ -284,6 +286,88 @@ def test_nested_models_are_compared_by_their_likelihoods():
     assert "no more parameters" in bbl.anova([fit("y ~ a", same), copied])["test"].iloc[1]
 
 
+def quiet_fit(*args, **options):
+    """Return a fit whose separated levels are known."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return fit(*args, **options)
+
+
+def separated_table():
+    """Counts in which level c of `e` occurs in group k alone."""
+    cells = ["auk9", "aul17", "avk7", "avl11", "buk13", "bul12", "bvk12", "bvl15", "cuk2", "cvk2"]
+    rows = [(*cell[:3], int(cell[3:])) for cell in cells]
+    return pd.DataFrame(rows, columns=["e", "w", "y", "n"])
+
+
+def test_a_separated_level_has_a_degree_of_freedom_as_in_r():
+    from scipy.stats import chi2
+
+    data = separated_table()
+    small, large = quiet_fit("y ~ w", data, weights="n"), quiet_fit("y ~ e + w", data, weights="n")
+    ratio = 2 * (float(large.logLik()) - float(small.logLik()))
+    row = bbl.anova(small, large).iloc[1]
+    # R: anova(glm(y ~ w, binomial, weights = n), glm(y ~ e + w, ...)), AIC()
+    assert row["df"] == 2 and row["p"] == pytest.approx(chi2.sf(ratio, 2))
+    assert row["p"] == pytest.approx(0.0185, abs=5e-5)
+    assert row["AIC"] == pytest.approx(8 - 2 * float(large.logLik()))
+    assert large.bic == pytest.approx(4 * np.log(100) - 2 * float(large.logLik()))
+    tests = large.inference().table(of=("l", "k")).set_index("level")["test"]
+    assert tests["c"] == "not estimable: separation" and tests["b"] == "Wald"
+
+
+def test_levels_that_never_occur_and_copies_have_no_degree_of_freedom():
+    data = separated_table()
+    absent = data.assign(e=pd.Categorical(data["e"], list("abcd")), f=data["w"])
+    small = quiet_fit("y ~ w", absent, weights="n")
+    for formula, df in (("y ~ e + w", 2), ("y ~ e + w + f", 2), ("y ~ e * w", 4)):
+        large = quiet_fit(formula, absent, weights="n", novarOk=True)
+        assert large.n_parameters == small.n_parameters + df
+        assert bbl.anova(small, large)["df"].iloc[1] == df
+
+
+def test_a_separated_level_counts_under_a_design_too():
+    data = separated_table()
+    data = data.loc[data.index.repeat(data["n"])].reset_index(drop=True)
+    data = data.assign(s=1.0, psu=np.arange(len(data)))
+    formulas = ("y ~ w", "y ~ e + w")
+
+    def p_value(rows, **options):
+        test = bbl.anova(*(quiet_fit(formula, rows, **options) for formula in formulas)).iloc[1]
+        assert test["df"] == 2
+        return test["p"]
+
+    plain = p_value(data)
+    for options in ({}, {"type": "JKn"}):
+        single = p_value(data, design=bbl.survey("s", **options))
+        assert plain < single < 2 * plain  # the statistic is an F, whose spread is estimated
+        twice = pd.concat([data, data])
+        design = bbl.survey("s", cluster="psu", **options)
+        assert p_value(twice, design=design) == pytest.approx(single, rel=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("has_design", [False, True])
+def test_true_hypotheses_about_rare_levels_are_rejected_at_their_level(has_design):
+    rng = np.random.default_rng(7)
+    n_samples = 1000
+    options = {"design": bbl.survey("s", cluster="psu")} if has_design else {}
+    rejected = 0
+    for _ in range(n_samples):
+        data = pd.DataFrame(
+            {
+                "e": [*rng.choice(["a", "b"], 97), *"ccc"],
+                "w": rng.choice(["u", "v"], 100),
+                "y": rng.choice(["k", "l"], 100),
+                "s": rng.choice([1.0, 2.0], 100) if has_design else 1.0,
+                "psu": np.arange(100) // 2,
+            }
+        )
+        fits = [quiet_fit(formula, data, **options) for formula in ("y ~ w", "y ~ e + w")]
+        rejected += bbl.anova(*fits)["p"].iloc[1] < 0.05
+    assert 0.03 < rejected / n_samples < 0.07
+
+
 def test_a_model_is_kept_by_its_file(tmp_path):
     found = fit()
     for store_data in (True, False):
@@ -308,13 +392,13 @@ def test_what_the_rows_leave_open_is_named_and_has_no_standard_error():
     assert not found.converged
     table = found.inference().table()
     row = table[(table["group"] == "1") & (table["level"] == "2")].iloc[0]
-    assert row["test"] == "not estimable: no such rows" and np.isnan(row["se"])
+    assert row["test"] == "not estimable: separation" and np.isnan(row["se"])
     assert (
         table[(table["group"] == "2") | ((table["group"] == "1") & (table["level"] != "2"))]["se"]
         .notna()
         .all()
     )
-    assert found.n_parameters == 2 * 5 - 1
+    assert found.n_parameters == 2 * 5  # as in R, where a separated level has a coefficient
     p = found.predict(data[data["b"] == "2"], type="prob")["1"]
     assert (p < 1e-15).all()
     # a predictor and its copy say the same, and what is beside them is as without the copy
@@ -339,7 +423,7 @@ def test_separated_groups_have_no_maximum_and_the_advice_works():
         wide[name] = np.where(rng.random(60) < 0.9, wide["y"], "w")
     with pytest.warns(ConvergenceWarning, match="separate the groups perfectly.*ridge='cv'"):
         found = fit("y ~ .", wide)
-    assert not found.converged and found.n_parameters == 0
+    assert not found.converged and found.n_parameters == 60  # the rank of the design, as in R
     assert (found.predict(wide, type="class") == wide["y"]).all()
     assert found.inference().table(of=("v", "u"))["se"].isna().all()
     assert fit("y ~ .", wide, ridge="cv").converged

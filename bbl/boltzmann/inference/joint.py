@@ -20,7 +20,7 @@ import numpy as np
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.covariance import occurring
 from bbl.boltzmann.inference.significance import Comparison, Kind
-from bbl.boltzmann.inference.survey import effective_rows, joint_deviations
+from bbl.boltzmann.inference.survey import effective_rows, joint_deviations, step_deviations
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.model.godambe import term_covariances
@@ -77,8 +77,9 @@ class JointTests:
             if survey is None
             else joint_deviations(self.influence, fit_unpenalised, sample, survey)
         )
-        # of each group (size,): whether all levels that a parameter compares occur
-        self._occurs = [occurring(sample.group(g), layout) for g in range(K)]
+        self._sample = sample
+        # (size,): whether all levels that a parameter compares occur in some group
+        self._occurs = occurring(sample, layout)
         self._comparisons: dict[tuple[int, int], Comparison] = {}  # results of `between`, by (a, b)
 
     @property
@@ -87,30 +88,53 @@ class JointTests:
         assert self._deviations is not None  # noqa: S101  # checked by its callers
         return self._deviations
 
-    def corrected_ratio(self, ratio: float, dropped: np.ndarray) -> CorrectedTest:
+    def corrected_ratio(
+        self, ratio: float, dropped: np.ndarray, df: int, small: np.ndarray
+    ) -> CorrectedTest:
         """Return the test of the likelihood ratio `ratio` of the fit against one without some
         parameters.
 
-        `dropped` (size,) says which parameters the smaller model lacks in every group. The ratio is
-        that of all rows, and is scaled to their effective number, as the working covariance is.
+        The ratio is that of all rows, and is scaled to their effective number, as the working
+        covariance is. Parameters that separate groups have no covariance: with one of them, design
+        effects are those of one Newton step from the smaller model, where all of them have one.
+
+        Parameters
+        ----------
+        ratio : float
+        dropped : ndarray of bool, shape (size,)
+            Parameters that the smaller model lacks in every group.
+        df : int
+            Degrees of freedom of the ratio.
+        small : ndarray, shape (K, 1 + size)
+            Coefficients of the smaller model; 0 where it has none.
         """
         assert self._survey is not None and self._deviations is not None  # noqa: S101  # checked by its caller
         influence = self.influence
-        covariance = self.influence.covariance()
-        dropped_positions = [  # (group, column) of the coefficients that are tested
-            (g, 1 + k)
-            for g in range(len(influence.coefficients))
-            for k in np.flatnonzero(dropped & influence.determined(g, influence.reference)[1:])
-            if g != influence.reference
-        ]
+        deviations = self._deviations
+        is_dropped = np.append(False, dropped)  # never the intercept
+        # (K, 1 + size): coefficients with a variance that the smaller model lacks
+        tested = np.array(
+            [
+                is_dropped
+                & influence.determined(g, influence.reference)
+                & (g != influence.reference)
+                for g in range(len(influence.coefficients))
+            ]
+        )
+        if int(tested.sum()) < df:
+            influence = self.influence.at(small)
+            deviations = step_deviations(influence, self._sample, self._survey)
+            variances = np.einsum("gkgk->gk", influence.covariance())
+            tested = is_dropped & (variances > 0.0)
         # q tested coefficients: deviations (u, q), and the covariance (q, q) without the sampling
         # design
-        groups, columns = np.array(dropped_positions, dtype=np.intp).reshape(-1, 2).T
-        E = self._deviations[:, groups, columns]
-        working = covariance[groups[:, None], columns[:, None], groups, columns]
-        return rao_scott(
-            ratio * self._effective_share, design_effects(E.T @ E, working), self._survey.df
-        )
+        groups, columns = np.nonzero(tested)
+        E = deviations[:, groups, columns]
+        working = influence.covariance()[groups[:, None], columns[:, None], groups, columns]
+        effects = design_effects(E.T @ E, working)
+        if 0 < len(effects) < df:  # directions in which the ratio gains nothing
+            effects = np.append(effects, np.full(df - len(effects), effects.mean()))
+        return rao_scott(ratio * self._effective_share, effects, self._survey.df)
 
     def of_group(self, g: int) -> Comparison:
         """Return the test of the parameters of group `g` less those of the reference group."""
@@ -122,7 +146,9 @@ class JointTests:
             # theta (size,), determined (size,), covariances by table
             difference = self.influence.between(a, b)
             kind = np.where(difference.determined, Kind.WALD, Kind.UNBOUNDED).astype(np.int8)
-            kind[~difference.determined & ~(self._occurs[a] & self._occurs[b])] = Kind.ABSENT
+            kind[self.influence.separated(a, b)[1:]] = Kind.SEPARATED
+            has_rows = (self._sample.group_totals(len(self.influence.coefficients)) > 0.0)[[a, b]]
+            kind[~difference.determined & ~(self._occurs & has_rows.all())] = Kind.ABSENT
             if a == b:
                 kind[:] = Kind.REFERENCE
             # the last argument says that no parameter has an exact distribution

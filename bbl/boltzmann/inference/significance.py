@@ -68,8 +68,9 @@ class Kind(IntEnum):
     EXACT = 1
     FEW = 2
     UNBOUNDED = 3
-    ABSENT = 4
-    REFERENCE = 5
+    SEPARATED = 4
+    ABSENT = 5
+    REFERENCE = 6
 
     @property
     def text(self) -> str:
@@ -79,6 +80,7 @@ class Kind(IntEnum):
             "exact",
             "too few rows to say",
             "not estimable: no finite optimum",
+            "not estimable: separation",
             "not estimable: no such rows",
             "zero: the reference group",
         )[self]

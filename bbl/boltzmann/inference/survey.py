@@ -37,6 +37,7 @@ __all__ = [
     "penalised_deviations",
     "replicated",
     "share_deviations",
+    "step_deviations",
     "unpenalised_deviations",
 ]
 
@@ -226,17 +227,40 @@ def joint_deviations(
         is_lost = _moves(fitted) & ~moves
         return np.where(is_lost, np.inf, fitted.coefficients).ravel()
 
-    def influences(chunk: Sample) -> np.ndarray:
-        """Return the influences (n, K (1 + size)) of a chunk of rows, per unit of weight."""
-        return influence(chunk).reshape(chunk.n, K * n_coefficients) / influence.total
-
     if survey.replicates is None:
-        return linearised(influences, K * n_coefficients, rows, survey).reshape(
-            -1, K, n_coefficients
-        )
+        return linearised(
+            lambda chunk: _joint_influences(influence, chunk), K * n_coefficients, rows, survey
+        ).reshape(-1, K, n_coefficients)
     return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(
         -1, K, n_coefficients
     )
+
+
+def step_deviations(influence: JointInfluence, rows: Sample, survey: SurveySample) -> np.ndarray:
+    """Return the deviations (u, K, 1 + size) of one Newton step of all coefficients.
+
+    `influence` is that of `rows` at the coefficients where the step begins (`JointInfluence.at`). A
+    step is linear in the weights of rows, so replicates need no refits.
+    """
+    K, n_coefficients = influence.coefficients.shape
+
+    def step(reweighted: Sample) -> np.ndarray:
+        """Return the step (K (1 + size),) by the rows of a replicate."""
+        return reweighted.weights @ _joint_influences(influence, reweighted)
+
+    deviations = (
+        linearised(
+            lambda chunk: _joint_influences(influence, chunk), K * n_coefficients, rows, survey
+        )
+        if survey.replicates is None
+        else replicated(step, step(rows), rows, survey)
+    )
+    return deviations.reshape(-1, K, n_coefficients)
+
+
+def _joint_influences(influence: JointInfluence, rows: Sample) -> np.ndarray:
+    """Return the influences (n, K (1 + size)) of rows on all coefficients, per unit of weight."""
+    return influence(rows).reshape(rows.n, influence.coefficients.size) / influence.total
 
 
 def _moves(influence: JointInfluence) -> np.ndarray:

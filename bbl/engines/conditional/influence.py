@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from bbl.engines.conditional.maximum import ZERO_LOADING, ConditionalMaximum, design, information
+from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.influence import inverse_on_basis
 from bbl.memory import check_memory
 from bbl.model.joint_influence import JointInfluence
@@ -66,13 +68,6 @@ class ConditionalInfluence(JointInfluence):
         """Log-likelihood of the rows that were fitted."""
         return self.total * self.maximum.value
 
-    @property
-    def rank(self) -> int:
-        """Number of coefficients that the rows determine: those of the basis, which were
-        estimated.
-        """
-        return int(self.maximum.basis.sum())
-
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
         """Return P(group | row), shape (n, K), of a design (n, 1 + size); zero for groups without
         rows.
@@ -126,6 +121,36 @@ class ConditionalInfluence(JointInfluence):
         `b`.
         """
         return self.maximum.determined(a, b)
+
+    def separated(self, a: int, b: int) -> np.ndarray:
+        """Return which coefficients (1 + size,) of group `a` less those of group `b` have no finite
+        maximum.
+        """
+        maximum = self.maximum
+        if a not in maximum.groups or b not in maximum.groups:
+            return np.zeros(len(maximum.aliased), dtype=bool)
+        return ~maximum.aliased & ~maximum.determined(a, b)
+
+    def at(self, coefficients: np.ndarray) -> ConditionalInfluence:
+        """Return the influence on one Newton step from other `coefficients` (K, 1 + size), as those
+        of a smaller model.
+
+        Of linearly independent columns of the design those are in the basis that have information
+        at these coefficients.
+        """
+        groups = self.maximum.groups
+        columns = self.maximum.columns
+        Z = design(self._codes, self.layout)
+        moved = replace(self.maximum, coefficients=coefficients)
+        p = ConditionalInfluence(self.layout, moved, self._codes, self._weights).probabilities(Z)
+        free = np.repeat(columns[None], len(groups) - 1, axis=0)
+        with serial_blas():
+            fisher = information(Z, p[:, groups], self._weights / self.total, free)
+            free[free] = rank(fisher)[0]
+        basis = np.zeros(coefficients.shape, dtype=bool)
+        basis[groups[1:]] = free
+        moved = replace(moved, basis=basis, flat=np.zeros((*coefficients.shape, 0)))
+        return ConditionalInfluence(self.layout, moved, self._codes, self._weights)
 
     @property
     def flat(self) -> np.ndarray:

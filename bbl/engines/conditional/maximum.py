@@ -67,6 +67,8 @@ class ConditionalMaximum:
     flat : ndarray, shape (K, 1 + size, d)
         Directions that do not change probabilities on the face, in linearly independent columns of
         the design. The likelihood may rise along them without end.
+    columns : ndarray of bool, shape (1 + size,)
+        Linearly independent columns of the design that span it: their number is its rank.
     aliased : ndarray of bool, shape (1 + size,)
         Columns of the design that depend linearly on others: of levels that never occur together,
         or of terms that say the same.
@@ -85,6 +87,7 @@ class ConditionalMaximum:
     n_iter: int
     basis: np.ndarray
     flat: np.ndarray
+    columns: np.ndarray
     aliased: np.ndarray
     occurs: np.ndarray
     n_rows: int
@@ -94,6 +97,15 @@ class ConditionalMaximum:
     def reference(self) -> int:
         """The reference group."""
         return int(self.groups[0])
+
+    def rank(self, g: int) -> int:
+        """Return the number of parameters of group `g` in degrees of freedom: the rank of the
+        design, 0 for the reference group and groups without rows.
+
+        Coefficients without a finite maximum count, as the likelihood has gained by them; levels
+        that never occur and terms that say the same as others do not.
+        """
+        return int(self.columns.sum()) if g in self.groups[1:] else 0
 
     @property
     def converged(self) -> bool:
@@ -470,6 +482,7 @@ def find_maximum(
         n_iter,
         basis,
         all_flat,
+        table.columns,
         table.aliased,
         occurs,
         n,

@@ -26,8 +26,8 @@ ABSENT = "give ridge > 0"
 
 
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
-    """Return, for each group, its number of determined coefficients, its unbounded parameters, and
-    notes for warnings.
+    """Return, for each group, its number of coefficients, its unbounded parameters, and notes for
+    warnings.
 
     Notes about all groups together go with the first group. There is no note on couplings of levels
     that never occur together: the tables of parameters say so.
@@ -35,11 +35,11 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     Parameters
     ----------
     maximum : ConditionalMaximum
-        Of coefficients (K, 1 + size). `basis` (K, 1 + size) marks those that were estimated,
-        `aliased` (1 + size,) those whose columns of the design depend on others, `occurs` (1 +
-        size,) those whose levels occur together; ``determined(a, b)`` marks those whose difference
-        between two groups the rows determine. `groups` are the groups with rows, `reference` the
-        first of them, and `is_separated` says whether each row keeps one group alone.
+        Of coefficients (K, 1 + size). ``rank(g)`` is the number of those of a group, `aliased` (1 +
+        size,) marks those whose columns of the design depend on others, `occurs` (1 + size,) those
+        whose levels occur together; ``determined(a, b)`` marks those whose difference between two
+        groups the rows determine. `groups` are the groups with rows, `reference` the first of them,
+        and `is_separated` says whether each row keeps one group alone.
     sample : Sample
         Its `pooled` rows are those of all groups.
     layout : Layout
@@ -61,7 +61,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
         )
         notes += tuple(Note(i, level=-1, what=ALIASED) for i, *_ in aliased_parameters)
     out = []
-    for g, basis in enumerate(maximum.basis):
+    for g in range(len(maximum.coefficients)):
         # a group without rows has no such parameters
         is_unbounded = (
             ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
@@ -69,5 +69,5 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
         unbounded_parameters = (
             () if maximum.is_separated else first_parameters(layout, is_unbounded)
         )
-        out.append(Limit(int(basis.sum()), unbounded_parameters, notes if g == 0 else ()))
+        out.append(Limit(maximum.rank(g), unbounded_parameters, notes if g == 0 else ()))
     return out

@@ -162,7 +162,9 @@ class MachineResults(ModelResults):
         """Number of parameters of all groups; with ``method="ml"`` of those that the rows
         determine, their rank.
 
-        The rank of a group is less than `df` where margins are empty.
+        The rank of a group is less than `df` where margins are empty. With ``method="conditional",
+        ridge=0`` it is the rank of the design, as R's `glm` has it: levels that separate groups
+        count.
         """
         return self.estimate.n_parameters
 

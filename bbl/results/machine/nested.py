@@ -93,8 +93,9 @@ def _conditional_ratio_test(
 ) -> dict[str, float | int | str]:
     """Return the likelihood ratio test of two joint fits; the larger may have more predictors.
 
-    Degrees of freedom are the difference of the numbers of parameters that the rows determine. A
-    DataError or OptionError if the fits are not nested.
+    Degrees of freedom are the difference of the numbers of parameters: those that separate groups
+    count, as the likelihood has gained by them; levels that never occur do not. A DataError or
+    OptionError if the fits are not nested.
     """
     from scipy.stats import chi2
 
@@ -128,7 +129,8 @@ def _conditional_ratio_test(
     ratio = 2.0 * (large._log_likelihood - small._log_likelihood)
     if df < 1:
         raise DataError(
-            "the rows determine no more parameters of the larger model than of the smaller one."
+            "in these rows the larger model has no more parameters: its other terms are copies, or "
+            "have levels that never occur together."
         )
     if large.survey is not None:
         layout = large.parameters.layout
@@ -145,7 +147,10 @@ def _conditional_ratio_test(
         is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
         # Rao & Scott (1984): the ratio's distribution under the design depends on the covariance of
         # these parameters
-        test = large._inference._joint_tests.corrected_ratio(ratio, is_dropped)
+        small_coefficients = _in_larger_layout(small, large, columns_in_large)
+        test = large._inference._joint_tests.corrected_ratio(
+            ratio, is_dropped, df, small_coefficients
+        )
         _check_has_p_value(test.p)
         return {
             "ratio": test.statistic,
@@ -160,6 +165,29 @@ def _conditional_ratio_test(
         "p": float(chi2.sf(max(ratio, 0.0), df)),
         "test": "likelihood ratio",
     }
+
+
+def _in_larger_layout(
+    small: MachineResults, large: MachineResults, columns_in_large: list[int]
+) -> np.ndarray:
+    """Return the coefficients (K, 1 + size) of a joint fit in the layout of a larger one.
+
+    They are 0 where the smaller fit has none.
+
+    `columns_in_large` are the positions of its predictors among those of `large`.
+    """
+    coefficients = small._inference._joint_tests.influence.coefficients
+    small_layout = small.parameters.layout
+    large_layout = large.parameters.layout
+    out = np.zeros((len(coefficients), 1 + large_layout.size))
+    out[:, 0] = coefficients[:, 0]
+    for scope in small_layout.scopes:
+        table = small_layout.table(coefficients[:, 1:], *scope)
+        large_table = large_layout.table(
+            np.arange(large_layout.size), *(columns_in_large[i] for i in scope)
+        )
+        out[:, 1 + large_table.ravel()] = table.reshape(len(coefficients), -1)
+    return out
 
 
 def _check_has_p_value(p: float) -> None:

@@ -27,7 +27,7 @@ from bbl.stats.survey.sample import check_single_rows
 __all__ = ["odds_ratios"]
 
 # only a penalty makes these couplings finite
-NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.ABSENT.text)
+NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.SEPARATED.text, Kind.ABSENT.text)
 
 
 @verb

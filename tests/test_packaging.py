@@ -299,8 +299,57 @@ def test_what_takes_long_to_import_is_imported_where_it_is_used(path):
         "statsmodels",
         "matplotlib",
         "formulaic",
+        "joblib",
+        "narwhals",
         "sklearn",
     }
+
+
+FIRST_FIT = """
+import sys
+import pandas
+loaded = set(sys.modules)
+from bbl import bbl
+table = pandas.DataFrame({"y": [*"ababab"] * 9, "a": [*"uvvuuv"] * 9, "b": [*"ppqqqp"] * 9})
+bbl("y ~ a*b", table, n_jobs=1)
+print(*sorted(set(sys.modules) - loaded))
+"""
+
+
+def test_a_first_fit_imports_only_what_it_needs():
+    run = subprocess.run(
+        [sys.executable, "-c", FIRST_FIT], capture_output=True, text=True, check=True
+    )
+    loaded = set(run.stdout.split())
+    assert {"bbl.engines.pseudo.engine", "formulaic.parser.parser"} <= loaded
+    assert not loaded & {
+        "formulaic.materializers",
+        "formulaic.formula",
+        "formulaic.model_matrix",
+        "joblib",
+        "matplotlib",
+        "narwhals",
+        "psutil",
+        "pydoc",
+        "scipy.optimize",
+        "scipy.sparse",
+        "scipy.stats",
+        "sklearn",
+        "statsmodels",
+        "unittest",
+    }
+
+
+def test_formulaic_is_whole_where_it_is_used_after_a_fit():
+    code = FIRST_FIT + (
+        "import formulaic\n"
+        "from formulaic import Formula\n"
+        "assert 'formulaic.materializers' in sys.modules\n"
+        "matrix = formulaic.model_matrix('a + b', table)\n"
+        "assert isinstance(matrix, formulaic.ModelMatrix) and matrix.shape == (54, 3)\n"
+        "assert formulaic.model_matrix.__globals__['__name__'] == 'formulaic.sugar'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_scikit_learn_version_is_the_same_everywhere():

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-import narwhals.stable.v2 as nw
 import pandas as pd
 
 from bbl.checks import near_match
 from bbl.errors import BBLTypeError, DataError
 
 if TYPE_CHECKING:
+    import narwhals.stable.v2 as nw
     import pyarrow as pa
-
 
 __all__ = [
     "DeclaredOrder",
@@ -182,6 +181,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
             return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
         return Frame(column_names, frame.index, get, argument, has_index=has_index)
+    import narwhals.stable.v2 as nw  # here, as pandas DataFrames do without
+
     if is_pyarrow(data, "RecordBatch"):
         data = sys.modules["pyarrow"].Table.from_batches([data])
     # pyarrow allows repeats, narwhals does not
@@ -313,6 +314,8 @@ def _plain_column(column: Any) -> Any:
         return column.array
     if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
         return decode_arrow(column).array
+    import narwhals.stable.v2 as nw
+
     # lists and arrays are passed through
     series = nw.from_native(column, series_only=True, pass_through=True)
     return _to_pandas(series).array if isinstance(series, nw.Series) else column
@@ -320,6 +323,8 @@ def _plain_column(column: Any) -> Any:
 
 def _to_pandas(series: nw.Series) -> pd.Series:
     """Return a narwhals Series as a pandas Series; declared levels stay declared."""
+    import narwhals.stable.v2 as nw
+
     if isinstance(series.dtype, nw.Enum):
         return pd.Series(
             pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True)

@@ -8,8 +8,12 @@ A token of formulaic has a text `token`, and a ``kind.value``: "name", "value" (
 from __future__ import annotations
 
 import re
+import sys
+import threading
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, NoReturn
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bbl.errors import FormulaError
 
@@ -112,10 +116,42 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
     ), aliases
 
 
+class _LatePackage(ModuleType):
+    """A package whose ``__init__`` runs when something of it is used that is no module imported
+    so far.
+
+    The standard library's ``LazyLoader`` runs it at the import of a submodule.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """Run the package's ``__init__``, once, and return its attribute `name`."""
+        with _package_lock:
+            if type(self) is _LatePackage:
+                self.__class__ = ModuleType
+                self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
+        return getattr(self, name)
+
+
+_package_lock = threading.RLock()
+
+
+def _import_package_late() -> None:
+    """Let ``formulaic.parser`` be imported without the rest of formulaic: its model matrices, which
+    bbl does not use, import most of scipy and take half of the first fit's time.
+    """
+    with _package_lock:
+        spec = None if "formulaic" in sys.modules else find_spec("formulaic")
+        if spec is not None:
+            package = module_from_spec(spec)
+            package.__class__ = _LatePackage  # type: ignore[assignment]
+            sys.modules["formulaic"] = package
+
+
 def syntax_tree(formula: str, text: str) -> ASTNode | Token:
     """Return formulaic's syntax tree of `text`, the sanitised `formula`; refuse what formulaic
     misreads.
     """
+    _import_package_late()
     from formulaic.parser import DefaultFormulaParser
 
     parser = DefaultFormulaParser(include_intercept=False)

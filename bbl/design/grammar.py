@@ -127,7 +127,7 @@ class _LatePackage(ModuleType):
         """Run the package's ``__init__``, once, and return its attribute `name`."""
         with _package_lock:
             if type(self) is _LatePackage:
-                self.__class__ = ModuleType
+                self.__class__ = ModuleType  # type: ignore[assignment]
                 self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
         return getattr(self, name)
 
@@ -143,7 +143,7 @@ def _import_package_late() -> None:
         spec = None if "formulaic" in sys.modules else find_spec("formulaic")
         if spec is not None:
             package = module_from_spec(spec)
-            package.__class__ = _LatePackage  # type: ignore[assignment]
+            package.__class__ = _LatePackage
             sys.modules["formulaic"] = package
 
 

@@ -29,7 +29,7 @@ from bbl.crossval import Refit
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.design.frames import to_frame
 from bbl.design.weights import refuse_weights
-from bbl.errors import BBLError
+from bbl.errors import BBLError, OptionError
 from bbl.report.page import Part
 from bbl.results.classifier_facts import remedy, scored_rows, verdict
 from bbl.results.comparison import compare_fits
@@ -71,7 +71,7 @@ class ClassifierResults(ModelResults):
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
     stored_loss: LossRecord | None = field(default=None, kw_only=True, repr=False)
 
-    _can_refit: ClassVar[bool]  # whether `_refit` fits other rows
+    _can_refit: ClassVar[bool] = False  # whether `_refit` fits other rows
 
     avg_comparisons = avg_comparisons
     avg_predictions = avg_predictions
@@ -176,11 +176,13 @@ class ClassifierResults(ModelResults):
     def _advice(self) -> str:
         """The remedy for a log-loss above that of the shares of the groups, as a sentence."""
 
-    @abstractmethod
     def _error_source(self, rng: np.random.Generator) -> ErrorSource:
         """Return the source of the standard errors of effects; an OptionError or DataError if there
         are none.
         """
+        # a model that cannot be bootstrapped gives the reason under "effects_bootstrap"
+        advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
+        raise OptionError(f"{self.refusals['effects']}.", argument="se", hint=f"Give {advice}.")
 
     @property
     @abstractmethod
@@ -195,19 +197,23 @@ class ClassifierResults(ModelResults):
         sums of terms.
         """
 
-    @abstractmethod
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit:
         """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`.
 
         Iterations begin at this fit's solution if `warm`: for its own rows with other weights, not
         for other rows.
         """
+        raise OptionError(
+            f"{type(self).__name__} is not refitted for a cross-validation of its predictions.",
+            argument="newdata",
+            hint="Give newdata=.",
+        )
 
-    @abstractmethod
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None:
         """Return (a draw of the model from its posterior given `rows`, class shares (K,)); None to
         refit drawn rows.
         """
+        return None
 
     def with_priors(self, priors: Priors) -> Self:
         """Return the model with other class shares for predictions; None for the shares of the

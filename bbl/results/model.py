@@ -15,7 +15,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, NoReturn, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -40,10 +40,6 @@ from bbl.storage import write_model
 __all__ = [
     "ModelResults",
     "Training",
-    "no_composite_aic",
-    "no_ratio_test",
-    "no_refit",
-    "training_log_likelihood",
 ]
 
 
@@ -125,11 +121,28 @@ class ModelResults(ABC):
     def log_likelihood(self, rows: Sample) -> float:
         """Return the log-likelihood of encoded rows, summed with their weights."""
 
-    @abstractmethod
     def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows; see `training_log_likelihood`."""
+        """Return the log-likelihood of the training rows, with the parameters of all groups as its
+        ``df``.
 
-    @abstractmethod
+        With ``missing="marginal"`` missing predictors are summed out.
+
+        Raises
+        ------
+        OptionError
+            If rows have no likelihood under the model, as in a conditional fit or an average; then
+            there are no `aic` and `bic` either.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.logLik()
+        'log Lik.' -3865.815 (df=18)
+        """
+        return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
+
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
         """Return the ratio test of two fits: ``df``, ``test`` (its name, or why there is none),
         ``ratio`` and ``p``.
@@ -137,10 +150,11 @@ class ModelResults(ABC):
         A DataError or OptionError if the fits are not nested, not of the same rows, or not both
         Boltzmann machines.
         """
+        raise OptionError("the test is for Boltzmann machines.")
 
-    @abstractmethod
     def _composite_aic(self) -> float:
         """Return the composite-likelihood AIC; an OptionError if the model has none."""
+        raise OptionError("composite criteria are for Boltzmann machines.")
 
     @abstractmethod
     def summary(self) -> Summary:
@@ -405,47 +419,3 @@ class ModelResults(ABC):
         ['Yes', 'No']
         """
         write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
-
-
-def training_log_likelihood(self: ModelResults) -> LogLikelihood:
-    """Return the log-likelihood of the training rows, with the parameters of all groups as its
-    ``df``.
-
-    With ``missing="marginal"`` missing predictors are summed out.
-
-    Raises
-    ------
-    OptionError
-        If rows have no likelihood under the model, as in a conditional fit or an average; then
-        there are no `aic` and `bic` either.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.logLik()
-    'log Lik.' -3865.815 (df=18)
-    """
-    return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
-
-
-def no_composite_aic(self: ModelResults) -> NoReturn:
-    """Raise an OptionError: composite likelihoods are those of Boltzmann machines."""
-    raise OptionError("composite criteria are for Boltzmann machines.")
-
-
-def no_ratio_test(self: ModelResults, other: ModelResults) -> NoReturn:
-    """Raise an OptionError: the likelihood ratio test is one of Boltzmann machines."""
-    raise OptionError("the test is for Boltzmann machines.")
-
-
-def no_refit(
-    self: ModelResults, train: Sample, rng: np.random.Generator, warm: bool = False
-) -> NoReturn:
-    """Raise an OptionError: this kind of classifier is not fitted to other rows."""
-    raise OptionError(
-        f"{type(self).__name__} is not refitted for a cross-validation of its predictions.",
-        argument="newdata",
-        hint="Give newdata=.",
-    )

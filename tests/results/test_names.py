@@ -38,6 +38,7 @@ OWN = (
     "brier",
     "calibrate",
     "chain",
+    "odds ratio",
     "chisq",
     "ci1",
     "ci2",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NoReturn, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,11 @@ from bbl.crossval import Refit
 from bbl.design.decisions import Priors
 from bbl.design.design import Design
 from bbl.design.labels import Labels
-from bbl.errors import OptionError
 from bbl.model.score_gradient import ScoreGradient
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["DeltaMethod", "EffectFit", "ErrorSource", "Scores", "no_error_source", "no_redraw"]
+__all__ = ["DeltaMethod", "EffectFit", "ErrorSource", "Scores"]
 
 # A function from level codes (n, m) and missing cells (n, m) or None to class scores (n, K).
 Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
@@ -120,18 +119,3 @@ class EffectFit(Protocol):
         dropped: np.ndarray | None,
         priors: Priors,
     ) -> np.ndarray: ...
-
-
-def no_error_source(self: EffectFit, rng: np.random.Generator) -> NoReturn:
-    """Raise an OptionError: this kind of model has no covariance of its estimates; the message says
-    what to give.
-    """
-    # a model that cannot be bootstrapped gives the reason under "effects_bootstrap"
-    advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
-    raise OptionError(f"{self.refusals['effects']}.", argument="se", hint=f"Give {advice}.")
-
-
-def no_redraw(self: EffectFit, rows: Sample, rng: np.random.Generator) -> None:
-    """Return None, which says that a bootstrap refits the model to drawn rows; see
-    `ClassifierResults._redraw`.
-    """

@@ -30,102 +30,7 @@ from bbl.results.machine.machine import MachineResults
 from bbl.results.model import ModelResults
 from bbl.rows.folds import Folds, splitter_folds
 
-__all__ = ["CrossValArguments", "crossVal", "stored_data", "validated_positions"]
-
-
-def crossVal(
-    self: MachineResults,
-    nfold: int = 5,
-    *,
-    use_auc: bool = True,
-    score: str | None = None,
-    cv: Any = None,
-    shuffle: bool = False,
-    seed: int | np.random.Generator | None = None,
-    refit: bool = True,
-    n_jobs: int | None = None,
-    verbose: int = 1,
-    **options: Any,
-) -> CVResults:
-    """Cross-validate the fit on its training rows; see `bbl.crossVal`.
-
-    Rows, formula, weights or sampling design, method and options are those of the fit.
-
-    Parameters
-    ----------
-    nfold, use_auc, score, shuffle, seed, refit, n_jobs, verbose
-        As in `bbl.crossVal`.
-    cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-        As in `bbl.crossVal`; positions are those of the rows of `model_frame`, which a splitter is
-        called with.
-    **options
-        Options of the method that replace those of the fit; a grid of ``lambda_``, ``eps`` or
-        another tuned option is compared. Without a grid there is one setting, that of the fit.
-
-    Returns
-    -------
-    CVResults
-        As `bbl.crossVal` returns it for the same call, except that `CVResults.folds` are positions
-        in `model_frame`.
-
-    Raises
-    ------
-    DataError
-        If the fit has no training rows.
-    OptionError, BBLTypeError
-        If an argument, or an option of the method, is unknown or out of range.
-
-    Warns
-    -----
-    ConvergenceWarning, DataWarning
-        As `bbl.crossVal`.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method="mf")
-    >>> fit.crossVal(eps=[0, 0.5, 0.9], shuffle=True, seed=1, verbose=0).regstar
-    0.5
-    """
-    asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
-    data = stored_data(self, f"formula={self.formula!r}, data=...", self.parameters.layout.support)
-    # such as ", eps = 0.5"
-    shown_options = "".join(f", {argument}" for argument in argument_texts(options))
-    settings = pop_grid(type(self.engine), options)
-    folds = asked.folds(self, data)
-    kind = self.estimate.log_z_kind
-    # a method that chooses terms has other ones in each fold; one that fits P(y | x) has no ln Z
-    asks_auto = kind == "none" or (kind == "exact" and self.engine.chooses)
-    relevance = self.estimate.relevance
-    spec = FitSpec(
-        _with_options(self.engine, options),
-        "auto" if asks_auto else kind,
-        _calibration(self),
-        None if relevance is None else relevance.level,
-        asked.workers,
-        asked.rng,
-    )
-    ordered = cv is None and not shuffle and data.survey is None
-    judging = Judging(asked.score_name(data), refit, ordered, stacklevel=2)
-    with progress_bar(len(folds), "crossVal", verbose) as progress:
-        found = cross_fit(data, spec, settings, folds, judging, progress)
-    model_data = data if refit else rows_of_last_fold(data, folds)
-    model = replace(
-        self,
-        call=f"crossVal({self.call}{shown_options})",
-        training=model_data.training,
-        index=model_data.index,
-        survey=model_data.survey,
-        engine=found.engine,
-        estimate=found.estimate,
-        tuning=None,
-        stored=None,
-    )
-    if isinstance(model, ClassifierResults):
-        model = replace(model, stored_loss=found.loss)  # type: ignore[call-arg]
-    positions = validated_positions(found.validated, folds)
-    return cv_results(found, judging.score, spec.calibrate, positions, model)
+__all__ = ["CrossValArguments", "CrossValidationMixin", "stored_data", "validated_positions"]
 
 
 class CrossValArguments:
@@ -223,9 +128,109 @@ def _with_options(engine: Engine, options: dict[str, Any]) -> Engine:
     return replace(engine, **options) if options else engine
 
 
-def _calibration(self: MachineResults) -> str:
-    """Return how the fit is calibrated, as the argument `calibrate` names it."""
-    calibration = self.estimate.calibration
-    if calibration is None:
-        return "none"
-    return "offset" if calibration.temperature == 1.0 else "temperature"
+class CrossValidationMixin(MachineResults):
+    """Cross-validation of a fit with its own rows, formula and options."""
+
+    def crossVal(
+        self,
+        nfold: int = 5,
+        *,
+        use_auc: bool = True,
+        score: str | None = None,
+        cv: Any = None,
+        shuffle: bool = False,
+        seed: int | np.random.Generator | None = None,
+        refit: bool = True,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+        **options: Any,
+    ) -> CVResults:
+        """Cross-validate the fit on its training rows; see `bbl.crossVal`.
+
+        Rows, formula, weights or sampling design, method and options are those of the fit.
+
+        Parameters
+        ----------
+        nfold, use_auc, score, shuffle, seed, refit, n_jobs, verbose
+            As in `bbl.crossVal`.
+        cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
+            As in `bbl.crossVal`; positions are those of the rows of `model_frame`, which a splitter
+            is called with.
+        **options
+            Options of the method that replace those of the fit; a grid of ``lambda_``, ``eps`` or
+            another tuned option is compared. Without a grid there is one setting, that of the fit.
+
+        Returns
+        -------
+        CVResults
+            As `bbl.crossVal` returns it for the same call, except that `CVResults.folds` are
+            positions in `model_frame`.
+
+        Raises
+        ------
+        DataError
+            If the fit has no training rows.
+        OptionError, BBLTypeError
+            If an argument, or an option of the method, is unknown or out of range.
+
+        Warns
+        -----
+        ConvergenceWarning, DataWarning
+            As `bbl.crossVal`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method="mf")
+        >>> fit.crossVal(eps=[0, 0.5, 0.9], shuffle=True, seed=1, verbose=0).regstar
+        0.5
+        """
+        asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
+        data = stored_data(
+            self, f"formula={self.formula!r}, data=...", self.parameters.layout.support
+        )
+        # such as ", eps = 0.5"
+        shown_options = "".join(f", {argument}" for argument in argument_texts(options))
+        settings = pop_grid(type(self.engine), options)
+        folds = asked.folds(self, data)
+        kind = self.estimate.log_z_kind
+        # a method that chooses terms has other ones in each fold; one that fits P(y | x) has no ln
+        # Z
+        asks_auto = kind == "none" or (kind == "exact" and self.engine.chooses)
+        relevance = self.estimate.relevance
+        spec = FitSpec(
+            _with_options(self.engine, options),
+            "auto" if asks_auto else kind,
+            self._calibration(),
+            None if relevance is None else relevance.level,
+            asked.workers,
+            asked.rng,
+        )
+        ordered = cv is None and not shuffle and data.survey is None
+        judging = Judging(asked.score_name(data), refit, ordered, stacklevel=2)
+        with progress_bar(len(folds), "crossVal", verbose) as progress:
+            found = cross_fit(data, spec, settings, folds, judging, progress)
+        model_data = data if refit else rows_of_last_fold(data, folds)
+        model = replace(
+            self,
+            call=f"crossVal({self.call}{shown_options})",
+            training=model_data.training,
+            index=model_data.index,
+            survey=model_data.survey,
+            engine=found.engine,
+            estimate=found.estimate,
+            tuning=None,
+            stored=None,
+        )
+        if isinstance(model, ClassifierResults):
+            model = replace(model, stored_loss=found.loss)  # type: ignore[call-arg]
+        positions = validated_positions(found.validated, folds)
+        return cv_results(found, judging.score, spec.calibrate, positions, model)
+
+    def _calibration(self) -> str:
+        """Return how the fit is calibrated, as the argument `calibrate` names it."""
+        calibration = self.estimate.calibration
+        if calibration is None:
+            return "none"
+        return "offset" if calibration.temperature == 1.0 else "temperature"

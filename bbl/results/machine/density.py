@@ -16,21 +16,9 @@ from bbl.errors import ClassError
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
 from bbl.results.classifier import ClassifierResults
-from bbl.results.machine import (
-    composite,
-    distribution,
-    figures,
-    goodness,
-    interaction_graph,
-    monte_carlo,
-    uncertainty,
-)
 from bbl.results.machine.archive import unpack
-from bbl.results.machine.cross_validation import crossVal
 from bbl.results.machine.facts import fit_facts, fit_text
-from bbl.results.machine.machine import MachineResults
-from bbl.results.machine.nested import machine_ratio_test
-from bbl.results.machine.odds_ratios import odds_ratios
+from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.report_parts import machine_parts
 
 __all__ = ["DensityResults"]
@@ -41,7 +29,7 @@ CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not nam
 
 @final
 @dataclass(frozen=True, repr=False)
-class DensityResults(MachineResults):
+class DensityResults(FittedMachine):
     """Fitted Boltzmann machines as a distribution of rows; made by `bbl.bbl` of a formula without a
     response.
 
@@ -71,29 +59,8 @@ class DensityResults(MachineResults):
 
     kind = "density"
 
-    bootstrap = uncertainty.bootstrap
-    claic = property(composite.claic)
-    clbic = property(composite.clbic)
-    _composite_aic = composite.claic
-    cells = goodness.cells
-    conf_int = uncertainty.conf_int
-    cov_params = uncertainty.cov_params
-    crossVal = crossVal
-    goodness_of_fit = goodness.goodness_of_fit
-    inference = uncertainty.inference
-    interactions = uncertainty.interactions
-    mcSample = monte_carlo.mcSample
-    odds_ratios = odds_ratios
-    plot = figures.plot
-    plot_mosaic = goodness.plot_mosaic
-    pnll = distribution.pnll
-    reconstruct = distribution.reconstruct
-    sample = distribution.sample
-    score_samples = distribution.score_samples
-    to_dot = interaction_graph.to_dot
-    to_networkx = interaction_graph.to_networkx
-    _ratio_test = machine_ratio_test
-    _model_parts = machine_parts
+    def _model_parts(self) -> list[Part]:
+        return machine_parts(self)
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:

@@ -32,313 +32,7 @@ from bbl.report.machine.tables import category_frame, filled_frame, level_column
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.scores import log_probabilities, with_priors
 
-__all__ = ["pnll", "reconstruct", "sample", "score_samples"]
-
-
-@verb
-def score_samples(self: MachineResults, newdata: object = None, unseen: str = "raise") -> pd.Series:
-    """Return the log-probability of each row.
-
-    Parameters
-    ----------
-    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        Rows with the predictors' columns; others are ignored. None for the training rows.
-    unseen : {"raise", "ignore"}, default "raise"
-        Whether an unknown level is an error, or its predictor is summed out in that row.
-
-    Returns
-    -------
-    Series
-        On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the
-        response of the row; P(y) are the model's `priors`, or the shares of the groups in the
-        training rows. Missing values are treated as by `predict`.
-
-    Raises
-    ------
-    DataError, LevelError
-        If columns are missing, or values are missing in spite of the policy, or unknown; they are
-        named.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.score_samples(titanic.head(2)).round(3).tolist()
-    [-5.196, -5.492]
-    """
-    # raises an OptionError if P(row | group) is not modelled
-    self.engine.check_density("score_samples()")
-    choice("unseen", unseen, ("raise", "ignore"))
-    # `missing` (n, m) marks missing cells, `dropped` (n,) rows without a prediction; each may be
-    # None
-    codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
-    estimate = replace(self.estimate, class_prior=self._population_shares)
-    # `_averaged` is the function for the energies (n, K)
-    log_p = estimate.log_density(self._averaged, codes, missing)
-    if dropped is not None:
-        log_p[dropped] = np.nan
-    return pd.Series(log_p, index=row_labels, name="log_prob")
-
-
-@verb
-def pnll(
-    self: MachineResults, newdata: object = None, weights: Hashable | ArrayLike = None
-) -> float:
-    """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the other
-    predictors)``.
-
-    Parameters
-    ----------
-    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        With the response if the model has one: the model of a row's group gives its probabilities.
-        None for the training rows.
-    weights : column name or array of length n, optional
-        Frequencies of `newdata`.
-
-    Returns
-    -------
-    float
-        Smaller is better. It needs no ln Z, so that models of any size can be compared. A missing
-        predictor is summed out of the conditional probabilities of the others, and has no term of
-        its own in the sum.
-
-    Raises
-    ------
-    DataError, LevelError
-        If columns are missing, or values are missing in spite of the policy, or unknown; they are
-        named.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> round(fit.pnll(), 4)
-    1.6632
-    """
-    self.engine.check_density("pnll()")  # raises an OptionError if P(row | group) is not modelled
-    if newdata is None:
-        # raises an error if there are any: training rows have weights of their own
-        refuse_weights(weights)
-        rows = self._rows(takes_newdata=True)
-        # y (n,) is the group of each row
-        codes = rows.codes
-        missing = rows.missing
-        y = rows.response
-        frequencies = rows.weights
-    else:
-        newdata = to_frame(newdata, "newdata")
-        codes, missing = self.design.encode(newdata)
-        y = self.design.encode_response(newdata)  # refuses a missing response
-        # whole=False: they need not be whole numbers
-        _, frequencies = named_weights(weights, newdata, whole=False)
-        if (dropped := self.design.dropped(newdata)) is not None:
-            frequencies = np.where(dropped, 0.0, frequencies)
-    if not frequencies.sum():
-        raise DataError(
-            "newdata has no row of positive weight.",
-            argument="newdata",
-            hint="Give at least one.",
-        )
-    return self.estimate.pnll(codes, missing, y, frequencies)
-
-
-@verb
-def sample(
-    self: MachineResults,
-    n: int = 1,
-    *,
-    seed: int | np.random.Generator | None = None,
-    groups: Mapping | ArrayLike | None = None,
-) -> pd.DataFrame:
-    """Draw rows from the model.
-
-    Parameters
-    ----------
-    n : int, default 1
-        Number of rows.
-    seed : int or numpy.random.Generator, optional
-    groups : mapping or Series by group, or sequence of length K, optional
-        Probabilities of the groups, up to a common factor; the model's `priors` by default, or the
-        shares in the training rows. A sequence needs groups whose order was declared, or that are
-        numbers or booleans.
-
-    Returns
-    -------
-    DataFrame
-        Categories: the response, if there is one, and the predictors. With up to 2**20 states the
-        rows are exact independent draws, beyond that they come from Gibbs sampling; see
-        `bbl.sample_xi`.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.sample(2, seed=1)
-      Survived Class   Sex    Age
-    0       No   2nd  Male  Adult
-    1      Yes  Crew  Male  Adult
-    """
-    self.engine.check_density("sample()")  # raises an OptionError if P(row | group) is not modelled
-    labels = self.labels
-    shares = (
-        self._population_shares
-        if groups is None
-        else check_shares("groups", groups, self.design.response)
-    )
-    n_rows = integer("n", n, 0)
-    # codes (n, m) of the levels, y (n,) of the groups
-    if self._hidden is not None:
-        codes, y = sample_mixture(self._hidden, shares, n_rows, generator(seed))
-    else:
-        codes, y = sample_groups(
-            self.parameters.layout, self.parameters.theta, n_rows, shares, seed
-        )
-    # by name, (codes, levels) of a categorical column
-    response = {labels.response: (y, labels.groups)} if self.design.classes else {}
-    predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
-    return category_frame(response | predictors, pd.RangeIndex(len(y)))
-
-
-@verb
-def reconstruct(
-    self: MachineResults,
-    newdata: object,
-    mask: pd.DataFrame | ArrayLike | None = None,
-    *,
-    method: str = "auto",
-    type: str = "prob",
-    seed: int | np.random.Generator | None = 0,
-    n_jobs: int | None = None,
-    verbose: int = 1,
-) -> pd.DataFrame:
-    """Return the probabilities of missing values given the known values of their rows.
-
-    Parameters
-    ----------
-    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        With the predictors' columns. A row whose response is known is filled by the model of its
-        group; any other row by the models of all groups, weighted by the probabilities of the
-        groups given the known predictors and the model's `priors`, or the shares in the training
-        rows.
-    mask : DataFrame or array of bool, shape (n, m), optional
-        Cells to be treated as missing; columns in the order of the predictors, or by name.
-    method : {"auto", "exact", "gibbs", "mf"}, default "auto"
-        The missing predictors of a row given the others are a smaller Boltzmann machine. Its
-        probabilities come from variable elimination ("exact"), from Gibbs sampling (32 chains of
-        200 sweeps, and the conditional probabilities at 1,280 of their states), or from damped mean
-        field ("mf"); "auto" is "exact" where that is cheap, else "gibbs".
-    type : {"prob", "class"}, default "prob"
-        "prob": probabilities of all levels. "class": the most likely level of each cell.
-    seed : int or numpy.random.Generator, default 0
-        For Gibbs sampling.
-    n_jobs : int, optional
-        Threads; results do not depend on it.
-    verbose : int, default 1
-        0 for no progress bar.
-
-    Returns
-    -------
-    DataFrame
-        On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0
-        where the level is known; for "class" they are the predictors, as categories. A missing
-        value is filled whatever the policy of the fit. The level that ``missing="level"`` made of
-        missing values has probability 0; if the model finds every other level impossible, these
-        have equal probabilities.
-
-    Raises
-    ------
-    DataError, LevelError
-        If columns are missing or levels unknown; they are named.
-    OptionError
-        If exact sums would take over 3e7 table cells for a row.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> passengers = {"Class": ["1st"], "Sex": [None], "Age": ["Child"], "Survived": ["Yes"]}
-    >>> fit.reconstruct(passengers, verbose=0)["Sex"].round(3)
-    level  Female  Male
-    0        0.61  0.39
-    """
-    self.engine.check_density("reconstruct()")
-    choice("method", method, MARGINS)
-    choice("type", type, ("prob", "class"))
-    rng = generator(seed)
-    workers = n_workers(n_jobs)
-    labels = self.labels
-    newdata = to_frame(newdata, "newdata")
-    # missing cells are marked, whatever the policy
-    codes, missing = self.design.encode(newdata, missing="marginal")
-    is_unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
-    is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
-    # structural zeros: some cells cannot occur
-    if (support := self.parameters.layout.support) is not None:
-        if method in ("gibbs", "mf"):
-            # `WITH_ZEROS`: reasons by what a fit with structural zeros cannot do, in the words of
-            # the manual's table
-            reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
-            raise OptionError(
-                f"method={method!r}: {reason}.",
-                argument="method",
-                hint="Give method='exact'.",
-                value=method,
-            )
-        refuse_impossible_rows(
-            support, labels, codes, is_unknown, self.design.known_groups(newdata)
-        )
-    layout = self.parameters.layout
-    theta = self.parameters.theta
-    posterior = _group_probabilities(self, newdata, codes, is_unknown)
-    cells = (codes, is_unknown)
-    if (draws := self._hidden) is not None:
-        # each draw of each group is a model, and the units are unknown in all rows
-        layout = draws.layout
-        theta = draws.theta.reshape(-1, layout.size)
-        posterior = draws.draw_probabilities(posterior, codes, is_unknown)
-        cells = draws.with_units(codes, is_unknown)
-    with progress_bar(None, "reconstruct", verbose) as step:
-        probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
-            layout, theta, posterior, *cells, method, rng, workers, step
-        )
-    # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
-    tables = level_columns(probabilities, self.parameters.layout.start)
-    for i, factor in enumerate(self.design.predictors):
-        # `kinds` (L_i,): what each level is, such as "number"; "missing" can only be the last, and
-        # fills no cell
-        if "missing" in factor.kinds:
-            filled = is_unknown[:, i]
-            regular_p = tables[i][filled, :-1]
-            total = regular_p.sum(axis=1, keepdims=True)
-            # where all regular levels are impossible
-            equal_p = np.full_like(regular_p, 1.0 / regular_p.shape[1])
-            tables[i][filled, -1] = 0.0
-            tables[i][filled, :-1] = np.divide(regular_p, total, out=equal_p, where=total > 0.0)
-    return filled_frame(labels, tables, newdata.index, type == "class")
-
-
-def _group_probabilities(
-    self: MachineResults, newdata: object, codes: np.ndarray, is_unknown: np.ndarray
-) -> np.ndarray:
-    """Return the probabilities (n, K) of the groups: 1 for the group of a row, if its response is
-    known.
-
-    In other rows they are P(group | cells that are not `is_unknown` (n, m)), under the model's
-    priors.
-    """
-    groups = self.design.known_groups(newdata)  # -1 where the response is missing
-    # rows of the identity matrix; those of unknown groups are replaced below
-    probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
-    if (rows_without_group := np.flatnonzero(groups < 0)).size:
-        scores = self.class_scores(codes[rows_without_group], is_unknown[rows_without_group])
-        # class scores use the shares of the training rows, which are replaced here
-        log_p = log_probabilities(with_priors(scores, self.class_shares, self._population_shares))
-        probabilities[rows_without_group] = np.exp(log_p)
-    return probabilities
+__all__ = ["DistributionMixin"]
 
 
 def _parse_mask(
@@ -372,3 +66,312 @@ def _parse_mask(
             argument="mask",
         )
     return mask_array
+
+
+class DistributionMixin(MachineResults):
+    """Densities, draws and completions of rows under a fitted Boltzmann machine."""
+
+    @verb
+    def score_samples(self, newdata: object = None, unseen: str = "raise") -> pd.Series:
+        """Return the log-probability of each row.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            Rows with the predictors' columns; others are ignored. None for the training rows.
+        unseen : {"raise", "ignore"}, default "raise"
+            Whether an unknown level is an error, or its predictor is summed out in that row.
+
+        Returns
+        -------
+        Series
+            On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the
+            response of the row; P(y) are the model's `priors`, or the shares of the groups in the
+            training rows. Missing values are treated as by `predict`.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they
+            are named.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.score_samples(titanic.head(2)).round(3).tolist()
+        [-5.196, -5.492]
+        """
+        # raises an OptionError if P(row | group) is not modelled
+        self.engine.check_density("score_samples()")
+        choice("unseen", unseen, ("raise", "ignore"))
+        # `missing` (n, m) marks missing cells, `dropped` (n,) rows without a prediction; each may
+        # be None
+        codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
+        estimate = replace(self.estimate, class_prior=self._population_shares)
+        # `_averaged` is the function for the energies (n, K)
+        log_p = estimate.log_density(self._averaged, codes, missing)
+        if dropped is not None:
+            log_p[dropped] = np.nan
+        return pd.Series(log_p, index=row_labels, name="log_prob")
+
+    @verb
+    def pnll(self, newdata: object = None, weights: Hashable | ArrayLike = None) -> float:
+        """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the
+        other predictors)``.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+            With the response if the model has one: the model of a row's group gives its
+            probabilities. None for the training rows.
+        weights : column name or array of length n, optional
+            Frequencies of `newdata`.
+
+        Returns
+        -------
+        float
+            Smaller is better. It needs no ln Z, so that models of any size can be compared. A
+            missing predictor is summed out of the conditional probabilities of the others, and has
+            no term of its own in the sum.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing, or values are missing in spite of the policy, or unknown; they
+            are named.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> round(fit.pnll(), 4)
+        1.6632
+        """
+        self.engine.check_density(
+            "pnll()"
+        )  # raises an OptionError if P(row | group) is not modelled
+        if newdata is None:
+            # raises an error if there are any: training rows have weights of their own
+            refuse_weights(weights)
+            rows = self._rows(takes_newdata=True)
+            # y (n,) is the group of each row
+            codes = rows.codes
+            missing = rows.missing
+            y = rows.response
+            frequencies = rows.weights
+        else:
+            newdata = to_frame(newdata, "newdata")
+            codes, missing = self.design.encode(newdata)
+            y = self.design.encode_response(newdata)  # refuses a missing response
+            # whole=False: they need not be whole numbers
+            _, frequencies = named_weights(weights, newdata, whole=False)
+            if (dropped := self.design.dropped(newdata)) is not None:
+                frequencies = np.where(dropped, 0.0, frequencies)
+        if not frequencies.sum():
+            raise DataError(
+                "newdata has no row of positive weight.",
+                argument="newdata",
+                hint="Give at least one.",
+            )
+        return self.estimate.pnll(codes, missing, y, frequencies)
+
+    @verb
+    def sample(
+        self,
+        n: int = 1,
+        *,
+        seed: int | np.random.Generator | None = None,
+        groups: Mapping | ArrayLike | None = None,
+    ) -> pd.DataFrame:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n : int, default 1
+            Number of rows.
+        seed : int or numpy.random.Generator, optional
+        groups : mapping or Series by group, or sequence of length K, optional
+            Probabilities of the groups, up to a common factor; the model's `priors` by default, or
+            the shares in the training rows. A sequence needs groups whose order was declared, or
+            that are numbers or booleans.
+
+        Returns
+        -------
+        DataFrame
+            Categories: the response, if there is one, and the predictors. With up to 2**20 states
+            the rows are exact independent draws, beyond that they come from Gibbs sampling; see
+            `bbl.sample_xi`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.sample(2, seed=1)
+          Survived Class   Sex    Age
+        0       No   2nd  Male  Adult
+        1      Yes  Crew  Male  Adult
+        """
+        self.engine.check_density(
+            "sample()"
+        )  # raises an OptionError if P(row | group) is not modelled
+        labels = self.labels
+        shares = (
+            self._population_shares
+            if groups is None
+            else check_shares("groups", groups, self.design.response)
+        )
+        n_rows = integer("n", n, 0)
+        # codes (n, m) of the levels, y (n,) of the groups
+        if self._hidden is not None:
+            codes, y = sample_mixture(self._hidden, shares, n_rows, generator(seed))
+        else:
+            codes, y = sample_groups(
+                self.parameters.layout, self.parameters.theta, n_rows, shares, seed
+            )
+        # by name, (codes, levels) of a categorical column
+        response = {labels.response: (y, labels.groups)} if self.design.classes else {}
+        predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
+        return category_frame(response | predictors, pd.RangeIndex(len(y)))
+
+    @verb
+    def reconstruct(
+        self,
+        newdata: object,
+        mask: pd.DataFrame | ArrayLike | None = None,
+        *,
+        method: str = "auto",
+        type: str = "prob",
+        seed: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+        verbose: int = 1,
+    ) -> pd.DataFrame:
+        """Return the probabilities of missing values given the known values of their rows.
+
+        Parameters
+        ----------
+        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
+            With the predictors' columns. A row whose response is known is filled by the model of
+            its group; any other row by the models of all groups, weighted by the probabilities of
+            the groups given the known predictors and the model's `priors`, or the shares in the
+            training rows.
+        mask : DataFrame or array of bool, shape (n, m), optional
+            Cells to be treated as missing; columns in the order of the predictors, or by name.
+        method : {"auto", "exact", "gibbs", "mf"}, default "auto"
+            The missing predictors of a row given the others are a smaller Boltzmann machine. Its
+            probabilities come from variable elimination ("exact"), from Gibbs sampling (32 chains
+            of 200 sweeps, and the conditional probabilities at 1,280 of their states), or from
+            damped mean field ("mf"); "auto" is "exact" where that is cheap, else "gibbs".
+        type : {"prob", "class"}, default "prob"
+            "prob": probabilities of all levels. "class": the most likely level of each cell.
+        seed : int or numpy.random.Generator, default 0
+            For Gibbs sampling.
+        n_jobs : int, optional
+            Threads; results do not depend on it.
+        verbose : int, default 1
+            0 for no progress bar.
+
+        Returns
+        -------
+        DataFrame
+            On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0
+            where the level is known; for "class" they are the predictors, as categories. A missing
+            value is filled whatever the policy of the fit. The level that ``missing="level"`` made
+            of missing values has probability 0; if the model finds every other level impossible,
+            these have equal probabilities.
+
+        Raises
+        ------
+        DataError, LevelError
+            If columns are missing or levels unknown; they are named.
+        OptionError
+            If exact sums would take over 3e7 table cells for a row.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> passengers = {"Class": ["1st"], "Sex": [None], "Age": ["Child"], "Survived": ["Yes"]}
+        >>> fit.reconstruct(passengers, verbose=0)["Sex"].round(3)
+        level  Female  Male
+        0        0.61  0.39
+        """
+        self.engine.check_density("reconstruct()")
+        choice("method", method, MARGINS)
+        choice("type", type, ("prob", "class"))
+        rng = generator(seed)
+        workers = n_workers(n_jobs)
+        labels = self.labels
+        newdata = to_frame(newdata, "newdata")
+        # missing cells are marked, whatever the policy
+        codes, missing = self.design.encode(newdata, missing="marginal")
+        is_unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+        is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
+        # structural zeros: some cells cannot occur
+        if (support := self.parameters.layout.support) is not None:
+            if method in ("gibbs", "mf"):
+                # `WITH_ZEROS`: reasons by what a fit with structural zeros cannot do, in the words
+                # of the manual's table
+                reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
+                raise OptionError(
+                    f"method={method!r}: {reason}.",
+                    argument="method",
+                    hint="Give method='exact'.",
+                    value=method,
+                )
+            refuse_impossible_rows(
+                support, labels, codes, is_unknown, self.design.known_groups(newdata)
+            )
+        layout = self.parameters.layout
+        theta = self.parameters.theta
+        posterior = self._group_probabilities(newdata, codes, is_unknown)
+        cells = (codes, is_unknown)
+        if (draws := self._hidden) is not None:
+            # each draw of each group is a model, and the units are unknown in all rows
+            layout = draws.layout
+            theta = draws.theta.reshape(-1, layout.size)
+            posterior = draws.draw_probabilities(posterior, codes, is_unknown)
+            cells = draws.with_units(codes, is_unknown)
+        with progress_bar(None, "reconstruct", verbose) as step:
+            probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
+                layout, theta, posterior, *cells, method, rng, workers, step
+            )
+        # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
+        tables = level_columns(probabilities, self.parameters.layout.start)
+        for i, factor in enumerate(self.design.predictors):
+            # `kinds` (L_i,): what each level is, such as "number"; "missing" can only be the last,
+            # and fills no cell
+            if "missing" in factor.kinds:
+                filled = is_unknown[:, i]
+                regular_p = tables[i][filled, :-1]
+                total = regular_p.sum(axis=1, keepdims=True)
+                # where all regular levels are impossible
+                equal_p = np.full_like(regular_p, 1.0 / regular_p.shape[1])
+                tables[i][filled, -1] = 0.0
+                tables[i][filled, :-1] = np.divide(regular_p, total, out=equal_p, where=total > 0.0)
+        return filled_frame(labels, tables, newdata.index, type == "class")
+
+    def _group_probabilities(
+        self, newdata: object, codes: np.ndarray, is_unknown: np.ndarray
+    ) -> np.ndarray:
+        """Return the probabilities (n, K) of the groups: 1 for the group of a row, if its response
+        is known.
+
+        In other rows they are P(group | cells that are not `is_unknown` (n, m)), under the model's
+        priors.
+        """
+        groups = self.design.known_groups(newdata)  # -1 where the response is missing
+        # rows of the identity matrix; those of unknown groups are replaced below
+        probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
+        if (rows_without_group := np.flatnonzero(groups < 0)).size:
+            scores = self.class_scores(codes[rows_without_group], is_unknown[rows_without_group])
+            # class scores use the shares of the training rows, which are replaced here
+            log_p = log_probabilities(
+                with_priors(scores, self.class_shares, self._population_shares)
+            )
+            probabilities[rows_without_group] = np.exp(log_p)
+        return probabilities

@@ -63,44 +63,44 @@ class MachineFit(EffectFit, Protocol):
     def _testable_rows(self) -> Sample: ...
 
 
-def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSource:
+def machine_error_source(fit: MachineFit, rng: np.random.Generator) -> ErrorSource:
     """Return the source of standard errors: posterior draws if the method has them, survey
     replicates, or a covariance.
 
     An OptionError or a DataError, with the reason, if the fit has none. `rng` draws class shares
     for posterior draws.
     """
-    if self.training is None and not self.engine.posterior:
+    if fit.training is None and not fit.engine.posterior:
         raise DataError(
             "This model has no training rows, from which the effects are computed: it was "
             "saved without them, or fitted to data that were read in batches.",
             hint=Hint("Save it with store_data=True.", command_line="Save it with --store-data."),
         )
-    check_calibration(self.estimate)
+    check_calibration(fit.estimate)
     # `unbounded`: levels (predictor, code) of parameters that grow without end as the fit improves;
     # effects that use them get a note
-    estimate = self.estimate
-    unbounded = _unbounded_levels(self)
-    if self.engine.posterior:
+    estimate = fit.estimate
+    unbounded = _unbounded_levels(fit)
+    if fit.engine.posterior:
         if estimate.predictive is None:  # the draws with their ln Z, over which predictions average
-            lacking = self.engine.refusals().get(
+            lacking = fit.engine.refusals().get(
                 "effects", "The draws of this fit are not kept with an exact ln Z"
             )
             raise OptionError(f"{lacking}.", argument="se", hint="Give se='bootstrap'.")
-        return ErrorSource(delta=None, draws=tuple(_scores_by_draw(self, rng)), unbounded=unbounded)
+        return ErrorSource(delta=None, draws=tuple(_scores_by_draw(fit, rng)), unbounded=unbounded)
     # why the engine has no such errors
-    if (reason := self.engine.refusals().get("effects")) is not None:
+    if (reason := fit.engine.refusals().get("effects")) is not None:
         raise OptionError(f"{reason}.", argument="se", hint="Give se='bootstrap'.")
-    if self.estimate.relevance is not None:  # the predictors were chosen by the same rows
+    if fit.estimate.relevance is not None:  # the predictors were chosen by the same rows
         raise OptionError(
             f"{CHOSEN_BY_ROWS}.",
             argument="se",
             hint="Give se='bootstrap', which chooses them in each refit.",
         )
-    if self.survey is not None and self.survey.replicates is not None:
+    if fit.survey is not None and fit.survey.replicates is not None:
         # neither a covariance nor draws: refits to the replicate weights of the survey
-        return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
-    delta = self._delta_method  # or the error that says why there is no covariance
+        return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=fit.survey)
+    delta = fit._delta_method  # or the error that says why there is no covariance
     return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
 
@@ -136,16 +136,16 @@ def check_calibration(estimate: Estimate) -> None:
         )
 
 
-def delta_method(self: MachineFit) -> DeltaMethod:
+def delta_method(fit: MachineFit) -> DeltaMethod:
     """Return the covariance and gradient for the delta method; an OptionError or DataError if the
     fit has none.
     """
-    estimate = self.estimate
-    parameters = self.parameters
+    estimate = fit.estimate
+    parameters = fit.parameters
     # else the class shares are estimated too, from the rows
-    has_given_shares = self.priors is not None
+    has_given_shares = fit.priors is not None
     covariance = score_covariance(
-        self._testable_rows(), estimate, self.engine, has_given_shares, self.survey
+        fit._testable_rows(), estimate, fit.engine, has_given_shares, fit.survey
     )
     gradient = ScoreGradient(parameters.layout, parameters.theta)
     if estimate.calibration is None:

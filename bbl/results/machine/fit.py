@@ -26,32 +26,20 @@ from bbl.errors import OptionError
 from bbl.model.attribution import zero_sum_factors
 from bbl.model.layout import Layout
 from bbl.report.machine.summary import Summary, fit_summary, survey_summary
+from bbl.report.page import Part
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
-from bbl.results.effects.fit import no_redraw
+from bbl.results.effects.fit import DeltaMethod, ErrorSource
 from bbl.results.explanation import Attribution
-from bbl.results.machine import (
-    composite,
-    distribution,
-    figures,
-    goodness,
-    interaction_graph,
-    monte_carlo,
-    uncertainty,
-)
 from bbl.results.machine.archive import unpack
-from bbl.results.machine.cross_validation import crossVal
 from bbl.results.machine.effect_source import (
     check_calibration,
     delta_method,
     machine_error_source,
 )
 from bbl.results.machine.facts import fit_facts, fit_text
-from bbl.results.machine.machine import MachineResults
-from bbl.results.machine.nested import machine_ratio_test
-from bbl.results.machine.odds_ratios import odds_ratios
-from bbl.results.machine.relevant import relevant
+from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.report_parts import machine_parts
 from bbl.results.predictions import (
     accuracy_score,
@@ -70,7 +58,7 @@ __all__ = ["BBLResults"]
 
 @final
 @dataclass(frozen=True, repr=False)
-class BBLResults(MachineResults, ClassifierResults):
+class BBLResults(FittedMachine, ClassifierResults):
     """A fitted Boltzmann Bayes learner; made by `bbl.bbl`.
 
     Attributes
@@ -109,36 +97,19 @@ class BBLResults(MachineResults, ClassifierResults):
     kind = "bbl"
     _can_refit = True
 
-    bootstrap = uncertainty.bootstrap
-    claic = property(composite.claic)
-    clbic = property(composite.clbic)
-    _composite_aic = composite.claic
-    cells = goodness.cells
-    conf_int = uncertainty.conf_int
-    cov_params = uncertainty.cov_params
-    crossVal = crossVal
-    goodness_of_fit = goodness.goodness_of_fit
-    inference = uncertainty.inference
-    interactions = uncertainty.interactions
-    mcSample = monte_carlo.mcSample
-    odds_ratios = odds_ratios
-    plot = figures.plot
-    plot_mosaic = goodness.plot_mosaic
-    pnll = distribution.pnll
-    reconstruct = distribution.reconstruct
-    sample = distribution.sample
-    score_samples = distribution.score_samples
-    to_dot = interaction_graph.to_dot
-    to_networkx = interaction_graph.to_networkx
-    _ratio_test = machine_ratio_test
-    _delta_method = cached_property(delta_method)
-    _error_source = machine_error_source
-    _redraw = no_redraw
-    _model_parts = machine_parts
+    @cached_property
+    def _delta_method(self) -> DeltaMethod:
+        return delta_method(self)
+
+    def _error_source(self, rng: np.random.Generator) -> ErrorSource:
+        return machine_error_source(self, rng)
+
+    def _model_parts(self) -> list[Part]:
+        return machine_parts(self)
+
     fitted = fitted
     importance = importance
     predict_batches = predict_batches
-    relevant = relevant
     residuals = residuals
     score = accuracy_score
 
@@ -342,6 +313,71 @@ class BBLResults(MachineResults, ClassifierResults):
         titles = [":".join(names[i] for i in scope) for scope in terms]
         return Attribution(
             titles, terms, list(terms), constant, averaged=estimate.predictive is not None
+        )
+
+    @verb
+    def relevant(self) -> pd.DataFrame:
+        """Return the terms that predictions use: those whose parameters are not the same in all
+        groups.
+
+        All other terms cancel in class probabilities, exactly: a change of a predictor in none of
+        the terms changes no prediction. With ``relevance=`` these are the chosen predictors and
+        their interactions.
+
+        Returns
+        -------
+        DataFrame
+            By the index ``term`` (a predictor, or several joined by colons), the largest difference
+            first: ``order`` (number of predictors), ``difference`` (the largest of any parameter
+            between two groups, as log odds), and with ``relevance=`` the ``p_value`` of the test
+            that chose a predictor, times twice the number of tests (Bonferroni; twice, as tests of
+            predictors and tests of pairs have half of the level each).
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", relevance=0.05)
+        >>> fit.relevant()["order"].to_dict()
+        {'Sex': 1, 'Class:Age': 2, 'Class': 1, 'Age': 1, 'Class:Sex': 2, 'Sex:Age': 2}
+        """
+        layout = self.parameters.layout
+        relevance = self.estimate.relevance
+        # a group without rows has no parameters
+        theta = self.parameters.theta[self.estimate.class_prior > 0.0]
+        # (size,): largest less least value of each parameter over the groups
+        differences = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
+        predictor_names = [label_text(name) for name in self.labels.names]
+        # name, order, largest difference of a parameter, predictors; ``layout.table`` has the
+        # parameters of a term
+        terms = [
+            (
+                ":".join(predictor_names[i] for i in scope),
+                len(scope),
+                # 0 for predictors with a single level
+                float(layout.table(differences, *scope).max(initial=0.0)),
+                scope,
+            )
+            for scope in layout.scopes
+        ]
+        # [2]: the difference
+        differing = sorted((term for term in terms if term[2] > 0.0), key=lambda term: -term[2])
+        index = pd.Index([name for name, _, _, _ in differing], name="term", dtype=object)
+        frame = pd.DataFrame(
+            {
+                "order": [order for _, order, _, _ in differing],
+                "difference": [difference for _, _, difference, _ in differing],
+            },
+            index=index,
+        )
+        if relevance is None:
+            return frame
+        # by position of the predictor; only terms of a single predictor (order 1) have one
+        p_value = dict(zip(relevance.chosen.tolist(), relevance.p_value.tolist(), strict=True))
+        return frame.assign(
+            p_value=[
+                p_value[scope[0]] if order == 1 else np.nan for _, order, _, scope in differing
+            ]
         )
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:

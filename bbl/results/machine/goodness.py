@@ -43,7 +43,7 @@ from bbl.stats.survey.sample import check_single_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cells", "goodness_of_fit", "plot_mosaic"]
+__all__ = ["GoodnessMixin"]
 
 # texts of the column ``test``
 CHI_SQUARE = "chi-square"
@@ -52,228 +52,6 @@ PENALISED = "no chi-square: a penalty shrinks the fit"
 # end of `SPARSE` or `PENALISED`, without, with a bootstrap
 BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")
 SATURATED = "no test: no degrees of freedom"
-
-
-@verb
-def goodness_of_fit(
-    self: MachineResults, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
-) -> pd.DataFrame:
-    """Return how far the observed counts of all cells are from the fitted ones: G2, Pearson's X2,
-    Freeman-Tukey.
-
-    For ``method="ml"``. With a response the statistics and their degrees of freedom are summed over
-    the groups.
-
-    Parameters
-    ----------
-    bootstrap : int, default 0
-        Number of tables that are drawn from the fit, and fitted again, for p-values that hold where
-        expected counts are small, and under a penalty. The column ``test`` says when they are
-        needed.
-    seed : int or numpy.random.Generator, default 0
-        For the bootstrap.
-
-    Returns
-    -------
-    DataFrame
-        By the index ``statistic``, ``"G2"`` (likelihood ratio against the saturated model),
-        ``"X2"`` (Pearson) and ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2`` of observed and
-        fitted counts): ``value``, ``df``, ``p`` from the chi-square distribution, with `bootstrap`
-        also ``p_bootstrap``, and ``test``. Degrees of freedom are the cells with a positive
-        expected count, less 1 and the parameters that the rows determine, so that they are right
-        where margins are zero.
-
-        The chi-square distribution is rough where an expected count is below 1, or more than a
-        fifth of them are below 5 (Cochran 1954, Biometrics 10).
-
-    Raises
-    ------
-    OptionError
-        If the method does not maximise the likelihood, or the table has over 2**20 cells.
-    DataError
-        If values are missing, weights are not counts, or the model was saved without its rows.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("~ Class*Sex + Survived", titanic, "Freq", method="ml", verbose=0)
-    >>> fit.goodness_of_fit()[["value", "df"]].loc["G2"].round(2).tolist()
-    [605.72, 7.0]
-    """
-    n_tables = integer("bootstrap", bootstrap, 0)
-    rng = generator(seed)
-    if self.estimate.relevance is not None:
-        raise OptionError(f"{CHOSEN_BY_ROWS}.", argument="relevance", hint="Fit without relevance.")
-    tables = _group_tables(self, "goodness_of_fit()")  # one for each group
-    # raises a DataError for a sampling design
-    check_single_rows(self.survey, "A test of goodness of fit")
-    # raises a DataError for weights that are no counts
-    self._rows().check_whole("Goodness of fit is tested")
-    # (3,), summed over the groups: those that `STATISTICS` names
-    statistics = np.sum(
-        [goodness_statistics(table.observed, table.fitted) for table in tables], axis=0
-    )
-    df = sum(table.df for table in tables)
-    p = np.full(len(STATISTICS), np.nan) if self.engine.penalised else chi_square_p(statistics, df)
-    frame = pd.DataFrame(
-        {"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic")
-    )
-    if n_tables:
-        # (n_tables, 3): statistics of tables that are drawn from the fit, and fitted again
-        simulated = simulated_statistics(tables, self.parameters.layout, self.engine, n_tables, rng)
-        tolerance = 1e-9 * (1.0 + statistics)  # statistics of equal tables differ by rounding alone
-        # the observed table counts as one of those drawn, so that p is never 0
-        frame["p_bootstrap"] = (1.0 + (simulated >= statistics - tolerance).sum(axis=0)) / (
-            1.0 + n_tables
-        )
-    test = CHI_SQUARE
-    if self.engine.penalised:
-        test = PENALISED + BOOTSTRAP[n_tables > 0]  # True is position 1
-    elif df <= 0:
-        test = SATURATED
-    elif is_sparse(np.concatenate([table.fitted for table in tables])):
-        test = SPARSE + BOOTSTRAP[n_tables > 0]
-    return frame.assign(test=test)
-
-
-@verb
-def cells(self: MachineResults) -> pd.DataFrame:
-    """Return all cells of the table with their observed and fitted counts and the residuals, for
-    ``method="ml"``.
-
-    Returns
-    -------
-    DataFrame
-        One row for each combination of levels, the last predictor running fastest; with a response
-        the cells of each group, named in the first column ``group``. After the predictors there are
-        ``observed`` and ``fitted`` counts and the residuals ``pearson``, ``deviance`` (signed root
-        of the cell's part of G2) and ``adjusted`` (Haberman's: standard normal in large samples if
-        the model holds). ``adjusted`` is missing in cells whose count the model always reproduces,
-        and under a penalty. A column of the name of a predictor gets an underscore.
-
-    Raises
-    ------
-    OptionError
-        If the method does not maximise the likelihood, or the table has over 2**20 cells.
-    DataError
-        If values are missing, or the model was saved without its rows.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("~ Class * Sex + Survived", titanic, "Freq", method="ml", verbose=0)
-    >>> fit.cells().drop(columns="deviance").head(2).round(2)
-      Class     Sex Survived  observed  fitted  pearson  adjusted
-    0   1st  Female       No       4.0   98.16    -9.50     -17.3
-    1   1st  Female      Yes     141.0   46.84    13.76      17.3
-    """
-    tables = _group_tables(self, "cells()")
-    labels = self.labels
-    layout = self.parameters.layout
-    observed, fitted, pearson = _counts_and_residuals(tables)
-    adjusted = np.full(len(fitted), np.nan)
-    if not self.engine.penalised:
-        # diagonal of the hat matrix; the adjusted residual is the Pearson residual over sqrt(1 -
-        # leverage)
-        leverage = np.concatenate(
-            [leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)]
-        )
-        adjusted = adjusted_residuals(observed, fitted, leverage)
-    n_cells = len(tables[0].observed)
-    # level codes (n, m) of all cells, repeated for each group
-    codes = np.tile(state_codes(np.arange(n_cells), layout.n_levels), (len(tables), 1))
-    names = distinct_names(
-        [*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"]
-    )
-    group_name, *count_names = names[layout.m :]
-    # by name, (codes, levels) of a categorical column
-    columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
-    if self.design.classes:
-        columns = {
-            group_name: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)
-        } | columns
-    frame = category_frame(columns, pd.RangeIndex(len(codes)))
-    count_columns = (observed, fitted, pearson, deviance_residuals(observed, fitted), adjusted)
-    for name, column in zip(count_names, count_columns, strict=True):
-        frame[name] = column
-    return frame
-
-
-@verb
-def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
-    """Draw the observed counts as a mosaic, shaded by the Pearson residuals of the fit, for
-    ``method="ml"``.
-
-    The area of a tile is the count of its cell. The response, if there is one, and the predictors
-    split the tiles in turn: the first by columns (named below), the second by rows (left), the
-    third by columns (above), the fourth by rows (right). Red cells are observed more often than the
-    model expects, blue ones, with a dashed edge, less often: by 2 standard deviations of a Poisson
-    count, and darker by 4 (Friendly 1994, JASA 89).
-
-    Parameters
-    ----------
-    ax : matplotlib Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    OptionError
-        If the method does not maximise the likelihood, or there are over 4 variables or 400 cells.
-    DataError
-        If values are missing, or the model was saved without its rows.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("~ Class * Sex + Survived", titanic, "Freq", method="ml", verbose=0)
-    >>> axis = fit.plot_mosaic()
-    >>> len(axis.patches) > 0
-    True
-    >>> plt.close()
-    """
-    labels = self.labels
-    names = list(labels.names)
-    levels = list(labels.levels)
-    if self.design.classes:
-        names = [labels.response, *names]
-        levels = [labels.groups, *levels]
-    # raises an OptionError if there are too many variables or cells
-    check_mosaic([len(x) for x in levels])
-    observed, _, pearson = _counts_and_residuals(_group_tables(self, "plot_mosaic()"))
-    # an axis for each variable: cells are in C order, group by group
-    shape = tuple(len(x) for x in levels)
-    return draw_mosaic(names, levels, observed.reshape(shape), pearson.reshape(shape), ax)
-
-
-def _group_tables(self: MachineResults, what: str) -> list[GroupCells]:
-    """Return the observed and fitted counts of the cells of each group.
-
-    `what` is the call that an OptionError or a DataError names if there are none.
-    """
-    # `refusals` are the engine's reasons, by what it cannot do
-    if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
-        raise OptionError(
-            f"{what} is for exact fits: {reason}.", argument="method", hint="Choose method='ml'."
-        )
-    # raises an OptionError if there are too many
-    check_cells(self.parameters.layout, len(self.labels.groups))
-    rows = self._rows()
-    if not rows.complete:
-        raise DataError(
-            f"{what} compares the counts of complete rows, and values are missing in rows of "
-            "this fit.",
-            argument="missing",
-            hint="Fit with missing='drop' or missing='level'.",
-        )
-    return group_cells(rows, self.estimate)
 
 
 def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -285,3 +63,239 @@ def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndar
         for name in ("observed", "fitted")
     )
     return observed, fitted, pearson_residuals(observed, fitted)
+
+
+class GoodnessMixin(MachineResults):
+    """Goodness of fit of Boltzmann machines: observed and expected counts of cells."""
+
+    @verb
+    def goodness_of_fit(
+        self, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
+    ) -> pd.DataFrame:
+        """Return how far the observed counts of all cells are from the fitted ones: G2, Pearson's
+        X2, Freeman-Tukey.
+
+        For ``method="ml"``. With a response the statistics and their degrees of freedom are summed
+        over the groups.
+
+        Parameters
+        ----------
+        bootstrap : int, default 0
+            Number of tables that are drawn from the fit, and fitted again, for p-values that hold
+            where expected counts are small, and under a penalty. The column ``test`` says when they
+            are needed.
+        seed : int or numpy.random.Generator, default 0
+            For the bootstrap.
+
+        Returns
+        -------
+        DataFrame
+            By the index ``statistic``, ``"G2"`` (likelihood ratio against the saturated model),
+            ``"X2"`` (Pearson) and ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2`` of observed
+            and fitted counts): ``value``, ``df``, ``p`` from the chi-square distribution, with
+            `bootstrap` also ``p_bootstrap``, and ``test``. Degrees of freedom are the cells with a
+            positive expected count, less 1 and the parameters that the rows determine, so that they
+            are right where margins are zero.
+
+            The chi-square distribution is rough where an expected count is below 1, or more than a
+            fifth of them are below 5 (Cochran 1954, Biometrics 10).
+
+        Raises
+        ------
+        OptionError
+            If the method does not maximise the likelihood, or the table has over 2**20 cells.
+        DataError
+            If values are missing, weights are not counts, or the model was saved without its rows.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("~ Class*Sex + Survived", titanic, "Freq", method="ml", verbose=0)
+        >>> fit.goodness_of_fit()[["value", "df"]].loc["G2"].round(2).tolist()
+        [605.72, 7.0]
+        """
+        n_tables = integer("bootstrap", bootstrap, 0)
+        rng = generator(seed)
+        if self.estimate.relevance is not None:
+            raise OptionError(
+                f"{CHOSEN_BY_ROWS}.", argument="relevance", hint="Fit without relevance."
+            )
+        tables = self._group_tables("goodness_of_fit()")  # one for each group
+        # raises a DataError for a sampling design
+        check_single_rows(self.survey, "A test of goodness of fit")
+        # raises a DataError for weights that are no counts
+        self._rows().check_whole("Goodness of fit is tested")
+        # (3,), summed over the groups: those that `STATISTICS` names
+        statistics = np.sum(
+            [goodness_statistics(table.observed, table.fitted) for table in tables], axis=0
+        )
+        df = sum(table.df for table in tables)
+        p = (
+            np.full(len(STATISTICS), np.nan)
+            if self.engine.penalised
+            else chi_square_p(statistics, df)
+        )
+        frame = pd.DataFrame(
+            {"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic")
+        )
+        if n_tables:
+            # (n_tables, 3): statistics of tables that are drawn from the fit, and fitted again
+            simulated = simulated_statistics(
+                tables, self.parameters.layout, self.engine, n_tables, rng
+            )
+            tolerance = 1e-9 * (
+                1.0 + statistics
+            )  # statistics of equal tables differ by rounding alone
+            # the observed table counts as one of those drawn, so that p is never 0
+            frame["p_bootstrap"] = (1.0 + (simulated >= statistics - tolerance).sum(axis=0)) / (
+                1.0 + n_tables
+            )
+        test = CHI_SQUARE
+        if self.engine.penalised:
+            test = PENALISED + BOOTSTRAP[n_tables > 0]  # True is position 1
+        elif df <= 0:
+            test = SATURATED
+        elif is_sparse(np.concatenate([table.fitted for table in tables])):
+            test = SPARSE + BOOTSTRAP[n_tables > 0]
+        return frame.assign(test=test)
+
+    @verb
+    def cells(self) -> pd.DataFrame:
+        """Return all cells of the table with their observed and fitted counts and the residuals,
+        for ``method="ml"``.
+
+        Returns
+        -------
+        DataFrame
+            One row for each combination of levels, the last predictor running fastest; with a
+            response the cells of each group, named in the first column ``group``. After the
+            predictors there are ``observed`` and ``fitted`` counts and the residuals ``pearson``,
+            ``deviance`` (signed root of the cell's part of G2) and ``adjusted`` (Haberman's:
+            standard normal in large samples if the model holds). ``adjusted`` is missing in cells
+            whose count the model always reproduces, and under a penalty. A column of the name of a
+            predictor gets an underscore.
+
+        Raises
+        ------
+        OptionError
+            If the method does not maximise the likelihood, or the table has over 2**20 cells.
+        DataError
+            If values are missing, or the model was saved without its rows.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("~ Class * Sex + Survived", titanic, "Freq", method="ml", verbose=0)
+        >>> fit.cells().drop(columns="deviance").head(2).round(2)
+          Class     Sex Survived  observed  fitted  pearson  adjusted
+        0   1st  Female       No       4.0   98.16    -9.50     -17.3
+        1   1st  Female      Yes     141.0   46.84    13.76      17.3
+        """
+        tables = self._group_tables("cells()")
+        labels = self.labels
+        layout = self.parameters.layout
+        observed, fitted, pearson = _counts_and_residuals(tables)
+        adjusted = np.full(len(fitted), np.nan)
+        if not self.engine.penalised:
+            # diagonal of the hat matrix; the adjusted residual is the Pearson residual over sqrt(1
+            # - leverage)
+            leverage = np.concatenate(
+                [leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)]
+            )
+            adjusted = adjusted_residuals(observed, fitted, leverage)
+        n_cells = len(tables[0].observed)
+        # level codes (n, m) of all cells, repeated for each group
+        codes = np.tile(state_codes(np.arange(n_cells), layout.n_levels), (len(tables), 1))
+        names = distinct_names(
+            [*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"]
+        )
+        group_name, *count_names = names[layout.m :]
+        # by name, (codes, levels) of a categorical column
+        columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
+        if self.design.classes:
+            columns = {
+                group_name: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)
+            } | columns
+        frame = category_frame(columns, pd.RangeIndex(len(codes)))
+        count_columns = (observed, fitted, pearson, deviance_residuals(observed, fitted), adjusted)
+        for name, column in zip(count_names, count_columns, strict=True):
+            frame[name] = column
+        return frame
+
+    @verb
+    def plot_mosaic(self, ax: Axes | None = None) -> Axes:
+        """Draw the observed counts as a mosaic, shaded by the Pearson residuals of the fit, for
+        ``method="ml"``.
+
+        The area of a tile is the count of its cell. The response, if there is one, and the
+        predictors split the tiles in turn: the first by columns (named below), the second by rows
+        (left), the third by columns (above), the fourth by rows (right). Red cells are observed
+        more often than the model expects, blue ones, with a dashed edge, less often: by 2 standard
+        deviations of a Poisson count, and darker by 4 (Friendly 1994, JASA 89).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Raises
+        ------
+        OptionError
+            If the method does not maximise the likelihood, or there are over 4 variables or 400
+            cells.
+        DataError
+            If values are missing, or the model was saved without its rows.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("~ Class * Sex + Survived", titanic, "Freq", method="ml", verbose=0)
+        >>> axis = fit.plot_mosaic()
+        >>> len(axis.patches) > 0
+        True
+        >>> plt.close()
+        """
+        labels = self.labels
+        names = list(labels.names)
+        levels = list(labels.levels)
+        if self.design.classes:
+            names = [labels.response, *names]
+            levels = [labels.groups, *levels]
+        # raises an OptionError if there are too many variables or cells
+        check_mosaic([len(x) for x in levels])
+        observed, _, pearson = _counts_and_residuals(self._group_tables("plot_mosaic()"))
+        # an axis for each variable: cells are in C order, group by group
+        shape = tuple(len(x) for x in levels)
+        return draw_mosaic(names, levels, observed.reshape(shape), pearson.reshape(shape), ax)
+
+    def _group_tables(self, what: str) -> list[GroupCells]:
+        """Return the observed and fitted counts of the cells of each group.
+
+        `what` is the call that an OptionError or a DataError names if there are none.
+        """
+        # `refusals` are the engine's reasons, by what it cannot do
+        if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
+            raise OptionError(
+                f"{what} is for exact fits: {reason}.",
+                argument="method",
+                hint="Choose method='ml'.",
+            )
+        # raises an OptionError if there are too many
+        check_cells(self.parameters.layout, len(self.labels.groups))
+        rows = self._rows()
+        if not rows.complete:
+            raise DataError(
+                f"{what} compares the counts of complete rows, and values are missing in rows of "
+                "this fit.",
+                argument="missing",
+                hint="Fit with missing='drop' or missing='level'.",
+            )
+        return group_cells(rows, self.estimate)

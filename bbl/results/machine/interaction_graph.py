@@ -10,103 +10,106 @@ from typing import Any
 from bbl.checks import verb
 from bbl.model.ranking import interaction_strength
 from bbl.report.graph_text import quoted, require_networkx
-from bbl.report.machine.arrays import MachineArrays
 from bbl.report.text import label_text
+from bbl.results.machine.machine import MachineResults
 
-__all__ = ["to_dot", "to_networkx"]
-
-
-@verb
-def to_networkx(self: MachineArrays) -> Any:
-    """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with an edge for
-    each group.
-
-    Returns
-    -------
-    networkx.MultiGraph
-        Nodes are the predictors. Edges, with the group as their key, have the attributes ``group``
-        and ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as in
-        `interactions`; a pair of strength 0 has none. A term of three predictors or more has no
-        edge, but adds to the strengths of its pairs; `terms` lists it.
-        ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")`` writes it
-        for Gephi, Cytoscape or igraph: the attribute ``edge`` is a name of each edge, as GraphML
-        wants them unique.
-
-    Raises
-    ------
-    ImportError
-        If networkx is not installed.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> graph = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq").to_networkx()
-    >>> list(graph.nodes)
-    ['Class', 'Sex', 'Age']
-    >>> [(*edge, round(strength, 3)) for *edge, strength in graph.edges(data="strength")]
-    [('Class', 'Sex', 2.085), ('Class', 'Sex', 1.937)]
-    """
-    graph = require_networkx().MultiGraph()
-    graph.add_nodes_from(self.labels.names)
-    for edge_number, (group, predictor, other_predictor, strength) in enumerate(
-        _interacting_pairs(self), 1
-    ):
-        graph.add_edge(
-            predictor,
-            other_predictor,
-            key=group,
-            group=group,
-            strength=strength,
-            edge=f"e{edge_number}",
-        )
-    return graph
+__all__ = ["GraphMixin"]
 
 
-@verb
-def to_dot(self: MachineArrays) -> str:
-    """Return the interacting pairs of predictors in the language of Graphviz, with an edge for each
-    group.
+class GraphMixin(MachineResults):
+    """The graph of interacting predictors, for other programs."""
 
-    Returns
-    -------
-    str
-        An undirected graph; edges are labelled by group and strength, as in `to_networkx`.
+    @verb
+    def to_networkx(self) -> Any:
+        """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with an edge for
+        each group.
 
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> print(bbl.bbl("~ Class + Sex * Survived", titanic, weights="Freq").to_dot())
-    graph {
-      "Class";
-      "Sex";
-      "Survived";
-      "Sex" -- "Survived" [label="1.158"];
-    }
-    """
-    lines = [f"  {quoted(name)};" for name in self.labels.names]
-    for group, predictor, other_predictor, strength in _interacting_pairs(self):
-        label = (
-            f"{strength:.4g}"
-            if self.labels.response is None
-            else f"{label_text(group)}: {strength:.4g}"
-        )
-        lines.append(f"  {quoted(predictor)} -- {quoted(other_predictor)} [label={quoted(label)}];")
-    return "\n".join(["graph {", *lines, "}"])
+        Returns
+        -------
+        networkx.MultiGraph
+            Nodes are the predictors. Edges, with the group as their key, have the attributes
+            ``group`` and ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as
+            in `interactions`; a pair of strength 0 has none. A term of three predictors or more has
+            no edge, but adds to the strengths of its pairs; `terms` lists it.
+            ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")``
+            writes it for Gephi, Cytoscape or igraph: the attribute ``edge`` is a name of each edge,
+            as GraphML wants them unique.
 
+        Raises
+        ------
+        ImportError
+            If networkx is not installed.
 
-def _interacting_pairs(self: MachineArrays) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
-    """Yield (group, predictor, other predictor, strength) of each pair that has a coupling, group
-    by group.
-    """
-    # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters of
-    # a group
-    layout = self.parameters.layout
-    names = self.labels.names
-    for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
-        # those of larger terms follow the pairs
-        strengths = interaction_strength(layout, theta)[: len(layout.pairs)]
-        for (i, j), strength in zip(layout.pairs.tolist(), strengths.tolist(), strict=True):
-            if strength > 0.0:  # false for nan too, the strength in a group without rows
-                yield group, names[i], names[j], strength
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> graph = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq").to_networkx()
+        >>> list(graph.nodes)
+        ['Class', 'Sex', 'Age']
+        >>> [(*edge, round(strength, 3)) for *edge, strength in graph.edges(data="strength")]
+        [('Class', 'Sex', 2.085), ('Class', 'Sex', 1.937)]
+        """
+        graph = require_networkx().MultiGraph()
+        graph.add_nodes_from(self.labels.names)
+        for edge_number, (group, predictor, other_predictor, strength) in enumerate(
+            self._interacting_pairs(), 1
+        ):
+            graph.add_edge(
+                predictor,
+                other_predictor,
+                key=group,
+                group=group,
+                strength=strength,
+                edge=f"e{edge_number}",
+            )
+        return graph
+
+    @verb
+    def to_dot(self) -> str:
+        """Return the interacting pairs of predictors in the language of Graphviz, with an edge for
+        each group.
+
+        Returns
+        -------
+        str
+            An undirected graph; edges are labelled by group and strength, as in `to_networkx`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> print(bbl.bbl("~ Class + Sex * Survived", titanic, weights="Freq").to_dot())
+        graph {
+          "Class";
+          "Sex";
+          "Survived";
+          "Sex" -- "Survived" [label="1.158"];
+        }
+        """
+        lines = [f"  {quoted(name)};" for name in self.labels.names]
+        for group, predictor, other_predictor, strength in self._interacting_pairs():
+            label = (
+                f"{strength:.4g}"
+                if self.labels.response is None
+                else f"{label_text(group)}: {strength:.4g}"
+            )
+            lines.append(
+                f"  {quoted(predictor)} -- {quoted(other_predictor)} [label={quoted(label)}];"
+            )
+        return "\n".join(["graph {", *lines, "}"])
+
+    def _interacting_pairs(self) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
+        """Yield (group, predictor, other predictor, strength) of each pair that has a coupling,
+        group by group.
+        """
+        # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters
+        # of a group
+        layout = self.parameters.layout
+        names = self.labels.names
+        for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
+            # those of larger terms follow the pairs
+            strengths = interaction_strength(layout, theta)[: len(layout.pairs)]
+            for (i, j), strength in zip(layout.pairs.tolist(), strengths.tolist(), strict=True):
+                if strength > 0.0:  # false for nan too, the strength in a group without rows
+                    yield group, names[i], names[j], strength

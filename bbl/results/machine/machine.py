@@ -49,7 +49,7 @@ from bbl.results.machine.credible import PosteriorInference
 from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.posterior import PosteriorDraws
-from bbl.results.model import ModelResults, training_log_likelihood
+from bbl.results.model import ModelResults
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.scores import log_probabilities
 from bbl.stats.survey.sample import SurveySample
@@ -398,8 +398,6 @@ class MachineResults(ModelResults):
         energies = energy(rows.codes, rows.missing)
         group_energy = energies[np.arange(rows.n), rows.response]
         return float(rows.weights @ (group_energy - self.estimate.log_z[rows.response]))
-
-    logLik = training_log_likelihood
 
     @cached_property
     def _inference(self) -> Inference:

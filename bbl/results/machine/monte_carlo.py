@@ -25,7 +25,7 @@ from bbl.results.machine.draws import SampleResults
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
-__all__ = ["ChainOptions", "mcSample", "sample_chains"]
+__all__ = ["ChainOptions", "ChainsMixin", "sample_chains"]
 
 MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
 # fewest draws, of each chain and of all chains, for which split R-hat is judged: with fewer it is
@@ -44,47 +44,6 @@ class ChainOptions:
     thin: int
     seed: int | np.random.Generator | None
     verbose: int
-
-
-@verb
-def mcSample(
-    self: MachineResults,
-    nsteps: int = 1000,
-    *,
-    nchains: int = 64,
-    draws: bool = False,
-    thin: int = 1,
-    seed: int | np.random.Generator | None = None,
-    verbose: int = 1,
-) -> SampleResults:
-    """Sample the predictors of each response group by Gibbs sampling; see `bbl.mcSample`.
-
-    Parameters
-    ----------
-    nsteps, nchains, draws, thin, seed, verbose
-        As in `bbl.mcSample`.
-
-    Returns
-    -------
-    SampleResults
-
-    Raises
-    ------
-    OptionError, BBLTypeError
-        If an argument is out of range; it is named.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.mcSample(nsteps=100, seed=1).xmax
-              No    Yes
-    Class   Crew   Crew
-    Sex     Male   Male
-    Age    Adult  Adult
-    """
-    return sample_chains(self, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))
 
 
 def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
@@ -196,3 +155,47 @@ def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.D
     codes[:, varies] = draws.reshape(len(codes), -1)
     columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
     return category_frame(columns, pd.RangeIndex(len(codes)))
+
+
+class ChainsMixin(MachineResults):
+    """Gibbs chains of a fitted Boltzmann machine."""
+
+    @verb
+    def mcSample(
+        self,
+        nsteps: int = 1000,
+        *,
+        nchains: int = 64,
+        draws: bool = False,
+        thin: int = 1,
+        seed: int | np.random.Generator | None = None,
+        verbose: int = 1,
+    ) -> SampleResults:
+        """Sample the predictors of each response group by Gibbs sampling; see `bbl.mcSample`.
+
+        Parameters
+        ----------
+        nsteps, nchains, draws, thin, seed, verbose
+            As in `bbl.mcSample`.
+
+        Returns
+        -------
+        SampleResults
+
+        Raises
+        ------
+        OptionError, BBLTypeError
+            If an argument is out of range; it is named.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.mcSample(nsteps=100, seed=1).xmax
+                  No    Yes
+        Class   Crew   Crew
+        Sex     Male   Male
+        Age    Adult  Adult
+        """
+        return sample_chains(self, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))

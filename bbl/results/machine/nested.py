@@ -33,7 +33,7 @@ from bbl.stats.survey.sample import have_same_design
 __all__ = ["machine_ratio_test"]
 
 
-def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
+def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
     """Return the test of two nested fits: ``df``, ``test`` (its name, or why there is none),
     ``ratio`` and ``p``.
 
@@ -42,9 +42,9 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
     both machines, or without equations.
     """
     # other joint fits have no test, as `_order_nested` says
-    if self.engine.joint and self.engine.has_tests:
-        return _conditional_ratio_test(self, other)
-    large, is_shared = _order_nested(self, other)
+    if fit.engine.joint and fit.engine.has_tests:
+        return _conditional_ratio_test(fit, other)
+    large, is_shared = _order_nested(fit, other)
     rows = large._testable_rows()  # raises for weights that are no counts
     if rows.missing is not None:
         raise DataError(

@@ -24,146 +24,10 @@ from bbl.report.format import label_text
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.survey.sample import check_single_rows
 
-__all__ = ["odds_ratios"]
+__all__ = ["OddsRatiosMixin"]
 
 # only a penalty makes these couplings finite
 NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.SEPARATED.text, Kind.ABSENT.text)
-
-
-@verb
-def odds_ratios(
-    self: MachineResults,
-    pairs: Sequence[tuple[Hashable, Hashable]] | None = None,
-    conf_level: float = 0.95,
-) -> pd.DataFrame:
-    """Return the conditional odds ratios of interacting predictors, by pairs of levels, with
-    confidence intervals.
-
-    The odds ratio of two levels against the reference levels, given all other predictors, is the
-    exponential of their coupling. In terms of three predictors and more it depends on the levels of
-    the others, and each combination of these has a row. For methods with standard errors of single
-    groups, such as ``"ml"`` and ``"pseudo"``.
-
-    Other questions of tables are answered by statsmodels:
-    `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds ratio
-    and tests of homogeneity, `Table` for local odds ratios, and `SquareTable`.
-
-    Parameters
-    ----------
-    pairs : sequence of (name, name), optional
-        Predictors that interact; all pairs by default.
-    conf_level : float, default 0.95
-        Coverage of the intervals.
-
-    Returns
-    -------
-    DataFrame
-        With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``,
-        ``level2``, ``reference2``, ``given`` (the levels of predictors on which the odds ratio
-        depends; empty if there are none), ``odds_ratio``, ``lower``, ``upper``, ``log_odds_ratio``
-        and its standard error ``se``. Intervals are of Wald, on the logarithmic scale; with a
-        penalty in force they describe the spread of the penalised estimate, not its bias. Values
-        are missing where the rows do not determine a coupling, as with empty cells.
-
-    Raises
-    ------
-    OptionError
-        If the method has no standard errors of single groups, or a pair does not interact.
-    DataError
-        If the model has no interactions, weights are not counts, or the model was saved without its
-        rows.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("~ Class + Sex*Survived", titanic, "Freq", method="ml", verbose=0)
-    >>> fit.odds_ratios()[["level", "level2", "odds_ratio", "lower", "upper"]].round(3)
-      level level2  odds_ratio  lower  upper
-    0  Male    Yes       0.099  0.078  0.125
-    """
-    share("conf_level", conf_level)
-    # why the engine has no odds ratios
-    if (reason := self.engine.refusals().get("odds_ratios")) is not None:
-        raise OptionError(
-            f"{reason}.", argument="method", hint="Choose method='ml' or method='pseudo'."
-        )
-    self.engine.check_equations()  # raises an OptionError if the method has no standard errors
-    position_pairs = _resolve_pairs(self, pairs)
-    tables = []
-    # raises a DataError for a sampling design
-    check_single_rows(self.survey, "A table of odds ratios")
-    parameters = self.parameters
-    rows = self._testable_rows()
-    # (K, size): the test of each parameter, or why there is none, as text
-    verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
-    for g, theta in enumerate(parameters.theta):
-        # (size, size); `of_group` leaves out the cells that cannot occur in the group
-        covariance = full_covariance(rows.group(g), parameters.layout.of_group(g), self.engine)
-        is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
-        covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
-        for i, j in position_pairs:
-            ratios = log_odds_ratios(parameters.layout, theta, covariance, i, j)
-            table = _make_ratio_frame(self.labels, i, j, ratios, conf_level)
-            if self.design.classes:
-                table.insert(
-                    0, "group", pd.Series([self.labels.groups[g]] * len(table), dtype=object)
-                )
-            tables.append(table)
-    return pd.concat(tables, ignore_index=True)
-
-
-def _resolve_pairs(
-    self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None
-) -> list[tuple[int, int]]:
-    """Return the positions (i, j) of the predictors of each of `pairs`, which holds names; None for
-    all that interact.
-
-    The positions of a pair are in the order of its names.
-    """
-    layout = self.parameters.layout
-    names = list(self.labels.names)
-    # a scope holds the predictors of a term: one, or several that interact
-    interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
-    if not interacting:
-        raise DataError(
-            "The model has no interactions, so all odds ratios are 1.",
-            argument="formula",
-            hint="Fit a formula such as 'a*b + c'.",
-        )
-    if pairs is None:
-        return sorted(interacting)
-    position_pairs = []
-    # a single text, or no sequence at all, is no list of pairs: the error below shows it
-    for pair in (
-        list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]
-    ):
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise OptionError(
-                f"pairs contains {pair!r}.",
-                argument="pairs",
-                hint="Give a list of pairs of predictors, [(a, b)].",
-            )
-        for name in pair:
-            if name not in names:
-                raise OptionError(
-                    f"{name!r} is not a predictor.",
-                    argument="pairs",
-                    hint=(
-                        f"{near_match(name, names)}Choose predictors among "
-                        f"{', '.join(map(repr, names))}."
-                    ),
-                )
-        i, j = (names.index(name) for name in pair)
-        if (min(i, j), max(i, j)) not in interacting:
-            raise OptionError(
-                f"{pair[0]!r} and {pair[1]!r} do not interact in this model, so their odds "
-                "ratios are 1.",
-                argument="pairs",
-                hint="List the pairs that interact with interactions().",
-            )
-        position_pairs.append((i, j))
-    return position_pairs
 
 
 def _make_ratio_frame(
@@ -205,3 +69,142 @@ def _make_ratio_frame(
     return frame.assign(
         given=modifier_texts, **limits, log_odds_ratio=ratios.estimate, se=ratios.se
     )
+
+
+class OddsRatiosMixin(MachineResults):
+    """Odds ratios of a fitted Boltzmann machine."""
+
+    @verb
+    def odds_ratios(
+        self,
+        pairs: Sequence[tuple[Hashable, Hashable]] | None = None,
+        conf_level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Return the conditional odds ratios of interacting predictors, by pairs of levels, with
+        confidence intervals.
+
+        The odds ratio of two levels against the reference levels, given all other predictors, is
+        the exponential of their coupling. In terms of three predictors and more it depends on the
+        levels of the others, and each combination of these has a row. For methods with standard
+        errors of single groups, such as ``"ml"`` and ``"pseudo"``.
+
+        Other questions of tables are answered by statsmodels:
+        `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds
+        ratio and tests of homogeneity, `Table` for local odds ratios, and `SquareTable`.
+
+        Parameters
+        ----------
+        pairs : sequence of (name, name), optional
+            Predictors that interact; all pairs by default.
+        conf_level : float, default 0.95
+            Coverage of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``,
+            ``level2``, ``reference2``, ``given`` (the levels of predictors on which the odds ratio
+            depends; empty if there are none), ``odds_ratio``, ``lower``, ``upper``,
+            ``log_odds_ratio`` and its standard error ``se``. Intervals are of Wald, on the
+            logarithmic scale; with a penalty in force they describe the spread of the penalised
+            estimate, not its bias. Values are missing where the rows do not determine a coupling,
+            as with empty cells.
+
+        Raises
+        ------
+        OptionError
+            If the method has no standard errors of single groups, or a pair does not interact.
+        DataError
+            If the model has no interactions, weights are not counts, or the model was saved without
+            its rows.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("~ Class + Sex*Survived", titanic, "Freq", method="ml", verbose=0)
+        >>> fit.odds_ratios()[["level", "level2", "odds_ratio", "lower", "upper"]].round(3)
+          level level2  odds_ratio  lower  upper
+        0  Male    Yes       0.099  0.078  0.125
+        """
+        share("conf_level", conf_level)
+        # why the engine has no odds ratios
+        if (reason := self.engine.refusals().get("odds_ratios")) is not None:
+            raise OptionError(
+                f"{reason}.", argument="method", hint="Choose method='ml' or method='pseudo'."
+            )
+        self.engine.check_equations()  # raises an OptionError if the method has no standard errors
+        position_pairs = self._resolve_pairs(pairs)
+        tables = []
+        # raises a DataError for a sampling design
+        check_single_rows(self.survey, "A table of odds ratios")
+        parameters = self.parameters
+        rows = self._testable_rows()
+        # (K, size): the test of each parameter, or why there is none, as text
+        verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
+        for g, theta in enumerate(parameters.theta):
+            # (size, size); `of_group` leaves out the cells that cannot occur in the group
+            covariance = full_covariance(rows.group(g), parameters.layout.of_group(g), self.engine)
+            is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
+            covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
+            for i, j in position_pairs:
+                ratios = log_odds_ratios(parameters.layout, theta, covariance, i, j)
+                table = _make_ratio_frame(self.labels, i, j, ratios, conf_level)
+                if self.design.classes:
+                    table.insert(
+                        0, "group", pd.Series([self.labels.groups[g]] * len(table), dtype=object)
+                    )
+                tables.append(table)
+        return pd.concat(tables, ignore_index=True)
+
+    def _resolve_pairs(
+        self, pairs: Sequence[tuple[Hashable, Hashable]] | None
+    ) -> list[tuple[int, int]]:
+        """Return the positions (i, j) of the predictors of each of `pairs`, which holds names; None
+        for all that interact.
+
+        The positions of a pair are in the order of its names.
+        """
+        layout = self.parameters.layout
+        names = list(self.labels.names)
+        # a scope holds the predictors of a term: one, or several that interact
+        interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
+        if not interacting:
+            raise DataError(
+                "The model has no interactions, so all odds ratios are 1.",
+                argument="formula",
+                hint="Fit a formula such as 'a*b + c'.",
+            )
+        if pairs is None:
+            return sorted(interacting)
+        position_pairs = []
+        # a single text, or no sequence at all, is no list of pairs: the error below shows it
+        for pair in (
+            list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]
+        ):
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise OptionError(
+                    f"pairs contains {pair!r}.",
+                    argument="pairs",
+                    hint="Give a list of pairs of predictors, [(a, b)].",
+                )
+            for name in pair:
+                if name not in names:
+                    raise OptionError(
+                        f"{name!r} is not a predictor.",
+                        argument="pairs",
+                        hint=(
+                            f"{near_match(name, names)}Choose predictors among "
+                            f"{', '.join(map(repr, names))}."
+                        ),
+                    )
+            i, j = (names.index(name) for name in pair)
+            if (min(i, j), max(i, j)) not in interacting:
+                raise OptionError(
+                    f"{pair[0]!r} and {pair[1]!r} do not interact in this model, so their odds "
+                    "ratios are 1.",
+                    argument="pairs",
+                    hint="List the pairs that interact with interactions().",
+                )
+            position_pairs.append((i, j))
+        return position_pairs

@@ -15,21 +15,19 @@ from bbl.report.markup import html_table
 from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text
 from bbl.results.machine.estimates import Compared, without_reference
-from bbl.results.machine.figures import plot
+from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.inference import Inference
-from bbl.results.machine.machine import MachineResults
-from bbl.results.machine.uncertainty import interactions
 from bbl.results.report_page import MAX_TABLE_ROWS
 
 __all__ = ["machine_parts"]
 
 
-def machine_parts(self: MachineResults) -> list[Part]:
+def machine_parts(fit: FittedMachine) -> list[Part]:
     """Return the sections on parameters and interactions."""
-    return [_parameters_part(self), _interactions_part(self)]
+    return [_parameters_part(fit), _interactions_part(fit)]
 
 
-def _choose_estimates(fit: MachineResults) -> tuple[Compared, str, str]:
+def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
     """Return (the estimates to show, as the argument `of` of ``inference().table``; a heading; a
     description).
     """
@@ -42,7 +40,7 @@ def _choose_estimates(fit: MachineResults) -> tuple[Compared, str, str]:
     return "group", "Parameters", "against the reference level"
 
 
-def _parameters_part(fit: MachineResults) -> Part:
+def _parameters_part(fit: FittedMachine) -> Part:
     """Return the section on parameters: a table and a figure with intervals; without standard
     errors a figure only.
     """
@@ -71,7 +69,7 @@ def _parameters_part(fit: MachineResults) -> Part:
         )
         return Part(heading, text, [table, figure_markup])
     except BBLError as error:  # it says why there are no standard errors
-        figure = plot(fit)[0].figure
+        figure = fit.plot()[0].figure
         figure_markup = figure_html(
             figure,
             "Fields as bars, and couplings of each group as a map.",
@@ -98,14 +96,14 @@ def _name_terms(table: pd.DataFrame) -> list[str]:
     return [" and ".join(label_text(name) for name in term if not absent(name)) for term in terms]
 
 
-def _interactions_part(fit: MachineResults) -> Part:
+def _interactions_part(fit: FittedMachine) -> Part:
     """Return the section on interactions: the strongest as a table and a graph."""
     if not len(fit.parameters.layout.pairs):
         return Part(
             "Interactions", ["The model has none: given the group, predictors are independent."]
         )
     # strongest first; without the reference group of a joint fit, whose parameters are all zero
-    ranking = without_reference(interactions(fit))
+    ranking = without_reference(fit.interactions())
     has_test = ranking["p"].notna()
     table = (ranking[has_test] if has_test.any() else ranking).head(MAX_TABLE_ROWS).copy()
     row_names = _name_terms(table)

@@ -28,277 +28,285 @@ from bbl.results.machine.inference import PVALUES, Inference
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.survey.sample import check_single_rows
 
-__all__ = ["bootstrap", "conf_int", "cov_params", "inference", "interactions"]
+__all__ = ["UncertaintyMixin"]
 
 
-@verb
-def inference(self: MachineResults) -> Inference | PosteriorInference | DifferenceInference:
-    """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
+class UncertaintyMixin(MachineResults):
+    """Standard errors, intervals, tests and interactions of fitted Boltzmann machines."""
 
-    Returns
-    -------
-    Inference, PosteriorInference or DifferenceInference
-        ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has
-        ``.table(of)`` and ``.interactions(of)``, with posterior sds and central intervals in place
-        of standard errors and tests. Conditional likelihood has these two for differences, ``of=(a,
-        b)``, with intervals and without tests; with ``ridge=0`` it has all three.
+    @verb
+    def inference(self) -> Inference | PosteriorInference | DifferenceInference:
+        """Return standard errors, intervals and tests of all parameters, of differences, and of
+        pairs.
 
-    Raises
-    ------
-    OptionError
-        If the method has no likelihood equations (``"mf"``), or a conditional fit refines another,
-        stopped early or has over 5,000 distinct rows.
-    DataError
-        If a parameter is not determined, a group has no training rows, or the model was saved
-        without rows.
+        Returns
+        -------
+        Inference, PosteriorInference or DifferenceInference
+            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has
+            ``.table(of)`` and ``.interactions(of)``, with posterior sds and central intervals in
+            place of standard errors and tests. Conditional likelihood has these two for
+            differences, ``of=(a, b)``, with intervals and without tests; with ``ridge=0`` it has
+            all three.
 
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.inference().table(of=("Yes", "No"))[["predictor", "level", "estimate", "se"]].head(
-    ...     2
-    ... ).round(3)
-      predictor level  estimate    se
-    0     Class   2nd    -1.590  0.58
-    1     Class   3rd    -3.722  0.52
-    """
-    if not self.parameters.layout.m:
-        raise OptionError("The model has no predictors, so it has no coefficients to test.")
-    if self.engine.joint and not self.engine.has_tests:  # with a penalty
-        return self._contrasts  # a DifferenceInference
-    return self._posterior if self.engine.posterior else self._inference
+        Raises
+        ------
+        OptionError
+            If the method has no likelihood equations (``"mf"``), or a conditional fit refines
+            another, stopped early or has over 5,000 distinct rows.
+        DataError
+            If a parameter is not determined, a group has no training rows, or the model was saved
+            without rows.
 
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.inference().table(of=("Yes", "No"))[["predictor", "level", "estimate", "se"]].head(
+        ...     2
+        ... ).round(3)
+          predictor level  estimate    se
+        0     Class   2nd    -1.590  0.58
+        1     Class   3rd    -3.722  0.52
+        """
+        if not self.parameters.layout.m:
+            raise OptionError("The model has no predictors, so it has no coefficients to test.")
+        if self.engine.joint and not self.engine.has_tests:  # with a penalty
+            return self._contrasts  # a DifferenceInference
+        return self._posterior if self.engine.posterior else self._inference
 
-@verb
-def cov_params(self: MachineResults, group: Hashable = None) -> pd.DataFrame:
-    """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`.
+    @verb
+    def cov_params(self, group: Hashable = None) -> pd.DataFrame:
+        """Return the covariance of the estimates of all groups, or of one; see
+        `Inference.cov_params`.
 
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.cov_params("Yes").shape
-    (9, 9)
-    """
-    return self.inference().cov_params(group)
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.cov_params("Yes").shape
+        (9, 9)
+        """
+        return self.inference().cov_params(group)
 
+    @verb
+    def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
+        """Return confidence limits of every parameter; see `Inference.conf_int`.
 
-@verb
-def conf_int(self: MachineResults, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
-    """Return confidence limits of every parameter; see `Inference.conf_int`.
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.conf_int().loc["Yes"].head(2).round(2)  # doctest: +NORMALIZE_WHITESPACE
+                   lower  upper
+        parameter
+        Class=2nd  -0.68  -0.15
+        Class=3rd  -0.71  -0.18
+        """
+        return self.inference().conf_int(alpha, of)
 
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.conf_int().loc["Yes"].head(2).round(2)  # doctest: +NORMALIZE_WHITESPACE
-               lower  upper
-    parameter
-    Class=2nd  -0.68  -0.15
-    Class=3rd  -0.71  -0.18
-    """
-    return self.inference().conf_int(alpha, of)
+    @verb
+    def bootstrap(
+        self,
+        nboot: int = 200,
+        level: float = 0.95,
+        *,
+        seed: int | np.random.Generator | None = None,
+        n_jobs: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the standard error and percentile interval of every parameter by the parametric
+        bootstrap.
 
+        Parameters
+        ----------
+        nboot : int, default 200
+            Samples drawn from the fitted groups and fitted again.
+        level : float, default 0.95
+        seed : int or numpy.random.Generator, optional
+        n_jobs : int, optional
+            Threads; results do not depend on it.
 
-@verb
-def bootstrap(
-    self: MachineResults,
-    nboot: int = 200,
-    level: float = 0.95,
-    *,
-    seed: int | np.random.Generator | None = None,
-    n_jobs: int | None = None,
-) -> pd.DataFrame:
-    """Return the standard error and percentile interval of every parameter by the parametric
-    bootstrap.
+        Returns
+        -------
+        DataFrame
+            The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method
+            has tests there is ``test`` too, as in `Inference.table`: a parameter that cannot be
+            tested has no ``se``, and one whose test is not ``"Wald"`` has no limits, because the
+            penalty decides how refits of sparse cells scatter.
 
-    Parameters
-    ----------
-    nboot : int, default 200
-        Samples drawn from the fitted groups and fitted again.
-    level : float, default 0.95
-    seed : int or numpy.random.Generator, optional
-    n_jobs : int, optional
-        Threads; results do not depend on it.
-
-    Returns
-    -------
-    DataFrame
-        The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method has
-        tests there is ``test`` too, as in `Inference.table`: a parameter that cannot be tested has
-        no ``se``, and one whose test is not ``"Wald"`` has no limits, because the penalty decides
-        how refits of sparse cells scatter.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.bootstrap(nboot=20, seed=1)[["predictor", "level", "estimate", "se"]].head(2).round(2)
-      predictor level  estimate    se
-    0     Class   2nd      1.17  0.67
-    1     Class   3rd      3.27  0.52
-    """
-    # errors if P(row | group) is not modelled, and under a sampling design
-    self.engine.check_density("The parametric bootstrap")
-    check_single_rows(self.survey, "The parametric bootstrap")
-    share("level", level)
-    n_samples = integer("nboot", nboot, 2)
-    rng = generator(seed)
-    workers = n_workers(n_jobs)
-    if self.engine.chooses:  # the terms of each group; `refusals` are reasons by what it cannot do
-        raise OptionError(
-            f"{self.engine.refusals()['bootstrap']}.",
-            argument="method",
-            hint="Judge predictions with crossVal().",
-        )
-    # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from the
-    # model; the rows of `frame` are group by group, as these are
-    refits = refit_samples(
-        self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers
-    )
-    frame = self.tidy().drop(columns=["pooled", "difference"])  # a pooled fit is not refitted
-    frame["se"] = refits.std(axis=0, ddof=1).ravel()
-    lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-    frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
-    if _reason_without_tests(self) is None:
-        # "Wald", "exact" (a conditional test of sparse cells, without limits here), or why there is
-        # no test
-        tests = self._inference.verdicts()
-        frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
-        frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
-        frame["test"] = tests.to_numpy()
-    return frame
-
-
-@verb
-def interactions(
-    self: MachineResults,
-    of: Compared = "group",
-    apc: bool = False,
-    *,
-    order: int | None = None,
-    pvalues: str | None = "auto",
-    n: int = 999,
-    seed: int | np.random.Generator | None = None,
-    n_jobs: int | None = None,
-) -> pd.DataFrame:
-    """Return the interactions with their tests, strongest first.
-
-    Parameters
-    ----------
-    of : "group", "pooled" or (group, group), default "group"
-    apc : bool, default False
-        Whether to subtract the average-product correction from the strengths of pairs.
-    order : int, optional
-        Number of predictors of the interactions that are returned; all by default.
-    pvalues : {"auto", "permutation"} or None, default "auto"
-        "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors are
-        independent given the predictors that interact with them. They are exact whatever the counts
-        are, and exist for every method and for pairs whose couplings are not estimable. None:
-        strengths alone, without tests, which take long if predictors have many levels.
-    n : int, default 999
-        Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
-    seed : int or numpy.random.Generator, optional
-        For ``pvalues="permutation"``.
-    n_jobs : int, optional
-        Threads of the permutations; results do not depend on it.
-
-    Returns
-    -------
-    DataFrame
-        ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more ``order``
-        before them, and ``predictor3`` and so on after), ``strength`` (Frobenius norm of the
-        couplings in the zero-sum gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``, ``test``;
-        for a method with a posterior ``sd`` and ``inclusion`` too, see
-        `PosteriorInference.interactions`; for differences of a conditional fit ``lower`` and
-        ``upper``, see `DifferenceInference.interactions`. Without standard errors (mean field) or
-        training rows (a model loaded without them) p is missing, and ``test`` says why.
-
-    Raises
-    ------
-    OptionError
-        If permutations are asked for and `of` is not ``"group"``.
-    DataError
-        If permutations are asked for and the model was saved without its training rows, or a group
-        has more than 3e9 observations.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> fit.interactions()[["group", "predictor", "predictor2", "strength", "p"]].round(3)
-      group predictor predictor2  strength      p
-    0    No     Class        Sex     2.066  0.000
-    1   Yes     Class        Sex     1.976  0.000
-    2    No       Sex        Age     0.631  0.000
-    3   Yes       Sex        Age     0.200  0.178
-    """
-    if order is not None:
-        frame = interactions(self, of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
-        # no column: all are pairs
-        orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
-        return frame[orders == integer("order", order, 2)].reset_index(drop=True)
-    if pvalues is None:
-        frame = untested_table(self.labels, self.parameters, of, "not asked for")
-    elif choice("pvalues", pvalues, PVALUES) == "permutation":
-        if of != "group":
-            raise OptionError(
-                "A permutation test is for the couplings of one group.",
-                argument="of",
-                hint="Give of='group', or pvalues='auto'.",
-            )
-        # raises a DataError for a sampling design
-        check_single_rows(self.survey, "A permutation test")
-        # raises a DataError for weights that are no counts
-        self._rows().check_whole("Permutation tests go")
-        n_permutations = integer("n", n, 1)
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.bootstrap(nboot=20, seed=1)[["predictor", "level", "estimate", "se"]].head(2).round(
+        ...     2
+        ... )
+          predictor level  estimate    se
+        0     Class   2nd      1.17  0.67
+        1     Class   3rd      3.27  0.52
+        """
+        # errors if P(row | group) is not modelled, and under a sampling design
+        self.engine.check_density("The parametric bootstrap")
+        check_single_rows(self.survey, "The parametric bootstrap")
+        share("level", level)
+        n_samples = integer("nboot", nboot, 2)
         rng = generator(seed)
         workers = n_workers(n_jobs)
-        frame = permutation_table(
-            self.labels, self.parameters, self._rows(), n_permutations, rng, workers
+        if (
+            self.engine.chooses
+        ):  # the terms of each group; `refusals` are reasons by what it cannot do
+            raise OptionError(
+                f"{self.engine.refusals()['bootstrap']}.",
+                argument="method",
+                hint="Judge predictions with crossVal().",
+            )
+        # (n_samples, K, size): K groups of `size` parameters, fitted to rows that are drawn from
+        # the model; the rows of `frame` are group by group, as these are
+        refits = refit_samples(
+            self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers
         )
-    else:
-        reason = _reason_without_tests(self, of)
-        if reason is None or self.engine.posterior:  # a posterior has no tests, but sds
-            return self.inference().interactions(of, apc)
-        frame = untested_table(self.labels, self.parameters, of, reason)
-    return rank_interactions(frame, self.parameters, of, list(self.labels.groups), apc)
+        frame = self.tidy().drop(columns=["pooled", "difference"])  # a pooled fit is not refitted
+        frame["se"] = refits.std(axis=0, ddof=1).ravel()
+        lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
+        if self._reason_without_tests() is None:
+            # "Wald", "exact" (a conditional test of sparse cells, without limits here), or why
+            # there is no test
+            tests = self._inference.verdicts()
+            frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
+            frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
+            frame["test"] = tests.to_numpy()
+        return frame
 
+    @verb
+    def interactions(
+        self,
+        of: Compared = "group",
+        apc: bool = False,
+        *,
+        order: int | None = None,
+        pvalues: str | None = "auto",
+        n: int = 999,
+        seed: int | np.random.Generator | None = None,
+        n_jobs: int | None = None,
+    ) -> pd.DataFrame:
+        """Return the interactions with their tests, strongest first.
 
-def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> str | None:
-    """Return why the parameters that `of` selects have no tests, as text for the column ``test``;
-    None if they have.
+        Parameters
+        ----------
+        of : "group", "pooled" or (group, group), default "group"
+        apc : bool, default False
+            Whether to subtract the average-product correction from the strengths of pairs.
+        order : int, optional
+            Number of predictors of the interactions that are returned; all by default.
+        pvalues : {"auto", "permutation"} or None, default "auto"
+            "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors
+            are independent given the predictors that interact with them. They are exact whatever
+            the counts are, and exist for every method and for pairs whose couplings are not
+            estimable. None: strengths alone, without tests, which take long if predictors have many
+            levels.
+        n : int, default 999
+            Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
+        seed : int or numpy.random.Generator, optional
+            For ``pvalues="permutation"``.
+        n_jobs : int, optional
+            Threads of the permutations; results do not depend on it.
 
-    In one case the result is None although there are no tests: for a difference of two groups of a
-    joint fit with a penalty that has intervals. ``inference()`` makes its table, which says so
-    itself. `of` is as in the module's docstring; without it, the parameters are those of each
-    group. The methods ``check_...`` raise an error if something is lacking, and its message is the
-    reason.
-    """
-    if self.engine.posterior:  # has sds and intervals, but no tests
-        return f"no test: {self.engine.posterior.name(self.engine)}"
-    if self.training is None:  # the training rows
-        return "no test: the model was saved without its training rows"
-    if self.estimate.relevance is not None:  # the same rows have chosen the predictors
-        return f"no test: {CHOSEN_BY_ROWS}"
-    try:
-        if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
-            # `by_state` merges equal rows: intervals exist up to a number of distinct rows,
-            # `rows.n`
-            rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
-            self.engine.joint.check_differences(self.engine, rows.n)  # OptionError: no intervals
+        Returns
+        -------
+        DataFrame
+            ``group``, ``predictor``, ``predictor2`` (with terms of three predictors and more
+            ``order`` before them, and ``predictor3`` and so on after), ``strength`` (Frobenius norm
+            of the couplings in the zero-sum gauge), ``chisq``, ``df``, ``p``, ``p_holm``, ``p_bh``,
+            ``test``; for a method with a posterior ``sd`` and ``inclusion`` too, see
+            `PosteriorInference.interactions`; for differences of a conditional fit ``lower`` and
+            ``upper``, see `DifferenceInference.interactions`. Without standard errors (mean field)
+            or training rows (a model loaded without them) p is missing, and ``test`` says why.
+
+        Raises
+        ------
+        OptionError
+            If permutations are asked for and `of` is not ``"group"``.
+        DataError
+            If permutations are asked for and the model was saved without its training rows, or a
+            group has more than 3e9 observations.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.interactions()[["group", "predictor", "predictor2", "strength", "p"]].round(3)
+          group predictor predictor2  strength      p
+        0    No     Class        Sex     2.066  0.000
+        1   Yes     Class        Sex     1.976  0.000
+        2    No       Sex        Age     0.631  0.000
+        3   Yes       Sex        Age     0.200  0.178
+        """
+        if order is not None:
+            frame = self.interactions(of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
+            # no column: all are pairs
+            orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
+            return frame[orders == integer("order", order, 2)].reset_index(drop=True)
+        if pvalues is None:
+            frame = untested_table(self.labels, self.parameters, of, "not asked for")
+        elif choice("pvalues", pvalues, PVALUES) == "permutation":
+            if of != "group":
+                raise OptionError(
+                    "A permutation test is for the couplings of one group.",
+                    argument="of",
+                    hint="Give of='group', or pvalues='auto'.",
+                )
+            # raises a DataError for a sampling design
+            check_single_rows(self.survey, "A permutation test")
+            # raises a DataError for weights that are no counts
+            self._rows().check_whole("Permutation tests go")
+            n_permutations = integer("n", n, 1)
+            rng = generator(seed)
+            workers = n_workers(n_jobs)
+            frame = permutation_table(
+                self.labels, self.parameters, self._rows(), n_permutations, rng, workers
+            )
         else:
-            # OptionError: no likelihood equations, from which tests come
-            self.engine.check_equations()
-        # without a sampling design, weights are counts and must be whole numbers
-        if self.survey is None:
-            self.training.check_whole("Tests go")  # DataError; the words begin its message
-    except (DataError, OptionError) as error:
-        return f"no test: {error.message}"
-    return None
+            reason = self._reason_without_tests(of)
+            if reason is None or self.engine.posterior:  # a posterior has no tests, but sds
+                return self.inference().interactions(of, apc)
+            frame = untested_table(self.labels, self.parameters, of, reason)
+        return rank_interactions(frame, self.parameters, of, list(self.labels.groups), apc)
+
+    def _reason_without_tests(self, of: Compared | None = None) -> str | None:
+        """Return why the parameters that `of` selects have no tests, as text for the column
+        ``test``; None if they have.
+
+        In one case the result is None although there are no tests: for a difference of two groups
+        of a joint fit with a penalty that has intervals. ``inference()`` makes its table, which
+        says so itself. `of` is as in the module's docstring; without it, the parameters are those
+        of each group. The methods ``check_...`` raise an error if something is lacking, and its
+        message is the reason.
+        """
+        if self.engine.posterior:  # has sds and intervals, but no tests
+            return f"no test: {self.engine.posterior.name(self.engine)}"
+        if self.training is None:  # the training rows
+            return "no test: the model was saved without its training rows"
+        if self.estimate.relevance is not None:  # the same rows have chosen the predictors
+            return f"no test: {CHOSEN_BY_ROWS}"
+        try:
+            if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
+                # `by_state` merges equal rows: intervals exist up to a number of distinct rows,
+                # `rows.n`
+                rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
+                self.engine.joint.check_differences(
+                    self.engine, rows.n
+                )  # OptionError: no intervals
+            else:
+                # OptionError: no likelihood equations, from which tests come
+                self.engine.check_equations()
+            # without a sampling design, weights are counts and must be whole numbers
+            if self.survey is None:
+                self.training.check_whole("Tests go")  # DataError; the words begin its message
+        except (DataError, OptionError) as error:
+            return f"no test: {error.message}"
+        return None

@@ -48,11 +48,9 @@ from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_text
-from bbl.results.effects.fit import no_error_source
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.log_likelihood import LogLikelihood
-from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.network.archive import pack, unpack
 from bbl.results.network.facts import feature_facts, network_facts, network_text
 from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
@@ -149,9 +147,6 @@ class NetworkResults(SingleGraph, ClassifierResults):
     importance = importance
     predict_batches = predict_batches
     residuals = residuals
-    _composite_aic = no_composite_aic
-    _error_source = no_error_source
-    _ratio_test = no_ratio_test
 
     # the structure
 
@@ -647,7 +642,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         'log Lik.' -5166.983 (df=23)
         """
         if newdata is None:
-            return training_log_likelihood(self)
+            return super().logLik()
         rows = _encode_new(self.design, newdata)
         # new rows have weight 1
         return LogLikelihood(self.log_likelihood(rows), self.n_parameters, rows.n)

@@ -36,10 +36,8 @@ from bbl.report.shooter.summary import list_terms, shooter_summary, shooter_text
 from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
-from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
-from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
 from bbl.results.predictions import (
     accuracy_score,
     fitted,
@@ -146,20 +144,13 @@ class ShooterResults(ClassifierResults):
         batches="shooter() needs all rows in memory",
         real_weights=NOT_COUNTS,
     )
-    _can_refit = False  # `_refit` raises an error: the choice of terms is not repeated
 
     fitted = fitted
     importance = importance
-    logLik = training_log_likelihood
     predict = predict_rows
     predict_batches = predict_batches
     residuals = residuals
     score = accuracy_score
-    _composite_aic = no_composite_aic
-    _ratio_test = no_ratio_test
-    _refit = no_refit
-    _error_source = no_error_source
-    _redraw = no_redraw
 
     @property
     def _bootstrap_members(self) -> tuple[()]:

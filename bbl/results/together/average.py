@@ -40,7 +40,6 @@ from bbl.results.archive import PRIORS, pack_loss, unpack_loss
 from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text
-from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.machine.cross_validation import (
     CrossValArguments,
     stored_data,
@@ -49,7 +48,6 @@ from bbl.results.machine.cross_validation import (
 from bbl.results.machine.cv import CVResults, score_frame
 from bbl.results.machine.fit import BBLResults
 from bbl.results.machine.machine import MachineResults
-from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
 from bbl.results.predictions import (
     accuracy_score,
     fitted,
@@ -133,20 +131,13 @@ class AverageResults(ClassifierResults):
         explain=NOT_A_SUM,
         effects=NO_COVARIANCE,
     )
-    _can_refit = False  # `_refit` raises an error
 
     fitted = fitted
     importance = importance
-    logLik = training_log_likelihood
     predict = predict_rows
     predict_batches = predict_batches
     residuals = residuals
     score = accuracy_score
-    _composite_aic = no_composite_aic
-    _ratio_test = no_ratio_test
-    _refit = no_refit
-    _error_source = no_error_source
-    _redraw = no_redraw
 
     @verb
     def mcSample(self) -> NoReturn:

@@ -16,10 +16,16 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.estimate import estimate_path, estimate_without_predictors
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.job import FitData, FitSpec
-from bbl.boltzmann.member_weights import beats_shares, limited_equality, weigh
+from bbl.boltzmann.member_weights import (
+    beats_shares,
+    limited_equality,
+    losses_of,
+    shrinkage_to_shares,
+    weigh,
+)
 from bbl.boltzmann.prediction_checks import held_out_record
 from bbl.boltzmann.refining import refine
 from bbl.boltzmann.relevance import SELECTION_ROWS, choose_once, selection_rows
@@ -206,23 +212,6 @@ class Member:
     tuning: Tuning
     equality: float = 1.0
 
-    @property
-    def has_no_predictors(self) -> bool:
-        """Whether the member chooses its predictors, and chose none: it then predicts the shares of
-        the groups.
-        """
-        relevance = self.estimate.relevance
-        return relevance is not None and not len(relevance.chosen)
-
-    def without_calibration(self) -> Member:
-        """Return the member with a calibration that leaves class scores as they are."""
-        none = Calibration(1.0, np.zeros(len(self.estimate.class_prior)))
-        return replace(
-            self,
-            estimate=replace(self.estimate, calibration=none),
-            tuning=replace(self.tuning, calibration=none),
-        )
-
 
 @dataclass(frozen=True)
 class Averaged:
@@ -300,6 +289,24 @@ def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -
         replace(tuning, engine=engine),
         equality,
     )
+
+
+def _class_proportions(data: FitData, scored: Scored, shares_log_p: np.ndarray) -> Member:
+    """Return the member without predictors, which predicts the class proportions.
+
+    `shares_log_p` (N,) are its log-probabilities of the observed groups of the validated rows
+    `scored`.
+    """
+    engine = NaiveBayes()
+    no_calibration = Calibration(1.0, np.zeros(data.K))
+    is_scored = np.isfinite(shares_log_p)
+    row_weights = scored.weights[is_scored]
+    loss = -(row_weights @ shares_log_p[is_scored]) / row_weights.sum()
+    tuning = Tuning(
+        None, np.array([np.nan]), np.array([loss]), 0, no_calibration, [], engine=engine
+    )
+    fitted = estimate_without_predictors(data, engine, RELEVANCE)
+    return Member(engine, replace(fitted, calibration=no_calibration), tuning)
 
 
 def _select_candidates(data: FitData, table: tuple[Candidate, ...]) -> list[Candidate]:
@@ -414,10 +421,11 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
 
     The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With
     more than `SINGLE_HOLDOUT_ABOVE` distinct rows they are those of `CANDIDATES_OF_MANY_ROWS`: one
-    fold is held out, and settings are compared on a sample of rows first. If no predictor is
-    relevant, and the average is not clearly better than the shares of the groups on the validated
-    rows, the only member is one without predictors, which predicts the shares. The result depends
-    neither on the order of rows nor on whether rows are repeated or weighted.
+    fold is held out, and settings are compared on a sample of rows first. Where the average is not
+    clearly better than the class proportions on the validated rows, a member without predictors,
+    which predicts these proportions, joins it with the weight of `shrinkage_to_shares`; if no
+    predictor is relevant, it is the only member. The result depends neither on the order of rows
+    nor on whether rows are repeated or weighted.
     """
     # one row for each state and group, in a fixed order
     sample = data.rows.by_state(data.layout.n_levels, data.K)
@@ -435,15 +443,25 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
         np.array([member.equality for member in members]), log_p, scored[0].weights
     )
     weights, losses, record = weigh(log_p, scored[0], totals, equality=equality)
-    without_predictors = next((member for member in members if member.has_no_predictors), None)
     # (N,) log share, in the training rows of its fold, of the group of each validated row
     shares_log_p = scored[0].log_shares(totals)[scored[0].fold, scored[0].y]
-    if without_predictors is not None and not beats_shares(
-        log_p, weights, scored[0].weights, shares_log_p
-    ):
-        # its weight is 1, its log-loss that of the shares
-        members = [without_predictors.without_calibration()]
-        weights, losses, record = weigh(shares_log_p[None], scored[0], totals)
+    if beats_shares(log_p, weights, scored[0].weights, shares_log_p):
+        return Averaged(tuple(members), weights, losses, record)
+    # no member has chosen a predictor, or part of the weight goes to the class proportions
+    shares_weight = (
+        1.0
+        if any(member.estimate.has_no_predictors for member in members)
+        else shrinkage_to_shares(log_p, weights, scored[0].weights, shares_log_p)
+    )
+    if shares_weight == 1.0:
+        members = []
+        log_p = log_p[:0]
+        weights = weights[:0]
+    if shares_weight > 0.0:
+        members.append(_class_proportions(data, scored[0], shares_log_p))
+        log_p = np.vstack([log_p, shares_log_p])
+        weights = np.append(weights * (1.0 - shares_weight), shares_weight)
+        losses, record = losses_of(log_p, weights, scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)
 
 

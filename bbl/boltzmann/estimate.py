@@ -44,7 +44,13 @@ from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
 
-__all__ = ["GroupFit", "estimate_jointly", "estimate_path", "fit_group"]
+__all__ = [
+    "GroupFit",
+    "estimate_jointly",
+    "estimate_path",
+    "estimate_without_predictors",
+    "fit_group",
+]
 
 # rows times non-reference levels times settings; smaller fits run in one thread
 MIN_WORK_FOR_THREADS = 200_000
@@ -395,6 +401,15 @@ def _estimate_chosen_predictors(
         without = _without_predictors(chosen_data, spec.engine, pooled)
         estimates = [without] * (1 if values is None else len(values))
     return [extend_to_all_predictors(estimate, data, relevance) for estimate in estimates]
+
+
+def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> Estimate:
+    """Return the fit that `estimate_path` returns where no predictor is relevant at a significance
+    `level`.
+    """
+    relevance = Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
+    without = _without_predictors(restrict_to_chosen(data, relevance), engine, pooled=False)
+    return extend_to_all_predictors(without, data, relevance)
 
 
 def _without_predictors(data: FitData, engine: Engine, pooled: bool) -> Estimate:

@@ -93,6 +93,11 @@ class Estimate:
         log_share = np.log(np.where(self.class_prior > 0.0, self.class_prior, 1.0))
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
+    @property
+    def has_no_predictors(self) -> bool:
+        """Whether predictors were chosen, and none was: predictions are the class proportions."""
+        return self.relevance is not None and not len(self.relevance.chosen)
+
     @cached_property
     def needed(self) -> np.ndarray | None:
         """The predictors that a row must have to be scored, rising; None if all can be summed out.

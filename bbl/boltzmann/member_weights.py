@@ -13,12 +13,22 @@ from bbl.crossval import Scored
 from bbl.stats.averaging import convex_weights
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 
-__all__ = ["CLEARLY_WORSE", "MIN_ERRORS", "beats_shares", "limited_equality", "weigh"]
+__all__ = [
+    "CLEARLY_WORSE",
+    "MIN_ERRORS",
+    "beats_shares",
+    "limited_equality",
+    "losses_of",
+    "shrinkage_to_shares",
+    "weigh",
+]
 
 # standard errors by which a log-loss must be below another one to be clearly lower
 MIN_ERRORS = 3.0
 # largest `equality` of members that are clearly worse than the best one, in rows
 CLEARLY_WORSE = 0.2
+# weights of the class proportions that are compared
+SHARES_WEIGHTS = np.linspace(0.0, 1.0, 101)
 
 
 def limited_equality(
@@ -53,12 +63,38 @@ def beats_shares(
     """
     # False where a fold has no training row of the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
-    # ln sum_k weight_k P_k over members k, less the log share
-    gain = (
-        np.logaddexp.reduce(log_p[:, is_scored] + np.log(member_weights)[:, None], axis=0)
-        - shares_log_p[is_scored]
-    )
+    average_log_p = _average(log_p[:, is_scored], member_weights)
+    gain = average_log_p - shares_log_p[is_scored]
     return _standard_errors(gain, row_weights[is_scored]) > MIN_ERRORS
+
+
+def shrinkage_to_shares(
+    log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
+) -> float:
+    """Return the weight, 0 to 1, of the class proportions in their average with the members.
+
+    It is the largest weight whose log-loss exceeds the least one by at most one standard error of
+    the difference (Breiman et al. 1984, the rule of one standard error). Arguments are those of
+    `beats_shares`.
+    """
+    is_scored = np.isfinite(log_p).all(axis=0)
+    average_log_p = _average(log_p[:, is_scored], member_weights)
+    row_weights = row_weights[is_scored]
+    with np.errstate(divide="ignore"):  # a weight of 0
+        # (weights, N) log-probabilities of the observed groups
+        shrunk_log_p = np.logaddexp(
+            np.log(1.0 - SHARES_WEIGHTS)[:, None] + average_log_p,
+            np.log(SHARES_WEIGHTS)[:, None] + shares_log_p[is_scored],
+        )
+    best = shrunk_log_p[(shrunk_log_p @ row_weights).argmax()]
+    is_close = [_standard_errors(best - one, row_weights) <= 1.0 for one in shrunk_log_p]
+    return float(SHARES_WEIGHTS[is_close].max())
+
+
+def _average(log_p: np.ndarray, member_weights: np.ndarray) -> np.ndarray:
+    """Return ``ln sum_k weight_k P_k`` (N,) over members k with log-probabilities (M, N)."""
+    averaged: np.ndarray = np.logaddexp.reduce(log_p + np.log(member_weights)[:, None], axis=0)
+    return averaged
 
 
 def _standard_errors(gain: np.ndarray, row_weights: np.ndarray) -> float:
@@ -100,19 +136,33 @@ def weigh(
         k; v is the weight of a row.
     """
     # `convex_weights` leaves out rows to which every member gives the log-probability -inf
-    row_weights = scored.weights
     weights = convex_weights(log_p, scored.weights, equality)
+    losses, record = losses_of(log_p, weights, scored, totals, advice)
+    return weights, losses, record
+
+
+def losses_of(
+    log_p: np.ndarray,
+    weights: np.ndarray,
+    scored: Scored,
+    totals: np.ndarray,
+    advice: str = "",
+) -> tuple[np.ndarray, LossRecord | None]:
+    """Return the log-loss of each member (M,), and that of their average with given `weights` (M,).
+
+    The other arguments are those of `weigh`.
+    """
+    row_weights = scored.weights
     # False where a fold has no training row of the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
     if not is_scored.any():
-        return weights, np.full(len(log_p), np.nan), None
+        return np.full(len(log_p), np.nan), None
     # of (F, K) log shares in training rows
     baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]
-    # (N,) ln sum_k weight_k P_k over members k
-    average_log_p = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
+    average_log_p = _average(log_p, weights)
     # mean of -ln P over the rows with a score: (M,), then two numbers
     losses, loss, baseline = (
         -(log_p_of_rows[..., is_scored] @ row_weights[is_scored]) / row_weights[is_scored].sum()
         for log_p_of_rows in (log_p, average_log_p, baseline_log_p)
     )
-    return weights, losses, LossRecord(float(loss), float(baseline), HELD_OUT, advice)
+    return losses, LossRecord(float(loss), float(baseline), HELD_OUT, advice)

@@ -491,3 +491,43 @@ def test_coefficients_are_those_of_the_members_that_have_some(data):
     ):
         bbl.average(nets, "equal").coef()
     assert bbl.average(nets, "equal").members[0].params
+
+
+@pytest.fixture(scope="module")
+def weak():
+    """Return 120 rows of which one predictor tells the groups apart a little, 400 new rows, and the
+    fit.
+    """
+    rng = np.random.default_rng(7)
+    codes = rng.integers(0, 4, (520, 6))
+    frame = pd.DataFrame(codes, columns=list("abcdef")).astype(str)
+    frame["y"] = np.where(rng.random(520) < 0.2 + 0.3 * (codes[:, 0] == 1), "p", "q")
+    return frame[:120], frame[120:], bbl.bbl("y ~ .", frame[:120], method="auto", verbose=0)
+
+
+def test_the_average_does_not_lose_to_the_class_proportions(weak):
+    _, new, fit = weak
+    observed = (new["y"] == "q").to_numpy().astype(int)
+
+    def loss(p):
+        """Return the log-loss of probabilities (n, K) on the new rows."""
+        return -np.log(np.asarray(p, dtype=float)[np.arange(len(new)), observed]).mean()
+
+    members = [
+        m.predict(new, type="prob").drop(columns="yhat").to_numpy(float) for m in fit.members
+    ]
+    assert np.allclose(members[-1], fit.class_shares)
+    others = np.average(members[:-1], axis=0, weights=fit.member_weights[:-1])
+    average = fit.predict(new, type="prob").drop(columns="yhat")
+    assert loss(average) < loss(members[-1]) < loss(others)
+
+
+def test_class_proportions_are_a_member_where_the_average_hardly_beats_them(weak, auto, tmp_path):
+    assert "class proportions" not in auto.names  # clearly better
+    rows, _, fit = weak
+    assert fit.names[-1] == "class proportions" and 0.0 < fit.member_weights[-1] < 1.0
+    assert np.isclose(fit.member_weights.sum(), 1.0)
+    fit.save(tmp_path / "weak.bbl")
+    loaded = bbl.load(tmp_path / "weak.bbl")
+    assert loaded.names == fit.names
+    assert loaded.predict(rows, type="prob").equals(fit.predict(rows, type="prob"))

@@ -5,7 +5,12 @@ others.
 import numpy as np
 import pytest
 
-from bbl.boltzmann.member_weights import CLEARLY_WORSE, beats_shares, limited_equality
+from bbl.boltzmann.member_weights import (
+    CLEARLY_WORSE,
+    beats_shares,
+    limited_equality,
+    shrinkage_to_shares,
+)
 
 ROWS = np.random.default_rng(0)
 BEST = np.log(ROWS.uniform(0.5, 0.9, 50))
@@ -53,3 +58,24 @@ def test_shares_are_beaten_by_three_standard_errors(errors, beaten):
     # by the same in all rows
     assert beats_shares(np.array([BEST]), np.ones(1), np.ones(50), BEST - 0.1)
     assert not beats_shares(np.array([BEST]), np.ones(1), np.ones(50), BEST)
+
+
+def test_class_proportions_get_the_largest_weight_within_one_standard_error():
+    log_p, shares = np.array([BEST]), worse_by(1.5)
+    weight = shrinkage_to_shares(log_p, np.ones(1), np.ones(50), shares)
+
+    def excess(weight):
+        """Return the standard errors by which a weight is worse than the best of a fine grid."""
+        weights = np.linspace(0.0, 1.0, 1001)
+        losses = -np.log(np.outer(1.0 - weights, np.exp(BEST)) + np.outer(weights, np.exp(shares)))
+        loss = -np.log((1.0 - weight) * np.exp(BEST) + weight * np.exp(shares))
+        gain = loss - losses[losses.mean(axis=1).argmin()]
+        return gain.mean() / (gain.std() / np.sqrt(50))
+
+    assert 0.0 < weight < 1.0 and excess(weight) <= 1.0 < excess(weight + 0.02)
+    # better in every row
+    assert shrinkage_to_shares(log_p, np.ones(1), np.ones(50), BEST + 0.1) == 1.0
+    repeated = shrinkage_to_shares(
+        np.repeat(log_p, 2, axis=1), np.ones(1), np.ones(100), np.repeat(shares, 2)
+    )
+    assert repeated == shrinkage_to_shares(log_p, np.ones(1), np.full(50, 2.0), shares) < weight

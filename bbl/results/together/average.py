@@ -72,8 +72,9 @@ NO_COVARIANCE = (
     "Members of an average are fitted to the same rows, and have no covariance between them"
 )
 NOT_A_SUM = "An average has no scores that are sums over terms"
+CLASS_PROPORTIONS = "class proportions"  # name of a member without predictors
 ONLY_SHARES = (
-    "the shares of the groups, as no predictor is relevant and all together predict no better"
+    "the class proportions, as no predictor is relevant and all together predict no better"
 )
 
 # arrays of a model file, besides those of the members: kind of dtype, shape, range of values
@@ -234,8 +235,16 @@ class AverageResults(ClassifierResults):
 
     @property
     def names(self) -> list[str]:
-        """Names of the members: their methods, numbered if several members have the same method."""
-        methods = [member._traits.name for member in self.members]
+        """Names of the members: their methods, numbered if several members have the same method.
+
+        Members without relevant predictors are named ``"class proportions"``, which they predict.
+        """
+        methods = [
+            CLASS_PROPORTIONS
+            if isinstance(member, MachineResults) and member.estimate.has_no_predictors
+            else member._traits.name
+            for member in self.members
+        ]
         n_members = Counter(methods)  # by method: number of all members
         n_before = Counter[str]()  # by method: number of members so far
         names = []

@@ -227,13 +227,15 @@ def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> 
     return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
 
 
-def log_loss_advice(data: FitData, calibrate: str) -> str:
-    """Return the advice to a user whose model has a larger log-loss than the class proportions."""
+def log_loss_advice(data: FitData, calibrate: str, option: str | None = None) -> str:
+    """Return the advice to a user whose model has a larger log-loss than the class proportions;
+    `option` is as in `remedy`.
+    """
     # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
     can_average = (
         data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order
     )
-    return remedy(calibrate, can_average)
+    return remedy(calibrate, can_average, option)
 
 
 def rows_of_last_fold(data: FitData, folds: AnyFolds) -> FitData:

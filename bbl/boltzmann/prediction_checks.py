@@ -44,6 +44,7 @@ __all__ = [
     "remedy",
     "training_record",
     "training_rows",
+    "untuned_option",
     "warn_ordered",
     "warn_record",
 ]
@@ -63,15 +64,27 @@ AUTO = ", or method='auto'"  # part of an advice
 TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to those of the shares
 
 
-def remedy(calibrate: str, auto: bool) -> str:
+def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
     """Return advice for a log-loss above that of the shares; empty where the calibration prevents
     it already.
 
-    `auto` says whether ``method="auto"`` can fit these rows.
+    `auto` says whether ``method="auto"`` can fit these rows. `option` names the option whose
+    setting cross-validation could choose: calibration alone repairs no parameters that are wrong.
+    None if there is none, or if it was chosen so.
     """
-    if calibrate in TEMPERED:
+    arguments = [] if option is None else [f"{option}='cv'"]
+    if calibrate not in TEMPERED:
+        arguments.append("calibrate='temperature'")
+    if not arguments:
         return ""
-    return f"Give calibrate='temperature'{AUTO if auto else ''}."
+    return f"Give {' and '.join(arguments)}{AUTO if auto else ''}."
+
+
+def untuned_option(engine: Engine, layout: Layout) -> str | None:
+    """Return the option of a fit with interactions that cross-validation could choose; None if
+    there is none.
+    """
+    return engine.tuned.option if engine.tuned is not None and layout.order > 1 else None
 
 
 def held_out_record(

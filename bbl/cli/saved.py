@@ -118,9 +118,14 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
         draw_into_files()
         fit.report(args.report, rows, args.weights)
         print_note(f"The report is in {args.report}")
-    # advice names the option
-    text = str(evaluation).replace("calibrate='temperature'", "--calibrate temperature")
-    print(text)
+    text = str(evaluation)
+    # advice names options
+    options = {
+        name: option
+        for name, option in option_names().items()
+        if name == "calibrate" or f"{name}='cv'" in text
+    }
+    print(replace_arguments(text, options))
 
 
 def _explain(fit: Model, args: argparse.Namespace) -> None:

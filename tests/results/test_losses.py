@@ -10,6 +10,7 @@ import pytest
 
 import bbl
 from bbl import networks
+from bbl.__main__ import main
 from bbl.errors import DataWarning, ModelFileError
 from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, shares_loss
 from bbl.storage import read_model, write_model
@@ -223,3 +224,38 @@ def test_losses_that_are_almost_the_same_are_told_apart():
     )
     assert "than these shares" in LossRecord(0.7, 0.6, TRAINING).verdict
     assert shares_loss(np.array([1.0, 0.0])) == 0.0
+
+
+def collinear(n=300):
+    """Return six near copies of one variable, and a response that follows it."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, n)
+    noisy = {
+        f"x{i}": np.where(rng.random(n) < 0.98, codes, rng.integers(0, 3, n)) for i in range(6)
+    }
+    y = np.where(rng.random(n) < 0.95, codes, rng.integers(0, 3, n))
+    return pd.DataFrame(noisy).astype(str).assign(y=y.astype(str))
+
+
+@pytest.mark.parametrize("calibrate", ["none", "offset", "temperature"])
+def test_a_fit_whose_parameters_are_wrong_is_told_to_tune_them(calibrate):
+    data = collinear()
+    fit, warning = told(
+        lambda: bbl.bbl("y ~ .^2", data, method="mf", calibrate=calibrate, verbose=0)
+    )
+    advice = {} if calibrate == "temperature" else {"calibrate": "temperature"}
+    text = " and ".join(f"{k}={v!r}" for k, v in {"eps": "cv", **advice}.items())
+    assert f"Give {text}, or method='auto'." in warning and fit.score() < 0.5
+    better = bbl.bbl("y ~ .^2", data, method="mf", eps="cv", calibrate="temperature", verbose=0)
+    assert better.score() > 0.9 and not better.log_loss.is_worse
+    assert "='cv'" not in better.log_loss.remedy
+
+
+def test_the_command_line_names_its_own_options(tmp_path, capsys):
+    data = collinear()
+    fit = told(lambda: bbl.bbl("y ~ .^2", data, method="mf", verbose=0))[0]
+    fit.save(tmp_path / "m.bbl")
+    data.to_csv(tmp_path / "d.csv", index=False)
+    assert main(["evaluate", str(tmp_path / "m.bbl"), str(tmp_path / "d.csv")]) in (0, None)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Give --eps cv and --calibrate temperature" in printed

@@ -78,9 +78,11 @@ NO_COUNTS = (
 MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
 
 
-def out_of_fold_record(data: FitData, spec: FitSpec, tuning: Tuning | None) -> LossRecord | None:
+def out_of_fold_record(
+    data: FitData, spec: FitSpec, tuning: Tuning | None, option: str | None = None
+) -> LossRecord | None:
     """Return the out-of-fold log-loss of a tuned or calibrated fit; None without tuning or without
-    classes.
+    classes. `option` is as in `remedy`.
     """
     if tuning is None or tuning.scored is None or data.K == 1:
         return None
@@ -89,7 +91,8 @@ def out_of_fold_record(data: FitData, spec: FitSpec, tuning: Tuning | None) -> L
     totals = np.array([data.sample.group(g).total for g in range(data.K)])
     # (folds, K): ln shares of the groups in the training rows
     baseline = scored.log_shares(totals)
-    return held_out_record(scored, scores, baseline, log_loss_advice(data, spec.calibrate))
+    advice = log_loss_advice(data, spec.calibrate, option)
+    return held_out_record(scored, scores, baseline, advice)
 
 
 def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> MachineFit:

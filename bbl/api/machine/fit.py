@@ -31,7 +31,7 @@ from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
 from bbl.boltzmann.cross_fit import log_loss_advice, survey_folds
 from bbl.boltzmann.estimate import estimate_path
-from bbl.boltzmann.prediction_checks import check_training
+from bbl.boltzmann.prediction_checks import check_training, untuned_option
 from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance
 from bbl.checks import flag
 from bbl.choices import Method
@@ -332,13 +332,19 @@ def bbl(
         estimate = replace(estimate, calibration=tuning.calibration)
     labels = encoded.design.labels
     warn_problems(list_problems(estimate.fits, labels))
+    # tuning.option is None if only a calibration was fitted
+    option = (
+        untuned_option(spec.engine, estimate.parameters.layout)
+        if tuning is None or tuning.option is None
+        else None
+    )
     loss = check_training(
         encoded.sample,
         estimate,
         labels,
         spec.engine,
-        log_loss_advice(encoded, calibrate),
-        out_of_fold_record(encoded, spec, tuning),
+        log_loss_advice(encoded, calibrate, option),
+        out_of_fold_record(encoded, spec, tuning, option),
     )
     fit_arguments = (
         call_string,

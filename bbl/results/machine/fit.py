@@ -17,7 +17,7 @@ import pandas as pd
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.job import FitData, FitSpec
-from bbl.boltzmann.prediction_checks import remedy
+from bbl.boltzmann.prediction_checks import remedy, untuned_option
 from bbl.capabilities import WITH_ZEROS
 from bbl.checks import real, verb
 from bbl.choices import PredictionType, Unseen
@@ -141,7 +141,11 @@ class BBLResults(FittedMachine, ClassifierResults):
         is calibrated.
         """
         # auto=False: the advice does not name ``method="auto"``
-        return remedy("none" if self.estimate.calibration is None else "temperature", auto=False)
+        calibrate = "none" if self.estimate.calibration is None else "temperature"
+        option = (
+            untuned_option(self.engine, self.parameters.layout) if self.tuning is None else None
+        )
+        return remedy(calibrate, auto=False, option=option)
 
     @verb
     def summary(self, prior_count: float = 0.0) -> Summary:

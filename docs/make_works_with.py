@@ -71,7 +71,8 @@ REMARKS = """\
   they are refused, and a sampling design ({{doc}}`survey`) gives the first two.
 - A fit with `structural_zeros=` refuses a few things more: {zeros}.
 - The column of `conditional` is that of `ridge > 0`. With `ridge=0` it has standard errors,
-  covariances, tests, `logLik()`, `aic` and `bic`, whatever the number of rows. Intervals of
+  covariances, tests, `logLik()`, `aic` and `bic`, whatever the number of rows, and `ridge="firth"`
+  has all of these but survey designs. Intervals of
   differences of a penalised fit need `start=None`, at most 5,000 distinct rows, a finite `ridge`,
   and no `early_stopping`. Codings of levels in order (`ordered=`) are of `ridge > 0`.
 """

@@ -580,3 +580,18 @@ def expanded_folds(folds, counts, weights):
         )
         following[rows] += times
     return out
+
+
+def firth_log_likelihood(coefficients, Z, Y):
+    """Log-likelihood of multinomial logistic regression plus half the log determinant of its Fisher
+    information.
+
+    `coefficients` (K - 1, p) are those of groups after the first, `Z` (n, p) the design, `Y` (n, K)
+    the weight of each row in each group.
+    """
+    scores = np.column_stack([np.zeros(len(Z)), Z @ coefficients.T])
+    log_p = scores - np.array([logsumexp(row) for row in scores])[:, None]
+    fisher = 0.0
+    for z, p, w in zip(Z, np.exp(log_p)[:, 1:], Y.sum(axis=1), strict=True):
+        fisher = fisher + w * np.kron(np.diag(p) - np.outer(p, p), np.outer(z, z))
+    return (Y * log_p).sum() + 0.5 * np.linalg.slogdet(fisher)[1]

@@ -150,7 +150,7 @@ def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
         notes=(*fit.notes, *limit.notes),
         unbounded=limit.unbounded,
         rank=limit.rank,
-        remedy="ridge='cv'",
+        remedy="ridge='firth' (finite, with intervals), ridge='cv'",
     )
 
 

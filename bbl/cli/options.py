@@ -28,7 +28,16 @@ __all__ = ["engine_options", "option_names", "parse"]
 
 PROGRAM = "python -m bbl"
 # argument names of options of an engine, and of cross-validation
-ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax", "gauge")
+ENGINE_OPTIONS = (
+    "lambda_",
+    "lambdah",
+    "eps",
+    "ridge",
+    "prior_count",
+    "tolerance",
+    "itmax",
+    "gauge",
+)
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # arguments that only Boltzmann machines have, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
@@ -85,6 +94,11 @@ def numbers(text: str) -> float | list[float] | str:
             f"{text!r} is no number; give one, or {' or '.join(RULES)}"
         ) from None
     return values if len(values) > 1 else values[0]
+
+
+def _ridge(text: str) -> float | list[float] | str:
+    """Parse what `numbers` parses, or ``firth``."""
+    return text if text == "firth" else numbers(text)
 
 
 def column_type(text: str) -> tuple[str | None, str]:
@@ -232,6 +246,13 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         type=numbers,
         metavar="X",
         help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se",
+    )
+    group.add_argument(
+        "--ridge",
+        type=_ridge,
+        metavar="X",
+        help="penalty (conditional, shbm); 0 is logistic regression, firth Firth's, finite where "
+        "groups are separated; or cv, cv-1se",
     )
     group.add_argument(
         "--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)"
@@ -557,10 +578,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     for name in FOLD_OPTIONS:
         if getattr(args, name) and not args.cv:
             parser.error(f"--{name} needs --cv")
-    for name in ("lambda_", "eps"):
+    for name in ("lambda_", "eps", "ridge"):
         value = getattr(args, name)
         option = option_names()[name]
-        if args.cv and isinstance(value, str):
+        if args.cv and value in RULES:
             parser.error(
                 f"{option} {value} chooses inside one fit; with --cv give a grid, as {option} "
                 "0.01,0.1,1"

@@ -139,6 +139,16 @@ class Engine:
         return self.solves
 
     @property
+    def has_profiles(self) -> bool:
+        """Whether tests and limits come from the profile of a penalised likelihood too."""
+        return False
+
+    @property
+    def has_design_errors(self) -> bool:
+        """Whether standard errors and tests know a sampling design."""
+        return self.has_tests
+
+    @property
     def inert(self) -> tuple[str, ...]:
         """Options that have no effect, given the others."""
         return ()
@@ -155,9 +165,9 @@ class Engine:
 
     @property
     def setting(self) -> float:
-        """The value of the tuned option; nan if there is none, or if it has several values."""
+        """The value of the tuned option; nan if it is no single number."""
         value = float("nan") if self.tuned is None else getattr(self, self.tuned.option)
-        return float("nan") if isinstance(value, tuple) else float(value)
+        return float("nan") if isinstance(value, (tuple, str)) else float(value)
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
         """Return the generator of the fits of a call: the call's own, unless the engine has a

@@ -95,6 +95,18 @@ class JointInfluence(ABC):
         those of a smaller model.
         """
 
+    def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
+        """Return the statistic and the limits (3, size) of each parameter of group `a` less that of
+        `b`, from the profile of a penalised likelihood, for engines that have it (`has_profiles`).
+        """
+        raise NotImplementedError
+
+    def penalised_ratio(self, dropped: np.ndarray) -> float:
+        """Return twice the loss of the penalised log-likelihood without the parameters `dropped`
+        (size,), for engines that have it.
+        """
+        raise NotImplementedError
+
     def between(self, a: int, b: int) -> DifferenceInfluence:
         """Return the influence on the parameters of group `a` less those of group `b`."""
         return DifferenceInfluence(self, a, b)

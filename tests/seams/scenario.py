@@ -352,8 +352,9 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
         options["prior_count"] = one((0.5, 1.0))
     elif method == "conditional":
         if chance(0.6):
-            options["ridge"] = "cv" if tuning else one({1e-4: 0.3, 0.1: 0.2, 0.0: 0.5})
-        if chance(0.1) and draft.n <= 200 and options.get("ridge") != 0.0:
+            ridges = {1e-4: 0.3, 0.1: 0.2, 0.0: 0.3, "firth": 0.2}
+            options["ridge"] = "cv" if tuning else one(ridges)
+        if chance(0.1) and draft.n <= 200 and options.get("ridge") not in (0.0, "firth"):
             options |= {"start": "pseudo", "lambda_": 0.01}
     elif method == "bayes":
         options |= {"draws": 20, "chains": 2, "warmup": 20}

@@ -273,7 +273,7 @@ def check_survey(
         raise OptionError(
             "The design already has the weights.", argument="weights", hint="Leave weights out."
         )
-    if not engine.has_tests:
+    if not engine.has_design_errors:
         raise OptionError(
             f"{engine.refusals()['survey']}.",
             argument="design",

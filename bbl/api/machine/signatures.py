@@ -60,7 +60,7 @@ class _Options(TypedDict, total=False):
     symmetrize: bool
     precision: Literal["double", "single"]
     gauge: Gauge
-    ridge: Grid | TuningRule | None
+    ridge: Grid | TuningRule | Literal["firth"] | None
     scale: float | str | None
     start: str | None
     epochs: int

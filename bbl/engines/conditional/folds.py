@@ -16,7 +16,8 @@ from bbl.engines.conditional.discriminative import (
     solve,
 )
 from bbl.engines.conditional.kernel import Basis, make_basis
-from bbl.engines.conditional.maximum import ConditionalMaximum, design, find_maximum
+from bbl.engines.conditional.likelihood import design
+from bbl.engines.conditional.maximum import ConditionalMaximum, find_maximum
 from bbl.model.layout import Layout
 from bbl.parallel import run_tasks, serial_blas
 from bbl.rows.folds import Folds

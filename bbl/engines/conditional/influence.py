@@ -7,7 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from bbl.engines.conditional.maximum import ZERO_LOADING, ConditionalMaximum, design, information
+from bbl.engines.conditional.firth import FirthProfile
+from bbl.engines.conditional.likelihood import design, information
+from bbl.engines.conditional.maximum import (
+    ZERO_LOADING,
+    ConditionalMaximum,
+    leading_columns,
+)
 from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.influence import inverse_on_basis
 from bbl.memory import check_memory
@@ -39,8 +45,10 @@ class ConditionalInfluence(JointInfluence):
         probability, and `value` is the mean log-likelihood.
     codes : ndarray, shape (n, m)
         The distinct rows that were fitted.
-    weights : ndarray, shape (n,)
-        The weight of each, over all groups.
+    counts : ndarray, shape (n, K)
+        The weight of each in each group.
+    firth : bool, default False
+        Whether the maximum is that of Firth's penalised likelihood.
 
     Attributes
     ----------
@@ -53,15 +61,22 @@ class ConditionalInfluence(JointInfluence):
     """
 
     def __init__(
-        self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, weights: np.ndarray
+        self,
+        layout: Layout,
+        maximum: ConditionalMaximum,
+        codes: np.ndarray,
+        counts: np.ndarray,
+        firth: bool = False,
     ):
         self.layout = layout
         self.maximum = maximum
-        self.total = float(weights.sum())
+        self.total = float(counts.sum())
+        self.firth = firth
         self.coefficients = maximum.coefficients
         self.reference = maximum.reference
         self._codes = codes
-        self._weights = weights
+        self._counts = counts
+        self._weights = counts.sum(axis=1)
 
     @property
     def log_likelihood(self) -> float:
@@ -142,7 +157,7 @@ class ConditionalInfluence(JointInfluence):
         columns = self.maximum.columns
         Z = design(self._codes, self.layout)
         moved = replace(self.maximum, coefficients=coefficients)
-        p = ConditionalInfluence(self.layout, moved, self._codes, self._weights).probabilities(Z)
+        p = ConditionalInfluence(self.layout, moved, self._codes, self._counts).probabilities(Z)
         free = np.repeat(columns[None], len(groups) - 1, axis=0)
         with serial_blas():
             fisher = information(Z, p[:, groups], self._weights / self.total, free)
@@ -150,7 +165,45 @@ class ConditionalInfluence(JointInfluence):
         basis = np.zeros(coefficients.shape, dtype=bool)
         basis[groups[1:]] = free
         moved = replace(moved, basis=basis, flat=np.zeros((*coefficients.shape, 0)))
-        return ConditionalInfluence(self.layout, moved, self._codes, self._weights)
+        return ConditionalInfluence(self.layout, moved, self._codes, self._counts)
+
+    def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
+        """Return the statistic, the lower and the upper limit (3, size) of each parameter of group
+        `a` less that of `b`, from the profile of Firth's penalised likelihood.
+
+        Limits are where twice the loss is `quantile`. They are nan for parameters that the rows do
+        not determine.
+        """
+        out = np.full((3, self.layout.size), np.nan)
+        groups = [b, *(g for g in self.maximum.groups.tolist() if g != b)]
+        with serial_blas():
+            Z = design(self._codes, self.layout)
+            columns = np.asarray(self.maximum.basis.any(axis=0))
+            start = (self.coefficients[groups] - self.coefficients[b])[1:]
+            profile = FirthProfile(Z, self._counts[:, groups], columns, start)
+            for k in np.flatnonzero(self.determined(a, b)[1:]):
+                interval = profile.interval(groups.index(a) - 1, 1 + int(k), quantile)
+                out[:, k] = interval.statistic, interval.lower, interval.upper
+        return out
+
+    def penalised_ratio(self, dropped: np.ndarray) -> float:
+        """Return twice the loss of Firth's penalised log-likelihood where the parameters `dropped`
+        (size,) are 0 in all groups.
+
+        The information stays that of all parameters, so that the loss is not negative and does not
+        depend on which levels are the reference.
+        """
+        groups = self.maximum.groups
+        with serial_blas():
+            Z = design(self._codes, self.layout)
+            is_dropped = np.append(False, dropped)
+            # columns of the smaller model first, then those that add to them
+            order = np.argsort(is_dropped, kind="stable")
+            columns = leading_columns(Z, order)
+            start = np.zeros((len(groups) - 1, Z.shape[1]))
+            profile = FirthProfile(Z, self._counts[:, groups], columns, start)
+            fixed = np.where(is_dropped, 0.0, np.nan) * np.ones_like(start)
+            return profile.ratio(fixed)[0]
 
     @property
     def flat(self) -> np.ndarray:

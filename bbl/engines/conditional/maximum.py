@@ -20,16 +20,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bbl.engines.conditional.firth import FirthLikelihood, maximise_firth
+from bbl.engines.conditional.likelihood import Likelihood, design, information
 from bbl.engines.conditional.separation import MAX_CELLS, Separation, separated_cells, zero_margins
 from bbl.engines.likelihood.existence import is_certain, rank
-from bbl.engines.likelihood.influence import row_indicators
 from bbl.engines.likelihood.newton import Maximum, maximise
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.hessian_inverse import informed
 from bbl.model.layout import Layout
 
-__all__ = ["ConditionalMaximum", "design", "find_maximum", "information"]
+__all__ = ["ConditionalMaximum", "find_maximum", "leading_columns"]
 
 TOLERANCE = 1e-10  # norm of the gradient of the mean log-likelihood; one more step follows
 HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most
@@ -56,7 +57,7 @@ class ConditionalMaximum:
         groups without rows. Where the maximum is reached in a limit, a point at which cells off the
         face have a probability of at most exp(-40).
     value : float
-        Mean log-likelihood of an observation.
+        Mean log-likelihood of an observation, without Firth's penalty.
     norm : float
         Norm of the gradient.
     n_iter : int
@@ -123,103 +124,6 @@ class ConditionalMaximum:
         )
 
 
-def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the design (n, 1 + size) of rows (n, m)."""
-    return np.column_stack([np.ones(len(codes)), row_indicators(layout, codes)])
-
-
-def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients of
-    groups after the first.
-
-    `Z` (n, c) holds z_n, `p` (n, k) the probabilities of the groups, `weights` (n,) w_n, `free` (k
-    - 1, c) which coefficients are meant. The result is square, with a row for each of them, group
-    by group.
-    """
-    # positions of each group's free coefficients in the result: starts[a] .. stops[a]
-    stops = np.cumsum(free.sum(axis=1))
-    starts = stops - free.sum(axis=1)
-    out = np.empty((int(free.sum()),) * 2)
-    for a in range(len(free)):
-        root_weights = np.sqrt(weights * p[:, 1 + a] * np.maximum(1.0 - p[:, 1 + a], 0.0))
-        scaled = Z[:, free[a]] * root_weights[:, None]
-        # half the work of a general product
-        out[starts[a] : stops[a], starts[a] : stops[a]] = scaled.T @ scaled
-        for b in range(a):
-            cross_weights = -weights * p[:, 1 + a] * p[:, 1 + b]
-            block = (Z[:, free[a]] * cross_weights[:, None]).T @ Z[:, free[b]]
-            out[starts[a] : stops[a], starts[b] : stops[b]] = block
-            out[starts[b] : stops[b], starts[a] : stops[a]] = block.T
-    return out
-
-
-class _Likelihood:
-    """The mean of ln P(group | row), as an `Objective` of Newton's method
-    (`bbl.engines.likelihood.newton`).
-
-    Parameters
-    ----------
-    Z : ndarray, shape (n, p)
-        Design.
-    shares : ndarray, shape (n, k)
-        Share of each cell in the weight of all rows; groups are those with rows, the reference
-        group first.
-    support : ndarray of bool, shape (n, k)
-        Cells that keep a probability.
-    free : ndarray of bool, shape (k - 1, p)
-        Coefficients that are estimated; the others are zero.
-
-    Attributes
-    ----------
-    row_shares : ndarray, shape (n,)
-        Share of each row in the weight of all rows.
-    observed : ndarray of bool, shape (n, k)
-        Cells with a weight.
-    p : ndarray, shape (n, k)
-        Probabilities of the groups at the last point that `value` was called with.
-    """
-
-    def __init__(self, Z: np.ndarray, shares: np.ndarray, support: np.ndarray, free: np.ndarray):
-        self.Z = Z
-        self.shares = shares
-        self.support = support
-        self.free = free
-        self.row_shares = shares.sum(axis=1)
-        self.observed = shares > 0.0
-
-    def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p) of groups after the first, from the vector of those
-        that are free.
-        """
-        out = np.zeros(self.free.shape)
-        out[self.free] = theta
-        return out
-
-    def value(self, theta: np.ndarray) -> float:
-        """Return the objective at the vector `theta` of the free coefficients, and set `p`."""
-        scores = np.zeros(self.shares.shape)
-        scores[:, 1:] = self.Z @ self.spread(theta).T
-        scores[~self.support] = -np.inf
-        scores -= scores.max(axis=1, keepdims=True)
-        p = np.exp(scores)
-        norm = p.sum(axis=1)
-        self.p = p / norm[:, None]
-        return float(
-            self.shares[self.observed] @ scores[self.observed] - self.row_shares @ np.log(norm)
-        )
-
-    def gradient(self) -> np.ndarray:
-        """Return the gradient by the free coefficients, at the point of the last `value`."""
-        residual = self.shares - self.row_shares[:, None] * self.p
-        return (residual[:, 1:].T @ self.Z)[self.free]
-
-    def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information of one observation about the free coefficients, as the only
-        one of a list.
-        """
-        return [information(self.Z, self.p, self.row_shares, self.free)]
-
-
 class _Table:
     """The distinct rows: their design and their weights in the k groups that have rows; p = 1 +
     size columns.
@@ -255,8 +159,8 @@ class _Table:
         n_free = int(self.columns.sum()) * (counts.shape[1] - 1)
         if n_free > MAX_COEFFICIENTS:
             raise OptionError(
-                f"ridge=0 solves for all coefficients at once, up to {MAX_COEFFICIENTS:,} of "
-                f"them, and these rows have {n_free:,}.",
+                "ridge=0 and ridge='firth' solve for all coefficients at once, up to "
+                f"{MAX_COEFFICIENTS:,} of them, and these rows have {n_free:,}.",
                 argument="ridge",
                 hint="Give ridge='cv', or use fewer predictors or fewer interactions.",
             )
@@ -282,7 +186,7 @@ class _Table:
     def maximise_on_face(self, support: np.ndarray) -> _Face:
         """Maximise the likelihood of the cells on the face, which `support` (n, k) marks."""
         free, flat = self._free_and_flat(support)
-        likelihood = _Likelihood(self.Z, self.shares, support, free)
+        likelihood = Likelihood(self.Z, self.shares, support, free)
         start = self.start[1:] - self.start[0]
         # the same probabilities on the face, with coefficients of zero where they are not free:
         # flat direction l has a one at the l-th of the d coefficients of independent columns that
@@ -292,6 +196,12 @@ class _Table:
         # so that `gradient` and `curvatures` are those at the maximum
         likelihood.value(maximum.theta)
         return _Face(likelihood, maximum, flat)
+
+    def maximise_penalised(self) -> _Face:
+        """Maximise Firth's penalised likelihood of all cells, which has a finite maximum."""
+        likelihood = FirthLikelihood(self.Z, self.shares, float(self.counts.sum()), self.columns)
+        maximum = maximise_firth(likelihood, self.start[1:] - self.start[0])
+        return _Face(likelihood, maximum, np.zeros((*likelihood.free.shape, 0)))
 
     def _free_and_flat(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return which coefficients (k - 1, p) to estimate on a support (n, k), and the flat
@@ -330,7 +240,7 @@ class _Face:
 
     Attributes
     ----------
-    likelihood : _Likelihood
+    likelihood : Likelihood
         Evaluated at the maximum: ``curvatures()[0]`` is the information about its `free`
         coefficients.
     maximum : Maximum
@@ -340,7 +250,7 @@ class _Face:
         Directions that do not change probabilities on the face.
     """
 
-    likelihood: _Likelihood
+    likelihood: Likelihood
     maximum: Maximum
     flat: np.ndarray
 
@@ -432,11 +342,33 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return columns, aliased
 
 
+def leading_columns(Z: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return which columns (p,) of a design (n, p) are a basis of its column space, where a column
+    that comes first in `order` is preferred.
+    """
+    columns = np.zeros(Z.shape[1], dtype=bool)
+    basis = np.zeros((len(Z), 0))  # orthonormal
+    for j in order:
+        scale = np.linalg.norm(Z[:, j])
+        rest = Z[:, j]
+        for _ in range(2):  # twice is enough against rounding
+            rest = rest - basis @ (basis.T @ rest)
+        norm = np.linalg.norm(rest)
+        if scale > 0.0 and norm > MIN_PIVOT * scale:
+            columns[j] = True
+            basis = np.column_stack([basis, rest / norm])
+    return columns
+
+
 def find_maximum(
-    codes: np.ndarray, weights: np.ndarray, layout: Layout, start: np.ndarray | None = None
+    codes: np.ndarray,
+    weights: np.ndarray,
+    layout: Layout,
+    start: np.ndarray | None = None,
+    firth: bool = False,
 ) -> ConditionalMaximum:
     """Return the maximum of the likelihood of distinct rows (n, m) with `weights` (n, K) in each
-    group.
+    group, or with `firth` that of Firth's penalised likelihood.
 
     The iteration begins at the coefficients `start` (K, 1 + size), such as those of a fit to other
     weights; else at 0.
@@ -455,9 +387,15 @@ def find_maximum(
     start = np.zeros((K, p)) if start is None else start
     table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout, start[groups])
     separation = zero_margins(codes, table.counts, layout)
-    face = table.maximise_on_face(separation.support)
+    if firth:
+        separation = Separation(np.ones(table.counts.shape, dtype=bool), np.zeros((k, p)))
+        face = table.maximise_penalised()
+    else:
+        face = table.maximise_on_face(separation.support)
     flat = face.flat
-    if not face.is_certain(layout):  # there may be more separation than by zero margins
+    if not firth and not face.is_certain(
+        layout
+    ):  # there may be more separation than by zero margins
         complete_separation = table.find_separation()
         if complete_separation is None:  # judge by the information alone
             flat = face.flat_and_uninformed()
@@ -473,6 +411,8 @@ def find_maximum(
     all_flat[groups[1:]] = flat
     is_separated = bool((separation.support.sum(axis=1) == 1).all()) and k > 1
     value, norm, n_iter = face.maximum[1:]  # without the point itself
+    if firth:  # without the penalty
+        value = face.likelihood.log_likelihood
     occurs = np.asarray(table.Z.any(axis=0))
     return ConditionalMaximum(
         groups,

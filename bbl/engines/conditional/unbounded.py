@@ -14,7 +14,7 @@ __all__ = ["limits"]
 
 SEPARATED = (
     "the predictors separate the groups perfectly, so the likelihood has no maximum; give "
-    "ridge='cv'"
+    "ridge='firth' (finite, with intervals) or ridge='cv'"
 )
 TOO_FEW_ROWS = (
     "the distinct rows are fewer than the coefficients, and do not determine them; give ridge='cv'"

@@ -36,6 +36,7 @@ from bbl.boltzmann.inference.significance import of_group as compare_with_zero
 from bbl.checks import share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
+from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.report.format import WIDTH
 from bbl.report.machine.inference_table import inference_summary, parameter_names
@@ -361,6 +362,84 @@ class Inference(Estimates):
         kinds = np.concatenate([comparison.verdict for comparison in self._comparisons(of)])
         # a `Kind` is an integer, the position of its text
         return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
+
+    @verb
+    def profile(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
+        """Return penalised likelihood ratio tests and profile limits, with ``ridge="firth"``.
+
+        A test compares the maximum of the penalised likelihood with that where the parameter is 0;
+        the limits are the values at which such a test has the p-value ``1 - level``. Where groups
+        are separated the likelihood is far from symmetric, and these limits keep their coverage
+        where Wald's do not (Heinze & Schemper 2002, Statistics in Medicine 21).
+
+        Parameters
+        ----------
+        of : "group" or (group, group), default "group"
+            Each group against the first one with rows, or one group against another.
+        level : float, default 0.95
+            Coverage of the interval.
+
+        Returns
+        -------
+        DataFrame
+            The columns of ``tidy()`` that name the parameter, then ``estimate``, ``chisq`` (of 1
+            degree of freedom), ``p``, ``lower`` and ``upper``; missing for a parameter that the
+            rows do not determine.
+
+        Raises
+        ------
+        OptionError
+            If the fit is not one with ``ridge="firth"``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl(
+        ...     "Survived ~ Class * Sex + Age",
+        ...     titanic,
+        ...     weights="Freq",
+        ...     method="conditional",
+        ...     ridge="firth",
+        ... )
+        >>> table = fit.inference().profile(of=("Yes", "No"))
+        >>> table[["predictor", "level", "estimate", "lower", "upper"]].head(2).round(2)
+          predictor level  estimate  lower  upper
+        0     Class   2nd     -1.60  -2.82  -0.57
+        1     Class   3rd     -3.77  -4.90  -2.89
+        """
+        from scipy.stats import chi2
+
+        share("level", level)
+        if not self._engine.has_profiles:
+            raise OptionError(
+                "Profile limits are of a fit with Firth's penalty.",
+                argument="method",
+                hint="Fit with method='conditional', ridge='firth', or take the limits of table().",
+            )
+        selection = self._selection(of)
+        influence = self._joint_tests.influence
+        reference = influence.reference
+        pairs = (
+            [selection]
+            if isinstance(selection, tuple)
+            else [(g, reference) for g in range(len(self._labels.groups))]
+        )
+        quantile = float(chi2.ppf(level, 1))
+        parts = [
+            influence.profile(a, b, quantile)
+            if a != b
+            else np.full((3, self._parameters.layout.size), np.nan)
+            for a, b in pairs
+        ]
+        statistic, lower, upper = np.concatenate(parts, axis=1)
+        frame = estimate_table(self._labels, self._parameters, of).assign(
+            chisq=statistic, p=chi2.sf(statistic, 1), lower=lower, upper=upper
+        )
+        if isinstance(selection, tuple):
+            return frame
+        is_reference = frame["group"] == self._labels.groups[reference]
+        return frame[~is_reference].reset_index(drop=True)
 
     @verb
     def tests(self, of: Compared = "group") -> pd.DataFrame:

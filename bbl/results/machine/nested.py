@@ -122,6 +122,11 @@ def _conditional_ratio_test(
     large._testable_rows()  # raises for weights that are no counts
     if not have_same_design(large.survey, small.survey):
         raise DataError("the models were fitted with different sampling designs.")
+    if large.engine.has_profiles != small.engine.has_profiles:
+        raise DataError(
+            "one model has Firth's penalty, and the other has not.",
+            hint="Fit both with the same ridge.",
+        )
     columns_in_large = [large.labels.names.index(name) for name in small.labels.names]
     if not _have_same_rows(small, large, columns_in_large):
         raise DataError("the models were fitted to different rows, groups or levels.")
@@ -132,19 +137,25 @@ def _conditional_ratio_test(
             "in these rows the larger model has no more parameters: its other terms are copies, or "
             "have levels that never occur together."
         )
-    if large.survey is not None:
-        layout = large.parameters.layout
-        # the terms of the smaller fit, as in `term_sets`
-        small_terms = {
-            frozenset(small.labels.names[i] for i in scope)
-            for scope in small.parameters.layout.scopes
+    layout = large.parameters.layout
+    # the terms of the smaller fit, as in `term_sets`
+    small_terms = {
+        frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes
+    }
+    is_kept = [
+        frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes
+    ]
+    # (size,): parameters that the smaller fit lacks
+    is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
+    if large.engine.has_profiles:
+        ratio = large._inference._joint_tests.influence.penalised_ratio(is_dropped)
+        return {
+            "ratio": ratio,
+            "df": df,
+            "p": float(chi2.sf(ratio, df)),
+            "test": "penalised likelihood ratio",
         }
-        is_kept = [
-            frozenset(large.labels.names[i] for i in scope) in small_terms
-            for scope in layout.scopes
-        ]
-        # (size,): parameters that the smaller fit lacks
-        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
+    if large.survey is not None:
         # Rao & Scott (1984): the ratio's distribution under the design depends on the covariance of
         # these parameters
         small_coefficients = _in_larger_layout(small, large, columns_in_large)

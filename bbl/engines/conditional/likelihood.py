@@ -1,0 +1,115 @@
+"""The likelihood P(group | row) of distinct rows, and its Fisher information.
+
+The *design* of a row is a one, for the intercept, and the indicators of its fields and couplings. A
+*cell* is a distinct row with a group. Letters: n distinct rows, k groups with rows, p columns of
+the design.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.engines.likelihood.influence import row_indicators
+from bbl.model.layout import Layout
+
+__all__ = ["Likelihood", "design", "information"]
+
+
+def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
+    """Return the design (n, 1 + size) of rows (n, m)."""
+    return np.column_stack([np.ones(len(codes)), row_indicators(layout, codes)])
+
+
+def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients of
+    groups after the first.
+
+    `Z` (n, c) holds z_n, `p` (n, k) the probabilities of the groups, `weights` (n,) w_n, `free` (k
+    - 1, c) which coefficients are meant. The result is square, with a row for each of them, group
+    by group.
+    """
+    # positions of each group's free coefficients in the result: starts[a] .. stops[a]
+    stops = np.cumsum(free.sum(axis=1))
+    starts = stops - free.sum(axis=1)
+    out = np.empty((int(free.sum()),) * 2)
+    for a in range(len(free)):
+        root_weights = np.sqrt(weights * p[:, 1 + a] * np.maximum(1.0 - p[:, 1 + a], 0.0))
+        scaled = Z[:, free[a]] * root_weights[:, None]
+        # half the work of a general product
+        out[starts[a] : stops[a], starts[a] : stops[a]] = scaled.T @ scaled
+        for b in range(a):
+            cross_weights = -weights * p[:, 1 + a] * p[:, 1 + b]
+            block = (Z[:, free[a]] * cross_weights[:, None]).T @ Z[:, free[b]]
+            out[starts[a] : stops[a], starts[b] : stops[b]] = block
+            out[starts[b] : stops[b], starts[a] : stops[a]] = block.T
+    return out
+
+
+class Likelihood:
+    """The mean of ln P(group | row), as an `Objective` of Newton's method
+    (`bbl.engines.likelihood.newton`).
+
+    Parameters
+    ----------
+    Z : ndarray, shape (n, p)
+        Design.
+    shares : ndarray, shape (n, k)
+        Share of each cell in the weight of all rows; groups are those with rows, the reference
+        group first.
+    support : ndarray of bool, shape (n, k)
+        Cells that keep a probability.
+    free : ndarray of bool, shape (k - 1, p)
+        Coefficients that are estimated; the others are zero.
+
+    Attributes
+    ----------
+    row_shares : ndarray, shape (n,)
+        Share of each row in the weight of all rows.
+    observed : ndarray of bool, shape (n, k)
+        Cells with a weight.
+    p : ndarray, shape (n, k)
+        Probabilities of the groups at the last point that `value` was called with.
+    log_likelihood : float
+        Mean log-likelihood at that point.
+    """
+
+    def __init__(self, Z: np.ndarray, shares: np.ndarray, support: np.ndarray, free: np.ndarray):
+        self.Z = Z
+        self.shares = shares
+        self.support = support
+        self.free = free
+        self.row_shares = shares.sum(axis=1)
+        self.observed = shares > 0.0
+
+    def spread(self, theta: np.ndarray) -> np.ndarray:
+        """Return the coefficients (k - 1, p) of groups after the first, from the vector of those
+        that are free.
+        """
+        out = np.zeros(self.free.shape)
+        out[self.free] = theta
+        return out
+
+    def value(self, theta: np.ndarray) -> float:
+        """Return the objective at the vector `theta` of the free coefficients, and set `p`."""
+        scores = np.zeros(self.shares.shape)
+        scores[:, 1:] = self.Z @ self.spread(theta).T
+        scores[~self.support] = -np.inf
+        scores -= scores.max(axis=1, keepdims=True)
+        p = np.exp(scores)
+        norm = p.sum(axis=1)
+        self.p = p / norm[:, None]
+        self.log_likelihood = float(
+            self.shares[self.observed] @ scores[self.observed] - self.row_shares @ np.log(norm)
+        )
+        return self.log_likelihood
+
+    def gradient(self) -> np.ndarray:
+        """Return the gradient by the free coefficients, at the point of the last `value`."""
+        residual = self.shares - self.row_shares[:, None] * self.p
+        return (residual[:, 1:].T @ self.Z)[self.free]
+
+    def curvatures(self) -> list[np.ndarray]:
+        """Return the Fisher information of one observation about the free coefficients, as the only
+        one of a list.
+        """
+        return [information(self.Z, self.p, self.row_shares, self.free)]

@@ -7,13 +7,15 @@ import re
 import warnings
 
 import pytest
-from advice import design, methods
+from advice import api, design, engines, methods
 from advice.common import SILENT
 from advice.sites import provoke, sites
 
 from bbl.__main__ import main
 
-TABLE = methods.TABLE | design.TABLE
+TABLES = (methods.TABLE, design.TABLE, api.TABLE, engines.TABLE)
+TABLE = {name: advice for table in TABLES for name, advice in table.items()}
+assert len(TABLE) == sum(map(len, TABLES))  # noqa: S101  # a name twice would hide a case
 # files of which every hint has a case: a new hint in one of them needs a case too
 COMPLETE = (
     "api/machine/fit.py",

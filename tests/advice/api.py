@@ -395,6 +395,10 @@ def network(learner: str = "nb", **options: Any) -> Any:
     return networks.bnc(learner, "y ~ .", DATA, 1, **options)
 
 
+def half_known() -> Any:
+    return networks.bnc("nb", "y ~ .", HALF_KNOWN, 1, missing="marginal")
+
+
 NB = networks.nb("y", DATA)
 
 NETWORKS = {
@@ -476,8 +480,8 @@ NETWORKS = {
     ),
     "a fold without rows": case(
         r"Give fewer folds \(k\)",
-        lambda: networks.cv(network(), HALF_KNOWN, weights="w", folds=[range(30), range(30, 60)]),
-        lambda: networks.cv(network(), HALF_KNOWN, weights="w", k=2),
+        lambda: networks.cv(half_known(), HALF_KNOWN, folds=[range(30), range(30, 60)]),
+        lambda: networks.cv(half_known(), HALF_KNOWN, k=2),
     ),
     "two columns as one": case(
         r"Combine several columns first, such as data\['a'\]\.astype\(str\) \+ ' '",
@@ -505,7 +509,7 @@ NETWORKS = {
         lambda: networks.lp(networks.nb("y", PLAIN), PLAIN, smooth=1),
     ),
 }
-HALF_KNOWN = DATA.assign(w=np.arange(60) // 30)
+HALF_KNOWN = DATA.assign(y=DATA["y"].where(np.arange(60) < 30))
 RARELY = DATA.assign(y=["r", "r", *DATA["y"][2:]])
 PLAIN = CONSTANT_FEATURES
 

@@ -7,7 +7,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,14 +58,18 @@ def files() -> tuple[str, ...]:
 
 
 @contextmanager
-def recorded(found: set[Site]) -> Iterator[None]:
-    """Add to `found` the sites that errors and warnings with a hint come from, in the block."""
+def recorded(told: list[BaseException], found: set[Site]) -> Iterator[None]:
+    """Add to `told` the errors and warnings with a hint that are made in the block, and to `found`
+    their sites.
+    """
     files()  # parsed before the call: `ast` is not safe in the threads of a fit (Python 3.11)
     base = errors.BBLError.__mro__[1]
     plain = base.__init__
 
     def record(self: Any, message: str, **fields: Any) -> None:
         plain(self, message, **fields)
+        if fields.get("hint"):
+            told.append(self)
         frame = sys._getframe(1) if fields.get("hint") else None
         while frame is not None:
             file = Path(frame.f_code.co_filename)
@@ -85,15 +89,13 @@ def recorded(found: set[Site]) -> Iterator[None]:
 
 
 def provoke(advice: Advice) -> tuple[list[BaseException], set[Site]]:
-    """Run the call that fails or warns; return its errors and warnings, and their sites."""
+    """Run the call that fails or warns; return its errors and warnings, and their sites.
+
+    An error may be caught, and its hint become a note of the result.
+    """
     found: set[Site] = set()
     told: list[BaseException] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with recorded(found):
-            try:
-                advice.fails()
-            except errors.BBLError as error:
-                told.append(error)
-    told += [w.message for w in caught if w.category.__module__ == "bbl.errors"]
+    with warnings.catch_warnings(), recorded(told, found), suppress(errors.BBLError):
+        warnings.simplefilter("ignore")
+        advice.fails()
     return told, found

@@ -335,9 +335,8 @@ class Conditional(Engine):
                 f"This conditional fit has no standard errors: {cause}.",
                 argument="method",
                 hint=(
-                    "Refit to resampled rows (the bootstrap), or fit with start=None to at "
-                    "most 5,000 distinct rows, with a finite ridge and without "
-                    "early_stopping."
+                    "For effects give se='bootstrap'; for others fit with start=None to at most "
+                    "5,000 distinct rows, with a finite ridge and without early_stopping."
                 ),
             )
 

@@ -17,7 +17,7 @@ holds the data of the regression: codes, numbers of levels, groups and weights o
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import check_formula
 from bbl.design.table_types import TableLike, Weights
-from bbl.errors import ConvergenceWarning, DataWarning, FormulaError, OptionError
+from bbl.errors import BBLTypeError, ConvergenceWarning, DataWarning, FormulaError, OptionError
 from bbl.memory import check_memory
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.shooter.summary import list_terms
@@ -41,7 +41,7 @@ from bbl.results.shooter.shooter import CHOOSE, ShooterResults
 from bbl.rows.sample import Sample
 from bbl.sparse.choice import Choice, choose
 from bbl.sparse.orders import SCREENS, largest_penalty
-from bbl.sparse.products import Problem
+from bbl.sparse.products import Problem, feature_values
 from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
 
 __all__ = ["shooter"]
@@ -63,6 +63,8 @@ def shooter(
     refit: str | bool = "auto",
     screen: str = "heredity",
     scale: str = "sum",
+    numeric: bool | Sequence[Hashable] = False,
+    standardise: bool = False,
     nfold: int = 5,
     xlevels: Mapping[Any, Any] | None = None,
     novarOk: bool = False,
@@ -107,6 +109,13 @@ def shooter(
     scale : {"sum", "mean"}, default "sum"
         Whether numbers in `lambda_` are penalties on the sum of the losses of all observations, as
         in the paper, or on their mean; the latter are multiplied by the sum of the weights.
+    numeric : bool or sequence of predictors, default False
+        Predictors that are real numbers, not categories: all with True, or those named. The feature
+        of a number is its value, and a product of numbers is the product of their values. Not for
+        the response.
+    standardise : bool, default False
+        Whether numbers are centred at their mean and divided by their standard deviation, both
+        weighted. Without it penalties depend on the units of the numbers.
     nfold : int, default 5
         Number of folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group; at most
         the number of observations.
@@ -148,6 +157,12 @@ def shooter(
     ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with ``scale="mean"``. In
     folds, penalties are proportional to the square root of the number of observations.
 
+    With ``numeric=True`` and given penalties, each order is the L1-penalised logistic regression on
+    the columns of numbers and products: scikit-learn's ``LogisticRegression(C=1 / lambda_)`` with
+    an L1 penalty has the same optimum. The weight of a term is the change of the log odds per unit
+    of the product. Products of centred numbers (``standardise=True``) are less correlated with their
+    factors. Two-level categories stay -1 and 1.
+
     A term is only found if one of its sub-terms with one predictor less is chosen. If the response
     is the parity of three predictors, no sub-term has an effect, and the term is not found.
     ``screen="all"`` finds pairs without chosen predictors.
@@ -169,6 +184,16 @@ def shooter(
           No    Yes yhat
     0  0.346  0.654  Yes
     1  0.579  0.421   No
+
+    Numbers, and their product:
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.random((500, 3))
+    >>> y = np.where(8 * x[:, 0] * x[:, 1] + rng.logistic(size=500) > 2, "high", "low")
+    >>> data = pd.DataFrame(x, columns=["a", "b", "c"]).assign(y=y)
+    >>> fit = bbl.shooter("y ~ .", data, order=2, numeric=True, standardise=True, verbose=0)
+    >>> fit.terms["predictors"].tolist()
+    [('b',), ('a',), ('a', 'b')]
     """
     choice("penalty", penalty, ("group", "l1"))
     choice("screen", screen, SCREENS)
@@ -190,14 +215,32 @@ def shooter(
         "screen": (screen, "heredity"),
         "scale": (scale, "sum"),
         "missing": (missing, "raise"),
+        "standardise": (flag("standardise", standardise), False),
     }
     shown_arguments = {"formula": formula, **data_arguments(data, weights)}
-    call_string = call_text("shooter", shown_arguments | _changed_arguments(shown_options))
+    numeric = _check_numeric(numeric)
+    call_options = _changed_arguments(shown_options)
+    if not isinstance(numeric, bool):
+        call_options["numeric"] = list(numeric)
+    elif numeric:
+        call_options["numeric"] = True
+    call_string = call_text("shooter", shown_arguments | call_options)
     check_formula(formula)
+    if standardise and not numeric:
+        raise OptionError(
+            "standardise=True is for numeric predictors, and there are none.",
+            argument="standardise",
+            hint="Give numeric=True, or the names of the numeric predictors.",
+        )
     refuse_batches(data, "shooter()", "data")
     # order None: any interaction is read, so that `_check_feasible` can name it
     # sums_out: whether the error of missing values advises missing="marginal"
-    rules = EncodingRules(order=None, sums_out="missing_marginal" not in ShooterResults.refusals)
+    rules = EncodingRules(
+        order=None,
+        sums_out="missing_marginal" not in ShooterResults.refusals,
+        numeric=numeric,
+        standardise=standardise,
+    )
     encoded = encode_data(
         formula,
         data,
@@ -211,6 +254,13 @@ def shooter(
     sample = encoded.rows
     index = encoded.index
     _check_feasible(design, sample, screen)
+    problem = Problem.make(
+        feature_values(sample.codes, design.n_levels, design.is_number),
+        design.n_levels.tolist(),
+        sample.response,
+        len(design.labels.groups),
+        sample.weights,
+    )
     order = min(order, len(design.labels.names))
     if penalties is not None:
         penalties = tuple(
@@ -219,9 +269,7 @@ def shooter(
     K = len(design.labels.groups)
     with progress_bar(None, "shooter", verbose) as progress:
         selection = choose(
-            Problem.make(
-                sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights
-            ),
+            problem,
             order=order,
             lambda_=rule if penalties is None else penalties,
             group=penalty == "group",
@@ -232,7 +280,7 @@ def shooter(
             workers=workers,
             progress=progress,
         )
-    _warn_no_terms_or_separation(design, sample, selection, penalties, penalty == "group", screen)
+    _warn_no_terms_or_separation(design, problem, selection, penalties, penalty == "group", screen)
     class_totals = np.bincount(sample.response, sample.weights, K)
     loss = _out_of_fold_loss(selection, class_totals, rule)
     warn_record(loss, stacklevel=4)
@@ -285,6 +333,21 @@ def _check_penalties(
             hint="Give one number, or one for each order.",
         )
     return "given", values
+
+
+def _check_numeric(numeric: bool | Sequence[Hashable]) -> bool | tuple[Hashable, ...]:
+    """Check that `numeric` is True, False or a list of names, and return it."""
+    if isinstance(numeric, bool | np.bool_):
+        return bool(numeric)
+    if isinstance(numeric, str):  # one name
+        return (numeric,)
+    if isinstance(numeric, Sequence | np.ndarray | pd.Index):
+        return tuple(numeric)
+    raise BBLTypeError(
+        f"numeric must be True, False or a list of names; got {type(numeric).__name__}.",
+        argument="numeric",
+        hint="Give numeric=True if all predictors are numbers.",
+    )
 
 
 def _check_refit(refit: str | bool) -> str | bool:
@@ -340,7 +403,7 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
 
 def _warn_no_terms_or_separation(
     design: Design,
-    sample: Sample,
+    problem: Problem,
     selection: Choice,
     penalties: tuple[float, ...] | None,
     uses_group_penalty: bool,
@@ -351,18 +414,11 @@ def _warn_no_terms_or_separation(
     `penalties` are None if a rule chose them; `uses_group_penalty` is False for the l1 penalty.
     """
     if penalties is not None and not selection.weights:
-        problem = Problem.make(
-            sample.codes,
-            design.n_levels.tolist(),
-            sample.response,
-            len(design.labels.groups),
-            sample.weights,
-        )
         largest = largest_penalty(problem, uses_group_penalty, screen)
         warnings.warn(
             DataWarning(
                 "lambda_ keeps no term: with one penalty for all orders, the first term enters "
-                f"below {largest:.6g} on the sum of losses ({largest / sample.total:.6g} with "
+                f"below {largest:.6g} on the sum of losses ({largest / problem.total:.6g} with "
                 "scale='mean').",
                 hint="Give a smaller one, or 'ebic' or 'cv'.",
             ),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag
+from bbl.checks import choice, flag, near_match
 from bbl.choices import MissingPolicy
 from bbl.design.columns import (
     NO_RESPONSE,
@@ -46,9 +46,10 @@ from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
+from bbl.design.numbers import NumberFactor, read_numbers
 from bbl.design.values import frame_column
 from bbl.design.weights import are_whole, as_rows, named_weights
-from bbl.errors import DataError
+from bbl.errors import DataError, OptionError
 from bbl.rows.sample import Sample, code_dtype
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ class EncodingRules:
         Whether a formula with a response may be without predictors: ``"y ~ 1"``.
     sampled : bool
         Whether weights are those of a sampling design, so that they never count rows.
+    numeric : bool or tuple of column names
+        Predictors that are numbers, not categories: all, none, or those named.
+    standardise : bool
+        Whether numbers are centred and divided by their standard deviation.
     """
 
     declared: bool = False
@@ -111,6 +116,8 @@ class EncodingRules:
     aside: tuple[Hashable, ...] = ()
     empty: bool = False
     sampled: bool = False
+    numeric: bool | tuple[Hashable, ...] = False
+    standardise: bool = False
 
 
 class EncodedTable(NamedTuple):
@@ -177,6 +184,22 @@ class Design:
         )
 
     @cached_property
+    def is_number(self) -> np.ndarray:
+        """Which predictors are numbers, not categories, shape (m,)."""
+        return np.array([isinstance(f, NumberFactor) for f in self.predictors], dtype=bool)
+
+    @cached_property
+    def code_dtype(self) -> np.dtype:
+        """Type of the codes of rows: of integers, or float64 if a predictor is a number."""
+        return np.dtype(np.float64) if self.is_number.any() else code_dtype(self.n_levels)
+
+    def level_codes(self, codes: np.ndarray) -> np.ndarray:
+        """Return codes (n, m) as integers, with 0 for every number."""
+        if not self.is_number.any():
+            return codes
+        return np.where(self.is_number, 0.0, codes).astype(code_dtype(self.n_levels))
+
+    @cached_property
     def labels(self) -> Labels:
         """Names of the response, its groups, the predictors and their levels."""
         return Labels(
@@ -184,6 +207,7 @@ class Design:
             self.response.levels,
             tuple(f.name for f in self.predictors),
             tuple(f.levels for f in self.predictors),
+            tuple(np.flatnonzero(self.is_number).tolist()),
         )
 
     @classmethod
@@ -304,8 +328,19 @@ class Design:
             n_missing = count_missing(frame, terms.predictors, keep)
             return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
 
+        numeric = terms.predictors if rules.numeric is True else rules.numeric or ()
+        for name in numeric:
+            if name not in terms.predictors:
+                raise OptionError(
+                    f"numeric names {name!r}, which is not a predictor.",
+                    argument="numeric",
+                    value=name,
+                    hint=f"{near_match(name, terms.predictors)}Name predictors of the formula.",
+                )
         columns = (
-            read_column(
+            _read_number(frame, name, keep, counts, rules.standardise, levels_by_name, missing)
+            if name in numeric
+            else read_column(
                 frame,
                 name,
                 keep,
@@ -369,7 +404,8 @@ class Design:
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
-            Level codes; 0 where `missing` is True.
+            Level codes; 0 where `missing` is True. With numeric predictors float64, see
+            `NumberFactor`.
         missing : ndarray of bool, shape (n, m), or None
             Which values are unknown levels, or are missing without a level of their own; None if
             there are none.
@@ -386,10 +422,19 @@ class Design:
         """
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
-        codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
+        codes = np.empty((frame.n, len(self.predictors)), dtype=self.code_dtype)
         policy = missing or self.missing
         is_missing = None
         for i, factor in enumerate(self.predictors):
+            if isinstance(factor, NumberFactor):
+                values = read_numbers(factor.name, frame.column(factor.name), "newdata")
+                is_nan = np.isnan(values)
+                if is_nan.any():
+                    if policy == "raise":
+                        refuse_missing_newdata(frame_column(frame, factor.name))
+                    is_missing = mark_rows(is_missing, codes.shape, i, is_nan)
+                codes[:, i] = np.where(is_nan, 0.0, factor.to_codes(values))
+                continue
             column = frame_column(frame, factor.name)
             if policy == "raise":
                 refuse_missing_newdata(column)
@@ -508,3 +553,37 @@ class Design:
                 f"the stored design is corrupt ({error}). Store it again with to_dict()."
             ) from None
         return cls(terms, response, predictors, missing, incomplete, declared)
+
+
+def _read_number(
+    frame: Frame,
+    name: Hashable,
+    keep: np.ndarray,
+    counts: np.ndarray,
+    standardise: bool,
+    levels_by_name: Mapping[Hashable, Factor],
+    missing: str,
+) -> tuple[NumberFactor, np.ndarray, None]:
+    """Return the factor of a numeric column, and its codes at the rows `keep`.
+
+    `counts` are the weights of these rows, `levels_by_name` the levels that the user listed, which
+    must not be of a number; `missing` is as in `Design.from_data`.
+    """
+    if name in levels_by_name:
+        raise OptionError(
+            f"xlevels lists levels of {name!r}, which is numeric.",
+            argument="xlevels",
+            hint=f"Leave {name!r} out of xlevels or of numeric.",
+        )
+    values = read_numbers(name, frame.column(name))[keep]
+    n_missing = int(np.isnan(values).sum())
+    if n_missing:
+        raise DataError(
+            f"column {name!r} has {n_missing} missing value{'s' * (n_missing > 1)}"
+            + (", and a number has no level for them." if missing == "level" else "."),
+            column=name,
+            argument="missing" if missing == "level" else None,
+            hint="Drop the rows (missing='drop'), or fill in the values.",
+        )
+    factor = NumberFactor.of_values(name, values, counts, standardise)
+    return factor, factor.to_codes(values), None

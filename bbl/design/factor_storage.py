@@ -21,6 +21,7 @@ import numpy as np
 from bbl.checks import flag
 from bbl.design.factors import Factor
 from bbl.design.interactions import Cube, Interactions, term_keys
+from bbl.design.numbers import NumberFactor
 from bbl.design.values import KINDS
 from bbl.errors import BBLTypeError
 
@@ -41,6 +42,8 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
         for kind, v in zip(factor.kinds, factor.levels, strict=True)
     ]
     stored = {"name": name_to_list(factor.name), "levels": levels, "ordered": factor.ordered}
+    if isinstance(factor, NumberFactor):
+        stored["number"] = [factor.center, factor.scale, factor.mean]
     # left out if False: `factor_from_dict` takes absence for False, as files from before this entry
     # lack it
     return stored | ({"declared": True} if factor.declared else {})
@@ -62,6 +65,8 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
             raise ValueError(f"{value!r} is no level")
         if kind == "number" and not np.isfinite(value):
             raise ValueError(f"{value!r} is no level")
+    if "number" in stored:
+        return _number_from_dict(stored, kind_value_pairs)
     factor = Factor(
         name_from_list(stored["name"]),
         tuple(value for _, value in kind_value_pairs),
@@ -75,6 +80,23 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
     ):
         raise ValueError(f"{factor.name!r} has too few levels, or one twice")
     return factor
+
+
+def _number_from_dict(stored: Mapping, kind_value_pairs: list[tuple[str, Any]]) -> NumberFactor:
+    """Return the numeric factor that `factor_to_dict` stored, given the pairs of its levels."""
+    center, scale, mean = stored["number"]
+    if not all(type(v) is float and math.isfinite(v) for v in (center, scale, mean)) or scale <= 0:
+        raise ValueError("its scale is not as saved")
+    if not 1 <= len(kind_value_pairs) <= 2:
+        raise ValueError(f"{stored['name']!r} is not a number as saved")
+    return NumberFactor(
+        name_from_list(stored["name"]),
+        tuple(value for _, value in kind_value_pairs),
+        tuple(kind for kind, _ in kind_value_pairs),
+        center=center,
+        scale=scale,
+        mean=mean,
+    )
 
 
 def name_to_list(name: Hashable) -> list:

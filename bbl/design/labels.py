@@ -20,3 +20,5 @@ class Labels:
     names: tuple[Any, ...]  # of the m predictors
     # of each of the m predictors; the first is the reference level
     levels: tuple[tuple[Any, ...], ...]
+    # positions of the predictors that are numbers; their levels label the values 0 and 1 of a code
+    numbers: tuple[int, ...] = ()

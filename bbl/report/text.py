@@ -126,10 +126,12 @@ def head_text(call: str, labels: Labels) -> str:
     """
     m = len(labels.names)
     lines = ["Call:", f" {call}", f" {m} predictor state{'s' if m > 1 else ''}:"]
-    for name, levels in list(zip(labels.names, labels.levels, strict=True))[:SHOWN_ROWS]:
-        lines.append(f"   {label_text(name)} = {_levels_text(levels)}")
-    if m > SHOWN_ROWS:
-        lines.append("   " + _omitted_text(m - SHOWN_ROWS, "predictor"))
+    for i, (name, levels) in enumerate(zip(labels.names, labels.levels, strict=True)):
+        if i == SHOWN_ROWS:
+            lines.append("   " + _omitted_text(m - SHOWN_ROWS, "predictor"))
+            break
+        text = "number" if i in labels.numbers else _levels_text(levels)
+        lines.append(f"   {label_text(name)} = {text}")
     if labels.response is not None:
         lines += [
             " Responses:",

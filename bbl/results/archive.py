@@ -68,7 +68,9 @@ def pack_model(
     )
     if store_data and fit.training is not None:
         sample = fit.training
-        stored |= {"codes": sample.codes, "weights": sample.weights, "y": sample.response}
+        # codes of numbers are floats, stored by their bits in the array of unsigned integers
+        codes = sample.codes.view(np.uint64) if sample.codes.dtype.kind == "f" else sample.codes
+        stored |= {"codes": codes, "weights": sample.weights, "y": sample.response}
         if sample.missing is not None:
             stored["missing"] = sample.missing
         meta["index"] = _pack_index(fit._index())  # labels of the training rows
@@ -112,7 +114,7 @@ def unpack_model(
     # table
     counts = np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if len(n_levels) else []
     real("nobs", meta["nobs"], 0.0)  # raises an error unless it is a number of at least 0
-    sample, row_labels = _unpack_rows(arrays, meta.get("index"), n_levels, lowest_group, whole)
+    sample, row_labels = _unpack_rows(arrays, meta.get("index"), design, lowest_group, whole)
     arguments = {
         "call": meta["call"],
         "design": design,
@@ -131,7 +133,7 @@ def unpack_model(
 def _unpack_rows(
     arrays: Mapping[str, np.ndarray],
     labels: Any,
-    n_levels: np.ndarray,
+    design: Design,
     lowest_group: int,
     whole: bool,
 ) -> tuple[Sample | None, pd.Index | None]:
@@ -141,10 +143,19 @@ def _unpack_rows(
     if "codes" not in arrays:
         return None, None
     codes, weights, y = (arrays[name] for name in ("codes", "weights", "y"))
-    # the type that codes of factors with so many levels have
-    if codes.dtype != code_dtype(n_levels):
+    # the type that codes of factors with so many levels have; see `pack_model` for numbers
+    has_numbers = bool(design.is_number.any())
+    if codes.dtype != (np.uint64 if has_numbers else code_dtype(design.n_levels)):
         raise ValueError("its rows are not as saved")
-    if (y < lowest_group).any() or (len(codes) and (codes.max(axis=0) >= n_levels).any()):
+    if has_numbers:
+        codes = codes.view(np.float64)
+        levels = codes[:, ~design.is_number]
+        if not np.isfinite(codes).all() or (levels < 0).any() or (levels % 1 > 0).any():
+            raise ValueError("its rows hold what cannot have been saved")
+    level_codes = design.level_codes(codes)
+    if (y < lowest_group).any() or (
+        len(codes) and (level_codes.max(axis=0) >= design.n_levels).any()
+    ):
         raise ValueError("its rows hold what cannot have been saved")
     check_weights(weights, len(codes), whole=whole)  # raises an error
     return Sample(codes, weights, y, arrays.get("missing")), _unpack_index(labels, len(codes))

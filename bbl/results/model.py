@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
@@ -26,6 +26,7 @@ from bbl.checks import flag, verb
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
+from bbl.design.numbers import NumberFactor
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.moments import level_counts
 from bbl.report.machine.summary import Section, Summary
@@ -259,6 +260,7 @@ class ModelResults(ABC):
             if self.design.classes
             else {}
         )
+        numbers = {f.name: f for f in self.design.predictors if isinstance(f, NumberFactor)}
         # signed integers, for -1 is the code of a missing value in pandas
         codes = (
             rows.codes
@@ -269,7 +271,9 @@ class ModelResults(ABC):
             codes_and_levels[name] = (codes[:, i], levels)
         return pd.DataFrame(
             {
-                name: pd.Categorical.from_codes(
+                name: column_codes * numbers[name].scale + numbers[name].center
+                if name in numbers
+                else pd.Categorical.from_codes(
                     column_codes.astype(np.intp), pd.Index(levels, dtype=object)
                 )
                 for name, (column_codes, levels) in codes_and_levels.items()
@@ -300,7 +304,10 @@ class ModelResults(ABC):
         """
         if self.stored is not None:
             return self.stored.counts
-        return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
+        rows = self._rows()
+        if self.design.is_number.any():  # rows of numbers are counted as a whole
+            rows = replace(rows, codes=self.design.level_codes(rows.codes))
+        return level_counts(rows, self.design.n_levels, len(self.labels.groups))
 
     def nobs(self) -> float:
         """Return the number of observations: the sum of the weights.

@@ -57,7 +57,7 @@ def overview_part(
         Whether these are new rows, not those that the model was fitted to.
     """
     naive_loss = None
-    if rows.n:
+    if rows.n and not evaluation.labels.numbers:  # numbers have no level counts
         scores = naive_scores(counts, log_share(shares), rows)  # class scores of naive Bayes (n, K)
         naive_loss = log_loss(log_probabilities(scores), rows.response, rows.weights)
     sentences = [

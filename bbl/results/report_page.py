@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.design import Design
+from bbl.design.numbers import NumberFactor
 from bbl.report.markup import html_table
 from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text, missing_text
@@ -32,6 +33,9 @@ def data_part(
     labels = design.labels
     table_rows = []
     for factor, group_counts in zip(design.predictors, counts, strict=True):
+        if isinstance(factor, NumberFactor):
+            table_rows.append(["numbers", "", "", f"mean {factor.mean:.4g} in the model"])
+            continue
         totals = group_counts.sum(axis=0)  # weight of the rows at each level
         most_frequent = int(totals.argmax())
         rarest = int(totals.argmin())

@@ -205,7 +205,9 @@ class TableEstimator(ResultState, BaseEstimator):
             )
             # fractions that are no categories would be refused as continuous by the fit; numbers of
             # new data need not be categories: they are looked up among the levels
-            frame = to_frame(fractions_as_categories(array) if reset else pd.DataFrame(array), "X")
+            is_levels = reset and getattr(self, "numeric", False) is False
+            table = fractions_as_categories(array) if is_levels else pd.DataFrame(array)
+            frame = to_frame(table, "X")
         else:
             # an empty DataFrame with the names: some versions of scikit-learn do not know some
             # types of tables

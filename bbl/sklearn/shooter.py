@@ -18,6 +18,7 @@ from bbl.names import distinct_names
 from bbl.report.format import label_text
 from bbl.results.shooter.shooter import ShooterResults
 from bbl.sklearn.base import TableClassifier, TableEstimator, TrainingTable
+from bbl.sparse.products import feature_values
 from bbl.sparse.tables import term_features
 
 __all__ = ["ShooterClassifier", "ShooterFeatures"]
@@ -42,6 +43,8 @@ def _fit_terms(
         refit=estimator.refit,
         screen=estimator.screen,
         scale=estimator.scale,
+        numeric=_numeric_columns(estimator, training.features),
+        standardise=estimator.standardise,
         nfold=estimator.nfold,
         novarOk=True,
         missing=estimator.missing,
@@ -51,13 +54,29 @@ def _fit_terms(
     )
 
 
+def _numeric_columns(
+    estimator: ShooterClassifier | ShooterFeatures, names: tuple
+) -> bool | Sequence:
+    """Return the parameter `numeric` with the names of columns in place of positions."""
+    numeric = estimator.numeric
+    if isinstance(numeric, bool | np.bool_ | str) or not np.iterable(numeric):
+        return numeric
+    has_names = hasattr(estimator, "feature_names_in_")
+    return [
+        names[k]
+        if not has_names and isinstance(k, int | np.integer) and -len(names) <= k < len(names)
+        else k
+        for k in numeric
+    ]
+
+
 class ShooterClassifier(TableClassifier):
     """Sparse logistic regression on products of columns as a scikit-learn classifier.
 
     Every column of `X` is a predictor, whose levels are its distinct values: strings, whole
-    numbers, booleans and categories. Bin continuous columns first, for example with
-    ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `bbl.shooter` on the same
-    columns.
+    numbers, booleans and categories. For continuous columns give ``numeric=True``, or bin them
+    first, for example with ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of
+    `bbl.shooter` on the same columns.
 
     Parameters
     ----------
@@ -77,6 +96,11 @@ class ShooterClassifier(TableClassifier):
     scale : {"sum", "mean"}, default "sum"
         Whether numbers in `lambda_` are penalties on the sum of the losses of all rows, or on their
         mean.
+    numeric : bool or sequence of columns, default False
+        Columns that are real numbers, not categories: all with True, or those given by name (or by
+        position, if columns have no names).
+    standardise : bool, default False
+        Whether numbers are centred and divided by their standard deviation.
     nfold : int, default 5
         Number of folds for ``lambda_="cv"`` and ``refit="auto"``.
     class_weight : {"balanced"} or dict of class to weight, optional
@@ -135,6 +159,8 @@ class ShooterClassifier(TableClassifier):
         refit: str | bool = "auto",
         screen: str = "heredity",
         scale: str = "sum",
+        numeric: bool | Sequence = False,
+        standardise: bool = False,
         nfold: int = 5,
         class_weight: Mapping | str | None = None,
         unseen: Unseen = "ignore",
@@ -148,6 +174,8 @@ class ShooterClassifier(TableClassifier):
         self.refit = refit
         self.screen = screen
         self.scale = scale
+        self.numeric = numeric
+        self.standardise = standardise
         self.nfold = nfold
         self.class_weight = class_weight
         self.unseen = unseen
@@ -170,7 +198,9 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
 
     Parameters
     ----------
-    order, lambda_, penalty, refit, screen, scale, nfold, unseen, missing, random_state, n_jobs
+    order, lambda_, penalty, refit, screen, scale, numeric, standardise, nfold
+        As in `ShooterClassifier`.
+    unseen, missing, random_state, n_jobs
         As in `ShooterClassifier`. With ``missing="drop"`` the features of rows with missing values
         are nan. `refit` is False by default, because the coefficients of the regression are not
         used.
@@ -207,6 +237,8 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         refit: str | bool = False,
         screen: str = "heredity",
         scale: str = "sum",
+        numeric: bool | Sequence = False,
+        standardise: bool = False,
         nfold: int = 5,
         unseen: Unseen = "ignore",
         missing: MissingPolicy = "raise",
@@ -219,6 +251,8 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         self.refit = refit
         self.screen = screen
         self.scale = scale
+        self.numeric = numeric
+        self.standardise = standardise
         self.nfold = nfold
         self.unseen = unseen
         self.missing = missing
@@ -265,6 +299,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         codes, missing = design.encode(table, self.unseen)
         # result_.chosen: weights (d, K - 1) of the d features of each chosen term, a tuple of
         # positions of columns
+        codes = feature_values(codes, design.n_levels, design.is_number)
         features = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
         if (dropped := design.dropped(table)) is not None:  # which rows missing="drop" drops
             features[dropped] = np.nan

@@ -30,6 +30,7 @@ __all__ = [
     "Term",
     "candidate_ratios",
     "contrasts",
+    "feature_values",
     "simplex",
     "term_states",
 ]
@@ -69,7 +70,8 @@ def contrasts(K: int) -> np.ndarray:
 class Problem:
     """A regression of a class on predictors, with one weighted row for all equal rows."""
 
-    # (m, n), C-contiguous: level codes as uint8, uint16 or int32, a row for each predictor
+    # (m, n), C-contiguous: level codes as uint8, uint16 or int32, a row for each predictor; with
+    # numbers float64, see `feature_values`
     codes: np.ndarray
     n_levels: tuple[int, ...]  # (m,)
     y: np.ndarray  # (n,) of intp: classes 0..K-1
@@ -86,13 +88,19 @@ class Problem:
         bit.
         """
         levels = tuple(int(L) for L in n_levels)
-        codes = np.asarray(codes, dtype=code_dtype(levels))
+        has_numbers = np.asarray(codes).dtype.kind == "f"
+        dtype = np.dtype(np.float64) if has_numbers else code_dtype(levels)
+        codes = np.asarray(codes, dtype=dtype)
+        if has_numbers:
+            codes = codes + 0.0  # -0.0 becomes 0.0, so that equal rows have equal bytes
         # keys that are equal if the rows are: the codes or, with two levels each, bits, eight
         # predictors to a byte; then y, in a type that holds codes, too, so that keys and y are one
         # array
-        keys = np.packbits(codes, axis=1) if max(levels, default=2) == 2 else codes
+        is_binary = max(levels, default=2) == 2 and not has_numbers
+        keys = np.packbits(codes, axis=1) if is_binary else codes
+        y_dtype = dtype if has_numbers else code_dtype((K, *levels))
         first_rows, merged_weights = _merge_equal_rows(
-            np.column_stack([keys, np.asarray(y, dtype=code_dtype((K, *levels)))]),
+            np.column_stack([keys, np.asarray(y, dtype=y_dtype)]),
             np.asarray(weights, dtype=float),
         )
         # transposed, by blocks of rows
@@ -111,6 +119,11 @@ class Problem:
         return Problem(
             codes, self.n_levels, self.y[rows], self.K, np.ascontiguousarray(weights[rows])
         )
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether some predictors are numbers, so that codes are floats."""
+        return self.codes.dtype.kind == "f"
 
     @property
     def m(self) -> int:
@@ -136,7 +149,7 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
     """Return the index of one of each set of equal rows, in sorted order, and the summed weights of
     each set.
 
-    `rows` (n, width) are of integers, `weights` (n,) theirs.
+    `rows` (n, width) are compared by their bytes; `weights` (n,) are theirs.
     """
     if not rows.size:  # nothing to merge
         return np.arange(len(rows)), weights
@@ -150,14 +163,31 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
     return order[is_first], np.add.reduceat(weights[order], np.flatnonzero(is_first))
 
 
+def feature_values(codes: np.ndarray, n_levels: Levels, is_number: np.ndarray) -> np.ndarray:
+    """Return codes (n, m) in the form that this module takes.
+
+    `is_number` (m,) marks the predictors that are numbers. Without one, the codes are returned as
+    they are. Otherwise codes 0 and 1 of the categories with two levels become -1 and 1.
+    """
+    if not is_number.any():
+        return codes
+    values = np.array(codes, dtype=np.float64)
+    binary = np.flatnonzero((np.asarray(n_levels) == 2) & ~is_number)
+    values[:, binary] = 2.0 * values[:, binary] - 1.0
+    return values
+
+
 def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
     """Return the state of a term in every row (n,), and its features in every state (S, d).
 
     `codes` is (m, n). All predictors with two levels together have two states, the sign of their
     product: 1 if it is positive, else 0. The joint levels of the other predictors are numbered, the
     last predictor running fastest. A term with predictors of both kinds has the state 2 number +
-    sign.
+    sign. If codes are floats, the distinct values of the product of two-level predictors are
+    numbered instead of the signs.
     """
+    if codes.dtype.kind == "f":
+        return _value_states(codes, n_levels, term)
     binary = [i for i in term if n_levels[i] == 2]
     multilevel = [i for i in term if n_levels[i] > 2]
     # (n,): 1 where the product of the contrasts, -1 or 1, is positive: where an even number of
@@ -183,11 +213,30 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     return (state * 2 + sign, table) if binary else (state, table)
 
 
+def _value_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
+    """Return the states and features of a term as `term_states` does, for codes that are floats."""
+    value = np.ones(codes.shape[1])
+    for i in term:
+        if n_levels[i] == 2:
+            value = value * codes[i]
+    distinct, value_state = np.unique(value, return_inverse=True)
+    state = np.zeros(codes.shape[1], dtype=np.intp)
+    multilevel = [i for i in term if n_levels[i] > 2]
+    for i in multilevel:
+        state = state * n_levels[i] + codes[i].astype(np.intp)
+    # with all combinations, features stay orthogonal over states, as the kernels assume
+    table = np.kron(
+        _features_of_states(tuple(int(n_levels[i]) for i in multilevel)), distinct[:, None]
+    )
+    state = state * len(distinct) + value_state
+    return state.astype(code_dtype(len(table))), table
+
+
 def _features_of_states(levels: tuple[int, ...]) -> np.ndarray:
     """Return the features (S, d) of a term in its S states: the Kronecker product of its
     predictors' contrasts.
     """
-    table = reduce(np.kron, [simplex(L) for L in levels])
+    table = reduce(np.kron, [simplex(L) for L in levels], EMPTY_TERM)
     table.flags.writeable = False  # terms may share it
     return table
 
@@ -360,7 +409,7 @@ def candidate_ratios(
     levels = np.array(problem.n_levels, dtype=float)  # as floats, whose products do not overflow
     # single predictors, products of the empty term, all with two levels
     # a faster way to the same ratios, without features
-    if parents == [()] and set(problem.n_levels) == {2}:
+    if parents == [()] and set(problem.n_levels) == {2} and not problem.has_numbers:
         yield parents, _binary_ratios(problem, slope)
         return
     max_features = max(1, BLOCK_SIZE // max(1, n * q))
@@ -414,6 +463,14 @@ def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) ->
     numbers.
     """
     predictor_codes = problem.codes[which[0] : which[-1] + 1]
+    if problem.has_numbers:
+        values = [
+            row[None]
+            if problem.n_levels[i] == 2
+            else simplex(problem.n_levels[i]).T[:, row.astype(np.intp) * (problem.n_levels[i] > 2)]
+            for i, row in zip(which, predictor_codes, strict=True)
+        ]
+        return np.concatenate(values).astype(dtype)
     if all(problem.n_levels[i] == 2 for i in which):
         out = np.multiply(predictor_codes, 2, dtype=dtype)
         out -= 1  # codes 0, 1 are now contrasts -1, 1

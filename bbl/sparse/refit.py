@@ -176,8 +176,15 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
         f"A refit of {D} weights",
         "Choose fewer terms, or take refit=False.",
     )
-    objective = Objective(problem, products.features())
-    theta, loss = maximise(objective, np.concatenate([*weights.values(), intercept[None]]))
+    Z = products.features()
+    scale = np.ones((D + 1, 1))
+    if problem.has_numbers:  # the ridge and the test of bounds need features of a common size
+        rms = np.sqrt((Z * Z) @ problem.weights / problem.total)
+        scale = np.where(rms > 0, rms, 1.0)[:, None]
+        Z /= scale
+    objective = Objective(problem, Z)
+    start = np.concatenate([*weights.values(), intercept[None]])
+    theta, loss = maximise(objective, start * scale)
     # change of the weights by a Newton step on the loss alone, whose gradient is -ridge theta at
     # the optimum; the Hessian keeps the ridge, so that it is regular. Separated classes have
     # curvature near 0, so a long step
@@ -185,6 +192,7 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     rows = {
         t: slice(products.starts[k], products.starts[k + 1]) for k, t in enumerate(products.terms)
     }
+    theta = theta / scale
     unbounded = tuple(
         t for t, term_rows in rows.items() if shift[term_rows].max(initial=0.0) > UNBOUNDED_SHIFT
     )

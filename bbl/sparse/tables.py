@@ -9,7 +9,7 @@ sum to zero along each axis, in the reference gauge they are zero at level 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -19,19 +19,25 @@ from bbl.sparse.products import Levels, Term, contrasts, simplex, term_states
 __all__ = ["log_odds", "reference_tables", "term_features", "term_links", "zero_sum_table"]
 
 
-def zero_sum_table(term: Term, n_levels: Levels, theta: np.ndarray) -> np.ndarray:
+UNIT_STEP = np.array([[0.0], [1.0]])  # the feature of a number at 0 and at 1
+
+
+def zero_sum_table(
+    term: Term, n_levels: Levels, theta: np.ndarray, numbers: Collection[int] = ()
+) -> np.ndarray:
     """Return the contribution of a term with weights (d, q) to the link at all joint levels, (L_1,
     ..., L_k, q).
 
     The table is in the zero-sum gauge. `theta` holds the weights, `n_levels` the levels of all
-    predictors.
+    predictors. The two entries along the axis of a predictor in `numbers` are those at its values 0
+    and 1, so that the second one is the effect of a unit.
     """
     binary = [i for i in term if n_levels[i] == 2]
     # the order in which `term_states` multiplies features
     axis_order = [i for i in term if n_levels[i] > 2] + binary
     features = np.ones((1, 1))  # of all joint levels
     for i in axis_order:
-        features = np.kron(features, simplex(n_levels[i]))
+        features = np.kron(features, UNIT_STEP if i in numbers else simplex(n_levels[i]))
     out = (features @ theta).reshape(*(n_levels[i] for i in axis_order), theta.shape[1])
     return np.moveaxis(out, range(len(term)), [term.index(i) for i in axis_order])
 

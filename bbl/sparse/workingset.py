@@ -233,6 +233,8 @@ class Descent:
             least_penalty = min(self.penalty.lambdas)
         # violation that may be rounding of the gradient, a sum over rows
         rounding = GRADIENT_ERROR_ULPS * np.finfo(float).eps * self.problem.total / least_penalty
+        if self.problem.has_numbers:  # features may be larger than those of categories
+            rounding *= max(1.0, float(np.abs(products.layout[1]).max(initial=0.0)))
         violation = math.inf
         self.n_exhausted = 0
         max_violation = max(self.max_violation, rounding)
@@ -467,7 +469,8 @@ def _violators(
     rounding_error = (
         SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
     )
-    is_single = rounding_error < MAX_ERROR_SHARE
+    # with numbers, whose features have no bound, in double precision
+    is_single = rounding_error < MAX_ERROR_SHARE and not problem.has_numbers
     threshold = 1.0 - rounding_error if is_single else 1.0
     # ratio: of a candidate's gradient to its penalty
     working_set = set(descent.products.terms)

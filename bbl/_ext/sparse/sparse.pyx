@@ -25,6 +25,7 @@ cdef extern from "sparse.h" nogil:
 ctypedef fused code_t:
     uint8_t
     uint16_t
+    int32_t
 
 cdef enum:
     MAX_GRAM_FEATURES = 64  # most features of a term whose Gram matrix is computed to bound the curvature
@@ -175,10 +176,12 @@ def add_terms(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const
 cdef double bound_curvature(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d) noexcept nogil:
     """Bound the curvature along a term's d features, given sums (S,) of the row curvature by state; exact for d = 1."""
     cdef Py_ssize_t s, a, b
-    cdef double gram_ab, row_sum, gram_bound = 0.0, state_bound = 0.0
+    cdef double gram_ab, row_sum, gram_bound = 0.0, state_bound = 0.0, norm = 0.0
     for s in range(S):
         state_bound = max(state_bound, sums[s])
-    state_bound *= S  # features are orthogonal over states: table' table = S I
+        norm += table[s * d] * table[s * d]
+    # features are orthogonal over states: table' table = norm I, where norm = S unless values of numbers are factors
+    state_bound *= S if fabs(norm - S) < 1e-9 * S else norm
     if d > MAX_GRAM_FEATURES:
         return state_bound
     for a in range(d):

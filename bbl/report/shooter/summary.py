@@ -101,6 +101,7 @@ def shooter_summary(
     ``tables`` of the summary has the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
     shown = terms.head(MAX_ROWS)
+    numbers_note = " For numbers, log odds per unit, and the size of the weights."
     names = [
         ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
         for term in zip(shown["predictors"], shown["levels"], strict=True)
@@ -113,6 +114,7 @@ def shooter_summary(
     note = (
         "log odds at these levels, without those of terms of fewer predictors; 0 at the first "
         "level. strength: root mean square of the term over all levels, each counted once."
+        + (numbers_note if labels.numbers else "")
     )
     tables = {
         "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),

@@ -27,6 +27,7 @@ from bbl.capabilities import (
 )
 from bbl.checks import choice
 from bbl.choices import EvaluationFigure
+from bbl.errors import OptionError
 from bbl.report.machine.summary import Summary
 from bbl.report.markup import Section
 from bbl.report.notebook import first_rows
@@ -48,7 +49,7 @@ from bbl.results.predictions import (
 )
 from bbl.results.shooter.archive import pack, unpack
 from bbl.rows.sample import Sample
-from bbl.sparse.products import contrasts
+from bbl.sparse.products import contrasts, feature_values
 from bbl.sparse.tables import log_odds, reference_tables, term_links, zero_sum_table
 from bbl.sparse.workingset import Weights
 from bbl.stats.scores import log_probabilities
@@ -180,6 +181,11 @@ class ShooterResults(ClassifierResults):
         return pd.Series([orders.count(k) for k in index], index=index, name="terms")
 
     @property
+    def _numbers(self) -> list[int]:
+        """Positions of the predictors that are numbers."""
+        return np.flatnonzero(self.design.is_number).tolist()
+
+    @property
     def _zero_sum_tables(self) -> dict[tuple[int, ...], np.ndarray]:
         """Log odds of each term against the first group in the zero-sum gauge, (L_1, ..., L_k, K -
         1).
@@ -188,7 +194,7 @@ class ShooterResults(ClassifierResults):
         """
         intercept: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
         return intercept | {
-            term: log_odds(zero_sum_table(term, self.design.n_levels, w))
+            term: log_odds(zero_sum_table(term, self.design.n_levels, w, self._numbers))
             for term, w in self.chosen.items()
         }
 
@@ -213,6 +219,10 @@ class ShooterResults(ClassifierResults):
         of the term's contribution to the link in the zero-sum gauge, in which terms are penalised
         and chosen (``coef("zero-sum")``). It does not depend on which level is the first; with two
         levels and groups it is the size of w.
+
+        Numeric predictors have no levels: their weights are per unit, or per standard deviation
+        with ``standardise=True``, and the strength of a term of numbers is the size of its weights.
+        Strengths of numbers in different units cannot be compared.
         """
         # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is
         # the root mean square
@@ -275,10 +285,16 @@ class ShooterResults(ClassifierResults):
         """Return ``ln P(y | x)`` (n, K) for rows (n, m).
 
         A term with a missing predictor contributes 0, its mean over the levels of that predictor
-        with equal weights.
+        with equal weights. A missing number is replaced by its mean in the training rows.
         """
         from scipy.special import log_softmax
 
+        is_number = self.design.is_number
+        codes = feature_values(codes, self.design.n_levels, is_number)
+        if missing is not None and is_number.any():
+            means = [getattr(factor, "mean", 0.0) for factor in self.design.predictors]
+            codes = np.where(missing & is_number, means, codes)
+            missing = missing & ~is_number
         link = self.intercept + term_links(
             codes, self.design.n_levels, self.chosen, missing, len(self.intercept)
         )
@@ -308,6 +324,11 @@ class ShooterResults(ClassifierResults):
         The sum differs from ``ln P(y | x)`` by a constant that all groups share.
         """
         names = [label_text(x) for x in self.labels.names]
+        if self._numbers:
+            raise OptionError(
+                f"explain() needs categories, and {names[self._numbers[0]]} is numeric.",
+                hint="Read the weights of the terms from coef().",
+            )
         # the first group, whose log odds are 0, is inserted, and the axis of groups put first
         tables = {
             term: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0)

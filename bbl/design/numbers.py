@@ -1,0 +1,113 @@
+"""`NumberFactor`: a predictor that is a number, not a category; reading and checking its values."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Hashable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.design.factors import Factor
+from bbl.design.values import is_missing
+from bbl.errors import BBLTypeError, DataError
+
+__all__ = ["NumberFactor", "read_numbers"]
+
+
+@dataclass(frozen=True)
+class NumberFactor(Factor):
+    """A numeric predictor, whose codes are ``(x - center) / scale`` as float64.
+
+    The two levels label the codes 0 and 1 in tables of weights. A column with a single value has
+    one level.
+
+    Attributes
+    ----------
+    center, scale : float
+        0 and 1, or the weighted mean and standard deviation of the training values.
+    mean : float
+        Weighted mean of the training codes, which stands for unknown values.
+    """
+
+    center: float = 0.0
+    scale: float = 1.0
+    mean: float = 0.0
+
+    @classmethod
+    def of_values(
+        cls, name: Hashable, values: np.ndarray, weights: np.ndarray, standardise: bool
+    ) -> NumberFactor:
+        """Return the factor of training `values` (n,) with `weights` (n,)."""
+        is_constant = bool((values == values[:1]).all())
+        total = weights.sum()
+        # the deviations from the first value are small if the mean is large
+        mean = float(values[0] + weights @ (values - values[0]) / total) if len(values) else 0.0
+        center = 0.0
+        scale = 1.0
+        if standardise and not is_constant:
+            center = mean
+            scale = float(np.sqrt(weights @ (values - mean) ** 2 / total))
+        levels = ("mean", "+1 SD") if standardise else ("0", "+1")
+        n_levels = 1 if is_constant else 2
+        return cls(
+            name,
+            levels[:n_levels],
+            ("string",) * n_levels,
+            center=center,
+            scale=scale,
+            mean=(mean - center) / scale,
+        )
+
+    def padded(self) -> NumberFactor:
+        """Return the factor: a number needs no second level."""
+        return self
+
+    def to_codes(self, values: np.ndarray) -> np.ndarray:
+        """Return the codes (n,) of values (n,); nan where they are missing."""
+        return (values - self.center) / self.scale if self.scale != 1.0 else values - self.center
+
+
+def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> np.ndarray:
+    """Return a column of finite numbers as float64, shape (n,); nan where a value is missing.
+
+    Raises
+    ------
+    BBLTypeError
+        If a value is not a number; booleans are 0 and 1.
+    DataError
+        If a number is infinite.
+    """
+    kind = getattr(series.dtype, "kind", "O")
+    if kind in "biuf" and not isinstance(series.dtype, pd.CategoricalDtype):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        values = np.array([_to_float(name, value) for value in series.tolist()], dtype=np.float64)
+    if np.isinf(values).any():
+        count = int(np.isinf(values).sum())
+        raise DataError(
+            f"column {name!r} of {argument} has {count} infinite value{'s' * (count > 1)}.",
+            column=name,
+            argument=argument,
+            hint="Replace infinite values by finite numbers, or leave these rows out.",
+        )
+    return values
+
+
+def _to_float(name: Hashable, value: Any) -> float:
+    """Return a number as float, nan for a missing value; raise a BBLTypeError for anything else."""
+    if is_missing(value):
+        return float("nan")
+    if not isinstance(value, numbers.Real | Decimal | np.bool_):
+        raise BBLTypeError(
+            f"column {name!r} has the value {value!r}, which is not a number.",
+            column=name,
+            value=value,
+            argument="numeric",
+            hint="Convert the column with pandas.to_numeric, or name only numeric columns in "
+            "numeric=.",
+        )
+    return float(value)

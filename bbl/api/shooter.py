@@ -160,8 +160,8 @@ def shooter(
     With ``numeric=True`` and given penalties, each order is the L1-penalised logistic regression on
     the columns of numbers and products: scikit-learn's ``LogisticRegression(C=1 / lambda_)`` with
     an L1 penalty has the same optimum. The weight of a term is the change of the log odds per unit
-    of the product. Products of centred numbers (``standardise=True``) are less correlated with their
-    factors. Two-level categories stay -1 and 1.
+    of the product. Products of centred numbers (``standardise=True``) are less correlated with
+    their factors. Two-level categories stay -1 and 1.
 
     A term is only found if one of its sub-terms with one predictor less is chosen. If the response
     is the parity of three predictors, no sub-term has an effect, and the term is not found.

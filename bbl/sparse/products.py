@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -97,7 +97,7 @@ class Problem:
         # predictors to a byte; then y, in a type that holds codes, too, so that keys and y are one
         # array
         is_binary = max(levels, default=2) == 2 and not has_numbers
-        keys = np.packbits(codes, axis=1) if is_binary else codes
+        keys = np.packbits(codes.astype(np.uint8, copy=False), axis=1) if is_binary else codes
         y_dtype = dtype if has_numbers else code_dtype((K, *levels))
         first_rows, merged_weights = _merge_equal_rows(
             np.column_stack([keys, np.asarray(y, dtype=y_dtype)]),
@@ -236,7 +236,9 @@ def _features_of_states(levels: tuple[int, ...]) -> np.ndarray:
     """Return the features (S, d) of a term in its S states: the Kronecker product of its
     predictors' contrasts.
     """
-    table = reduce(np.kron, [simplex(L) for L in levels], EMPTY_TERM)
+    table: np.ndarray = EMPTY_TERM.copy()  # made read-only below
+    for L in levels:
+        table = np.kron(table, simplex(L))
     table.flags.writeable = False  # terms may share it
     return table
 

@@ -15,7 +15,7 @@ from scipy.special import chdtrc, gammaln, ndtr, xlogy
 
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.inference.comparisons import compare_groups
-from bbl.boltzmann.inference.covariance import covariances
+from bbl.boltzmann.inference.covariance import Covariances
 from bbl.boltzmann.inference.significance import Evidence, evidence, of_group
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines import PseudoLikelihood
@@ -55,7 +55,7 @@ def fitted(counts: np.ndarray, m: int, lambda_: float) -> tuple[Evidence, float]
     (result,) = estimate_path(FitData(sample, layout, 1), FitSpec(engine))
     theta = result.parameters.theta[0]
     if m == 2 and lambda_:
-        found = covariances(sample, result, engine)
+        found = Covariances(sample, result, engine)
         z = theta[-1] / found.standard_errors(found.group[0])[-1]
     return evidence(sample.group(0), layout, theta), z
 

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import bbl
 from bbl.__main__ import main
 from bbl.boltzmann.estimate import estimate_path
-from bbl.boltzmann.inference.covariance import bootstrap, covariances
+from bbl.boltzmann.inference.covariance import Covariances, bootstrap
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.design.design import Design
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
@@ -564,7 +564,7 @@ class TestUncertainty:
             theta, x = self.simulated(rng)
             sample = as_sample(x, np.ones(len(x)), np.zeros(len(x), dtype=np.intp))
             (result,) = estimate_path(FitData(sample, layout, 1), FitSpec(engine))
-            found = covariances(sample, result, engine)
+            found = Covariances(sample, result, engine)
             estimates.append(result.parameters.theta[0])
             errors.append(found.standard_errors(found.group[0]))
         spread, mean = np.std(estimates, axis=0, ddof=1), np.mean(errors, axis=0)
@@ -604,7 +604,7 @@ class TestUncertainty:
         engine = PseudoLikelihood(lambda_=0.0)
         (result,) = estimate_path(FitData(sample, self.LAYOUT, 1), FitSpec(engine))
         refits = bootstrap(sample, result, engine, 150, np.random.default_rng(0), 1)[:, 0]
-        found = covariances(sample, result, engine)
+        found = Covariances(sample, result, engine)
         np.testing.assert_allclose(
             refits.std(axis=0, ddof=1), found.standard_errors(found.group[0]), rtol=0.15
         )

@@ -9,7 +9,7 @@ import pytest
 import bbl
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
-from bbl.boltzmann.inference.covariance import covariances
+from bbl.boltzmann.inference.covariance import Covariances
 from bbl.boltzmann.inference.permutation import permutation_tests
 from bbl.boltzmann.inference.significance import Kind, evidence, of_group
 from bbl.boltzmann.job import FitData, FitSpec
@@ -274,7 +274,7 @@ def test_a_group_without_rows_has_no_tests_and_the_others_have():
         rng.integers(0, 2, (400, 2)).astype(np.uint8), np.ones(400), np.repeat([0, 1], 200)
     )
     (result,) = estimate_path(FitData(sample, layout, 3), FitSpec(engine), pooled=True)
-    found = covariances(sample, result, engine)
+    found = Covariances(sample, result, engine)
     assert np.isfinite(found.standard_errors(found.group[0])).all() and found.composite[2] == (
         0.0,
         0.0,

@@ -7,7 +7,7 @@ import pytest
 
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.boltzmann.estimate import estimate_path
-from bbl.boltzmann.inference.covariance import covariances
+from bbl.boltzmann.inference.covariance import Covariances
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines.engine_fit import NoProgress
 from bbl.engines.pseudo import blocks as pseudo_blocks
@@ -257,7 +257,7 @@ def test_covariances_of_estimates_go_over_blocks():
         file.append((y, 0), sample.group(y))
     rows = file.finish()
     found = [
-        covariances(
+        Covariances(
             each,
             estimate_path(FitData(each, layout, 2), FitSpec(engine), pooled=True)[0],
             engine,

@@ -12,7 +12,9 @@ of each table, `covariance(rows)` of all parameters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -35,7 +37,6 @@ from bbl.stats.survey.sample import SurveySample
 __all__ = [
     "Covariances",
     "bootstrap",
-    "covariances",
     "difference_terms",
     "full_covariance",
     "occurring",
@@ -43,32 +44,120 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
 class Covariances:
     """Covariance of every table (fields of a predictor, couplings of a pair) of every group.
 
-    Attributes
+    Everything is computed when it is first asked for, and the influences of rows once for all.
+
+    Parameters
     ----------
-    layout : Layout
-    group : list of K lists of ndarray
-        Covariance matrices of a group's tables: one for the fields of each of the m predictors,
-        then one per pair.
-    shift : list of K lists of ndarray, or None
-        The same for the difference of the group from the pooled fit, to which the group's rows
-        contribute too.
-    composite : list of K (float, float)
-        Log pseudo-likelihood of the complete rows of each group, and its effective number of
-        parameters; empty if the method has another likelihood.
-    deviations : list of K ndarrays, shape (u, layout.size), or None
-        Under a sampling design: matrices E with ``E'E`` the covariance of a group's parameters, and
-        one row for each of u clusters or replicates; see `bbl.boltzmann.inference.survey`.
+    sample, estimate, engine
+        The rows of all groups, and the fit to them.
+    survey : SurveySample, optional
+        Sampling design of the rows; the covariances are then design covariances.
+
+    Raises
+    ------
+    OptionError
+        If the method has no standard errors.
     """
 
-    layout: Layout
-    group: list[list[np.ndarray]]
-    shift: list[list[np.ndarray]] | None
-    composite: list[tuple[float, float]]
-    deviations: list[np.ndarray] | None = None
+    def __init__(
+        self,
+        sample: Sample,
+        estimate: Estimate,
+        engine: Engine,
+        survey: SurveySample | None = None,
+    ):
+        engine.check_equations()
+        self._sample = sample
+        self._parameters: Parameters = estimate.parameters
+        self._engine = engine
+        self._survey = survey
+        self.layout = self._parameters.layout
+
+    def _influence(self, rows: Sample, layout: Layout) -> tuple[RowInfluence, Sample]:
+        """Return the influence of rows on the fit to them, and the rows as they were fitted."""
+        return self._engine.influence(rows.collapsed(layout.n_levels), layout)
+
+    @cached_property
+    def _groups(self) -> list[tuple[RowInfluence, Sample] | None]:
+        """The influence and the rows of each group; None for a group without rows."""
+        groups = [self._sample.group(g) for g in range(len(self._parameters.theta))]
+        return [
+            self._influence(rows, self.layout.of_group(g)) if rows.n else None
+            for g, rows in enumerate(groups)
+        ]
+
+    def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
+        """Return one entry per group: the next of `results` for a group with rows, `placeholder`
+        for one without.
+        """
+        remaining = iter(results)
+        return [placeholder if group is None else next(remaining) for group in self._groups]
+
+    @cached_property
+    def group(self) -> list[list[np.ndarray]]:
+        """Covariance matrices of each group's tables: one for the fields of each of the m
+        predictors, then one per pair; nan for a group without rows.
+        """
+        if self.deviations is not None:
+            return [_covariance_by_table(self.layout, own) for own in self.deviations]
+        terms = [group[0].terms(group[1]) for group in self._groups if group is not None]
+        return self._for_all_groups(terms, [np.full_like(t, np.nan) for t in terms[0]])
+
+    @cached_property
+    def shift(self) -> list[list[np.ndarray]] | None:
+        """As `group`, for the difference of each group from the pooled fit, to which the group's
+        rows contribute too; None without a pooled fit.
+        """
+        if self._parameters.pooled is None:
+            return None
+        if self.deviations is not None:
+            pooled = self._deviations(
+                self._sample.pooled, self.layout.of_pooled, self._parameters.pooled, None
+            )
+            return [_covariance_by_table(self.layout, own - pooled) for own in self.deviations]
+        influence, _ = self._influence(self._sample.pooled, self.layout.of_pooled)
+        groups = [group for group in self._groups if group is not None]
+        terms = sandwich_of_shift(self.layout, groups, influence)
+        return self._for_all_groups(terms, [np.full_like(t, np.nan) for t in terms[0]])
+
+    @cached_property
+    def composite(self) -> list[tuple[float, float]]:
+        """Log pseudo-likelihood of the complete rows of each group, and its effective number of
+        parameters; empty if the method has another likelihood.
+        """
+        if self._survey is not None:
+            return []
+        values = [
+            influence.composite(rows if rows.complete else rows.complete_rows)
+            for influence, rows in (group for group in self._groups if group is not None)
+            if isinstance(influence, Influence)  # of fits by pseudo-likelihood
+        ]
+        return self._for_all_groups(values, (0.0, 0.0)) if values else []
+
+    @cached_property
+    def deviations(self) -> list[np.ndarray] | None:
+        """Under a sampling design: matrices E (u, layout.size) with ``E'E`` the covariance of a
+        group's parameters, one row for each of u clusters or replicates (see
+        `bbl.boltzmann.inference.survey`); else None.
+        """
+        if self._survey is None:
+            return None
+        return [
+            self._deviations(self._sample.group(g), self.layout.of_group(g), theta, g)
+            for g, theta in enumerate(self._parameters.theta)
+        ]
+
+    def _deviations(
+        self, rows: Sample, layout: Layout, theta: np.ndarray, group: int | None
+    ) -> np.ndarray:
+        """Return the deviations (u, size) of the parameters `theta` of a group, or of all rows."""
+        survey = cast(SurveySample, self._survey)
+        domain = survey if group is None else survey.of_group(self._sample.response == group)
+        influence, _ = self._influence(rows, layout)
+        return penalised_deviations(influence, rows, theta, self._engine, domain)
 
     def between(self, g: int, other: int) -> list[np.ndarray]:
         """Return the covariances of the difference of two groups, which share no rows, but may
@@ -125,96 +214,6 @@ def sandwich_of_shift(
         ]
         for shift_covariances, pooled_covariances in zip(shift_terms, pooled_terms, strict=True)
     ]
-
-
-def covariances(
-    sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None
-) -> Covariances:
-    """Return the covariances of all groups, and of their differences from the pooled fit if there
-    is one.
-
-    They are design covariances if the rows have a sampling design `survey`.
-
-    Raises
-    ------
-    OptionError
-        If the method has no standard errors.
-    """
-    engine.check_equations()
-    parameters: Parameters = estimate.parameters
-    layout = parameters.layout
-    if survey is not None:
-        return _design_covariances(sample, parameters, engine, survey)
-
-    def influence(rows: Sample, layout: Layout) -> tuple[RowInfluence, Sample]:
-        """Return the influence of rows on the fit to them, and the rows as they were fitted."""
-        return engine.influence(rows.collapsed(layout.n_levels), layout)
-
-    group_samples = [sample.group(g) for g in range(len(parameters.theta))]
-    groups = [
-        influence(group_sample, layout.of_group(g))
-        for g, group_sample in enumerate(group_samples)
-        if group_sample.n
-    ]
-    group_terms = [row_influence.terms(rows) for row_influence, rows in groups]
-    shift = None
-    composite = [  # log pseudo-likelihood and effective number of parameters
-        row_influence.composite(rows if rows.complete else rows.complete_rows)
-        for row_influence, rows in groups
-        if isinstance(row_influence, Influence)  # of fits by pseudo-likelihood
-    ]
-    # `_insert_empty_groups`: groups without rows get tables of nan
-    if parameters.pooled is not None:
-        shift = sandwich_of_shift(layout, groups, influence(sample.pooled, layout.of_pooled)[0])
-        shift = _insert_empty_groups(
-            group_samples, shift, [np.full_like(t, np.nan) for t in shift[0]]
-        )
-    group_terms = _insert_empty_groups(
-        group_samples, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]]
-    )
-    if composite:
-        composite = _insert_empty_groups(group_samples, composite, (0.0, 0.0))
-    return Covariances(layout, group_terms, shift, composite)
-
-
-def _design_covariances(
-    sample: Sample, parameters: Parameters, engine: Engine, survey: SurveySample
-) -> Covariances:
-    """Return `covariances` under the sampling design `survey`."""
-    layout = parameters.layout
-    shift = None
-
-    def deviations(
-        rows: Sample, layout: Layout, theta: np.ndarray, domain: SurveySample
-    ) -> np.ndarray:
-        """Return the deviations (u, size) of the parameters `theta` of `rows`, those of `domain` in
-        the design.
-        """
-        influence, _ = engine.influence(rows.collapsed(layout.n_levels), layout)
-        return penalised_deviations(influence, rows, theta, engine, domain)
-
-    deviations_by_group = [
-        deviations(
-            sample.group(g), layout.of_group(g), theta, survey.of_group(sample.response == g)
-        )
-        for g, theta in enumerate(parameters.theta)
-    ]
-    if parameters.pooled is not None:
-        pooled = deviations(sample.pooled, layout.of_pooled, parameters.pooled, survey)
-        shift = [
-            _covariance_by_table(layout, group_deviations - pooled)
-            for group_deviations in deviations_by_group
-        ]
-    return Covariances(
-        layout,
-        [
-            _covariance_by_table(layout, group_deviations)
-            for group_deviations in deviations_by_group
-        ],
-        shift,
-        composite=[],
-        deviations=deviations_by_group,
-    )
 
 
 def _covariance_by_table(layout: Layout, deviations: np.ndarray) -> list[np.ndarray]:
@@ -297,16 +296,6 @@ def occurring(rows: Sample, layout: Layout) -> np.ndarray:
             (has_rows[1:, 1:] & has_rows[1:, :1] & has_rows[:1, 1:] & has_rows[:1, :1]).ravel()
         )
     return np.concatenate(occurs)
-
-
-def _insert_empty_groups(group_samples: list[Sample], results: list, placeholder: object) -> list:
-    """Return one entry per group: the next of `results` for a group with rows, `placeholder` for
-    one without.
-
-    `results` has one entry for each group with rows, in order.
-    """
-    remaining = iter(results)
-    return [next(remaining) if group_sample.n else placeholder for group_sample in group_samples]
 
 
 def bootstrap(

@@ -29,7 +29,7 @@ import pandas as pd
 
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
-from bbl.boltzmann.inference.covariance import Covariances, covariances, full_covariance
+from bbl.boltzmann.inference.covariance import Covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests
 from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, variances
 from bbl.boltzmann.inference.significance import of_group as compare_with_zero
@@ -39,7 +39,7 @@ from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
 from bbl.report.format import WIDTH
-from bbl.report.machine.inference_table import inference_summary, parameter_names
+from bbl.report.machine.inference_table import inference_summary, labelled, parameter_names
 from bbl.report.machine.summary import Summary
 from bbl.report.text import label_text
 from bbl.results.machine.estimate_tables import (
@@ -153,7 +153,7 @@ class Inference(Estimates):
     @cached_property
     def _covariances(self) -> Covariances:
         """Sandwich covariances of the penalised estimates of each group."""
-        return covariances(self._sample, self._estimate, self._engine, self._survey)
+        return Covariances(self._sample, self._estimate, self._engine, self._survey)
 
     @property
     def composite(self) -> list[tuple[float, float]]:
@@ -246,6 +246,22 @@ class Inference(Estimates):
             )
         return np.concatenate([sandwich.standard_errors(matrices) for matrices in group_matrices])
 
+    @property
+    def bse(self) -> pd.Series:
+        """Standard error of every parameter; missing where there is none."""
+        # without the tests, intervals and differences of `table`
+        frame = estimate_table(self._labels, self._parameters, "group")
+        kinds = np.concatenate([comparison.verdict for comparison in self._comparisons("group")])
+        frame["se"] = np.where(self._has_se(kinds), self._standard_errors("group"), np.nan)
+        return labelled(frame, "se")
+
+    def _has_se(self, kinds: np.ndarray) -> np.ndarray:
+        """Return which parameters have a standard error, from the kinds of their tests."""
+        # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a
+        # standard error. Under a sampling design there are no exact tests: parameters of too few
+        # rows keep an se, without a test
+        return kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
+
     @verb
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its standard error, z, p and confidence limits.
@@ -282,11 +298,7 @@ class Inference(Estimates):
         comparisons = self._comparisons(of)
         frame = estimate_table(self._labels, self._parameters, of)
         kinds = np.concatenate([comparison.verdict for comparison in comparisons])
-        # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a
-        # standard error. Under a sampling design there are no exact tests: parameters of too few
-        # rows keep an se, without a test
-        has_se = kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
-        frame["se"] = np.where(has_se, self._standard_errors(of), np.nan)
+        frame["se"] = np.where(self._has_se(kinds), self._standard_errors(of), np.nan)
         frame[self.statistic] = np.concatenate([comparison.z for comparison in comparisons])
         frame["p"] = np.concatenate([comparison.p for comparison in comparisons])
         lower, upper = zip(*(comparison.limits(level) for comparison in comparisons), strict=True)

@@ -50,6 +50,7 @@ def conditional_information(counts: np.ndarray) -> float:
     """Return the mutual information of X and Y given Z in nats, from their table (x, y, z).
 
     ``H(X,Z) + H(Y,Z) - H(X,Y,Z) - H(Z)``; with one level of Z it is ``H(X) + H(Y) - H(X,Y)``.
+    It is never below 0.
 
     Examples
     --------
@@ -57,9 +58,10 @@ def conditional_information(counts: np.ndarray) -> float:
     0.6931
     """
     H = entropy
-    return float(
+    information = (
         H(counts.sum(axis=1)) + H(counts.sum(axis=0)) - H(counts) - H(counts.sum(axis=(0, 1)))
     )
+    return max(float(information), 0.0)  # below 0 by rounding alone
 
 
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:

@@ -191,7 +191,9 @@ class Mcmc:
         Fixed weights of the items, in the order of the columns; by default their posterior is
         sampled.
     loss : {"vi", "binder"}, default "vi"
-        Loss whose posterior expectation the reported partition minimises.
+        Loss of the reported partition: "binder" minimises its posterior expectation, "vi" a lower
+        bound of the expected variation of information (Wade & Ghahramani 2018), which need not be
+        where the expectation itself is least. The best draw is improved by moves of single items.
 
     Raises
     ------
@@ -246,8 +248,8 @@ class Mcmc:
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains and return the partitions of least expected loss; `groups` must be
-        None.
+        """Run `n_init` chains and return the partitions of least expected loss (for "vi", of the
+        least lower bound of it); `groups` must be None.
 
         `n_levels` is not used: the arguments are those of all methods.
         """

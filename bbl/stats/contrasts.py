@@ -32,6 +32,7 @@ class Transform(NamedTuple):
 TRANSFORMS = {
     "difference": Transform("{} - {}", 0.0),
     "ratio": Transform("{} / {}", 1.0),
+    "lift": Transform("({0} - {1}) / {1}", 0.0),
     "lnoddsratio": Transform("ln(odds({}) / odds({}))", 0.0),
 }
 
@@ -58,9 +59,10 @@ def contrast_values(
 
     Parameters
     ----------
-    transform : {"difference", "ratio", "lnoddsratio"}
+    transform : {"difference", "ratio", "lift", "lnoddsratio"}
         "difference": the sum of signed averages. "ratio": the exponential of the sum of their
-        signed logarithms. "lnoddsratio": the sum of their signed log odds.
+        signed logarithms. "lift": that ratio less 1. "lnoddsratio": the sum of their signed log
+        odds.
     averages : ndarray, shape (s, ...)
     signs : ndarray, shape (s,)
         1 or -1.
@@ -79,8 +81,8 @@ def contrast_values(
     if transform == "difference":
         return (signs * averages).sum(axis=0), np.broadcast_to(signs, averages.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if transform == "ratio":
+        if transform in ("ratio", "lift"):
             value = np.exp((signs * np.log(averages)).sum(axis=0))
-            return value, signs * value / averages
+            return value - (transform == "lift"), signs * value / averages
         value = (signs * (np.log(averages) - np.log1p(-averages))).sum(axis=0)
         return value, signs / (averages * (1.0 - averages))

@@ -153,7 +153,7 @@ def questions(model, data, rng):
     """A function of a model to the frame of some effects of it."""
     transform, contrast = (
         str(rng.choice(c))
-        for c in (["difference", "ratio", "lnoddsratio"], ["reference", "pairwise"])
+        for c in (["difference", "ratio", "lift", "lnoddsratio"], ["reference", "pairwise"])
     )
     name = str(rng.choice(model.labels.names))
     kind = int(rng.integers(4))

@@ -233,6 +233,7 @@ def test_groups_contrasts_and_transforms_agree():
     for transform, value in {
         "difference": p["Male"] - p["Female"],
         "ratio": p["Male"] / p["Female"],
+        "lift": (p["Male"] - p["Female"]) / p["Female"],
         "lnoddsratio": np.log(p["Male"] / (1 - p["Male"]))
         - np.log(p["Female"] / (1 - p["Female"])),
     }.items():

@@ -133,7 +133,7 @@ def intervals_of_effects_agree(case: Case) -> None:
     effect.
     """
     name, levels = compared(case)
-    transform = str(case.rng.choice(["difference", "ratio", "lnoddsratio"]))
+    transform = str(case.rng.choice(["difference", "ratio", "lift", "lnoddsratio"]))
     pair = (levels[-1], levels[0])
     asked = {} if case.in_memory else {"newdata": case.new_frame}
     effects = case.fit.avg_comparisons({name: pair}, transform=transform, **asked)

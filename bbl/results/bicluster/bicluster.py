@@ -61,7 +61,7 @@ class BiclusterResults(BlockTables):
     criterion : float
         Value by which partitions are compared, smaller is better: minus twice the integrated
         completed likelihood ("prototype"), the fitness ("genetic"), the posterior expected loss
-        ("mcmc").
+        or, for "vi", its lower bound ("mcmc").
     history : ndarray
         The objective after each half-step of the best start ("prototype"; it never rises, except
         with the metric "pearson"), the best fitness of each generation ("genetic"), the log

@@ -60,6 +60,7 @@ UNBOUNDED = "a parameter of this predictor has no finite optimum, or it was not 
 TITLES = {
     "difference": "Difference of probabilities",
     "ratio": "Ratio of probabilities",
+    "lift": "Lift: relative difference of probabilities",
     "lnoddsratio": "Log odds ratio",
 }
 

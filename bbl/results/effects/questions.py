@@ -73,7 +73,7 @@ class Questions:
         Without repetitions.
     quantities : list of Quantity
     transform : str
-        Scale of the contrasts: ``"difference"``, ``"ratio"`` or ``"lnoddsratio"``.
+        Scale of the contrasts: ``"difference"``, ``"ratio"``, ``"lift"`` or ``"lnoddsratio"``.
     is_comparison : bool
         Whether quantities compare scenarios. If not, each is the average in one scenario, with the
         sign 1, and `transform` is ``"difference"``.
@@ -222,7 +222,7 @@ def make_comparison_questions(
     labels : Labels
     variables : None, name, sequence of names, or mapping of names to (high, low) or contrasts
     contrast : {"reference", "pairwise", "sequential"} or (high, low)
-    transform : {"difference", "ratio", "lnoddsratio"}
+    transform : {"difference", "ratio", "lift", "lnoddsratio"}
     is_crossed : bool
         Whether contrasts of several predictors are contrasted with each other.
     """

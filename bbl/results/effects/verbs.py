@@ -238,8 +238,8 @@ def avg_comparisons(
     contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
         "reference": each level against the first one. "pairwise": all pairs of levels.
         "sequential": each level against the one before. (high, low): one pair of levels.
-    transform : {"difference", "ratio", "lnoddsratio"}, default "difference"
-        Comparison of the average probabilities.
+    transform : {"difference", "ratio", "lift", "lnoddsratio"}, default "difference"
+        Comparison of the average probabilities; "lift" is (high - low) / low, the ratio less 1.
     by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
         As in `avg_predictions`.
     cross : bool, default False

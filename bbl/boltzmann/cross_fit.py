@@ -139,6 +139,7 @@ def cross_fit(
         scores,
         spec.workers,
         log_loss_advice(data, calibrate),
+        validated.last[best].log_z_kind,
         stacklevel=stacklevel,
     )
     estimate = validated.last[best]

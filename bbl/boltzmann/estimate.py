@@ -39,7 +39,15 @@ from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
-from bbl.model.logz import OF_ROWS, approximate_log_z, exact_elimination, exact_log_z, resolve_log_z
+from bbl.model.logz import (
+    AUTO_CELLS,
+    AUTO_CELLS_OF_DRAWS,
+    OF_ROWS,
+    approximate_log_z,
+    exact_elimination,
+    exact_log_z,
+    resolve_log_z,
+)
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
@@ -219,7 +227,8 @@ def estimate_path(
     n_settings = 1 if values is None else len(values)
     wide = engine.widened(layout)  # the layout with hidden units, if the engine has any
     # the ln Z of an engine that chooses its terms is resolved after the fit
-    log_z = "exact" if engine.chooses else resolve_log_z(spec.log_z, wide, engine.log_z)
+    max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
+    log_z = "exact" if engine.chooses else resolve_log_z(spec.log_z, wide, engine.log_z, max_cells)
     if wide.m > layout.m and log_z not in AVERAGED:
         raise OptionError(
             f"log_z={log_z!r} is computed from the rows, in which hidden units have no values.",

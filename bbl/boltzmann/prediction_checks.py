@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -27,6 +28,7 @@ from bbl.design.labels import Labels
 from bbl.engines import BASELINE, Engine
 from bbl.errors import DataWarning
 from bbl.model.layout import Layout
+from bbl.model.logz import APPROXIMATE
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
 from bbl.rows.dealing import AnyFolds
@@ -87,6 +89,14 @@ def untuned_option(engine: Engine, layout: Layout) -> str | None:
     return engine.tuned.option if engine.tuned is not None and layout.order > 1 else None
 
 
+def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
+    """Return the record with a remedy that names `log_z`, if ln Z is approximate."""
+    if log_z_kind not in APPROXIMATE:
+        return record
+    advice = f"ln Z is approximate (log_z={log_z_kind!r}): give log_z='ais'."
+    return replace(record, remedy=f"{record.remedy} {advice}".strip())
+
+
 def held_out_record(
     scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str
 ) -> LossRecord:
@@ -139,13 +149,14 @@ def check_training(
     worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
     if worse is not None:
         # 1: the frame of this function; `_warn_of_losses` adds it itself
-        warn_record(worse, stacklevel + 1)
+        warn_record(_naming_log_z(worse, result.log_z_kind), stacklevel + 1)
     elif layout.order > 1:
         counts = level_counts(sample, layout.n_levels, K)
         naive = naive_scores(counts, log_share(result.class_prior), rows, _used_predictors(result))
         text = _describe_excess(scores, naive, rows)
         if text:
-            _warn_of_losses(f"On the training rows the {text}", engine, layout, K, stacklevel)
+            finding = f"On the training rows the {text}"
+            _warn_of_losses(finding, engine, layout, K, result.log_z_kind, stacklevel)
     return record
 
 
@@ -313,13 +324,15 @@ def check_validation(
     scores: np.ndarray,
     workers: int,
     advice: str,
+    log_z_kind: str,
     stacklevel: int = 3,
 ) -> LossRecord | None:
     """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or
     of naive Bayes.
 
     `scores` are those of the chosen setting, calibrated; `scored` tells which rows they are of,
-    fold after fold. `advice` is a sentence on how to lower the loss.
+    fold after fold. `advice` is a sentence on how to lower the loss, `log_z_kind` how ln Z is
+    computed.
     """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
@@ -327,7 +340,7 @@ def check_validation(
     # the terms that the engine fits of the formula's
     fitted_layout = engine.layout(cast(Sample, sample), layout)
     if record is not None and record.is_worse:
-        warn_record(record, stacklevel + 1)
+        warn_record(_naming_log_z(record, log_z_kind), stacklevel + 1)
     elif fitted_layout.order > 1:
         if K > 1 and sample.in_memory and sample.complete:
             held_out_rows = [
@@ -349,12 +362,19 @@ def check_validation(
         text = _describe_excess(scores, naive, scored)
         if text:
             _warn_of_losses(
-                f"On the validated rows the {text}", engine, fitted_layout, K, stacklevel
+                f"On the validated rows the {text}",
+                engine,
+                fitted_layout,
+                K,
+                log_z_kind,
+                stacklevel,
             )
     return record
 
 
-def _warn_of_losses(finding: str, engine: Engine, layout: Layout, K: int, stacklevel: int) -> None:
+def _warn_of_losses(
+    finding: str, engine: Engine, layout: Layout, K: int, log_z_kind: str, stacklevel: int
+) -> None:
     """Give a DataWarning that log-losses are too large, with the remedies that this model has.
 
     `finding` is the begin of the text, which says which losses are too large.
@@ -365,6 +385,8 @@ def _warn_of_losses(finding: str, engine: Engine, layout: Layout, K: int, stackl
         remedies.append(
             f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')"
         )
+    if log_z_kind in APPROXIMATE:
+        remedies.append("give log_z='ais' instead of an approximate ln Z")
     if layout.order > 1:
         remedies.append(f"take method={BASELINE.name!r}")
     groups_clause = " and predicted groups may be" * (K > 1)

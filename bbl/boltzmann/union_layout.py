@@ -16,7 +16,13 @@ import numpy as np
 from bbl.engines import Engine, EngineFit
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
-from bbl.model.logz import approximate_log_z, exact_log_z, resolve_log_z
+from bbl.model.logz import (
+    AUTO_CELLS,
+    AUTO_CELLS_OF_DRAWS,
+    approximate_log_z,
+    exact_log_z,
+    resolve_log_z,
+)
 from bbl.rows.sample import Sample
 
 __all__ = ["MergedFits", "compute_log_z", "merge_layouts"]
@@ -101,7 +107,8 @@ def compute_log_z(
     without rows has ln Z = 0 unless ln Z is exact. `log_z` is what the user asked for; see
     `bbl.bbl`.
     """
-    kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
+    max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
+    kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z, max_cells) for fit in fits]
     # kinds other than exact do not differ between groups
     kind = next((kind_of_fit for kind_of_fit in kinds if kind_of_fit != "exact"), "exact")
     log_z_values = np.zeros(len(fits))

@@ -35,6 +35,7 @@ from bbl.parallel import serial_blas
 from bbl.rows.on_disk import Rows
 
 __all__ = [
+    "APPROXIMATE",
     "LOG_Z",
     "OF_ROWS",
     "approximate_log_z",
@@ -48,8 +49,11 @@ __all__ = [
 
 LOG_Z = get_args(LogZ)
 OF_ROWS = ("pseudo", "half")  # approximations that are means over usable rows
+APPROXIMATE = (*OF_ROWS, "mf")  # with an unknown error; that of "ais" is known
 
-AUTO_CELLS = 2e5  # most table cells per group at which "auto" is exact
+# most table cells per group at which "auto" is exact: 22 binary predictors, .3 s
+AUTO_CELLS = 2.0**23
+AUTO_CELLS_OF_DRAWS = 2e5  # the same where ln Z of each posterior draw is computed
 EXACT_CELLS = 3e7  # table cells per group that "exact" may need
 CELLS_AT_ONCE = 2e6  # table cells of models whose exact ln Z are computed at once
 ROWS = 2048  # rows of a chunk, if some values are missing
@@ -90,10 +94,11 @@ def exact_log_z(
     return np.concatenate([log_sum(layout.factors(batch), order) for batch in batches])
 
 
-def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
+def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = AUTO_CELLS) -> str:
     """Return the method that ``"auto"`` stands for: exact where that is cheap, else `fallback`.
 
-    With structural zeros "auto" is always exact. Other methods stand for themselves.
+    Cheap is a sum over at most `max_cells` table cells. With structural zeros "auto" is always
+    exact. Other methods stand for themselves.
     """
     if log_z != "auto" or layout.support is not None:  # `support` holds structural zeros
         return "exact" if log_z == "auto" else log_z
@@ -102,7 +107,7 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
     by_size = np.lexsort((layout.mask.sum(axis=1), layout.n_levels))[::-1]
     is_costly = (
         elimination_order(
-            layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], AUTO_CELLS
+            layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], max_cells
         )
         is None
     )

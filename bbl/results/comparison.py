@@ -7,6 +7,7 @@ previous model.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from textwrap import fill
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
+from bbl.errors import BBLError, BBLTypeError, DataError, DataWarning, OptionError
 from bbl.report.format import WIDTH, label_text, p_texts, statistic_texts, table_text
 from bbl.results.model import ModelResults
 
@@ -116,7 +117,7 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
     cannot be compared with those of `first`; see `is_comparable`.
     """
     criterion_functions: dict[str, Callable[[], float]] = {
-        "logLik": fit.logLik,
+        "logLik": lambda: fit.logLik().check_comparable(),
         "AIC": lambda: fit.aic,
         "BIC": lambda: fit.bic,
         "clAIC": fit._composite_aic,
@@ -125,8 +126,14 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
     for title, criterion in criterion_functions.items():
         try:
             criterion_values[title] = float(criterion())
-        except BBLError:
+        except BBLError as error:
             criterion_values[title] = float("nan")
+            # once, for logLik: AIC and BIC lack it too
+            if title == "logLik" and error.argument == "log_z":
+                warnings.warn(
+                    DataWarning(f"{label_text(fit.formula)}: {error.message}", hint=error.hint),
+                    stacklevel=5,
+                )
     if not is_comparable(fit, first):
         criterion_values |= dict.fromkeys(("AIC", "BIC", "clAIC"), float("nan"))
     return criterion_values

@@ -4,12 +4,17 @@ observations.
 
 from __future__ import annotations
 
+from bbl.errors import OptionError
+
 __all__ = ["LogLikelihood"]
 
 
 class LogLikelihood(float):
-    """A log-likelihood: a float with the attributes `df` (degrees of freedom) and `nobs` (number of
-    observations).
+    """A log-likelihood: a float with the attributes `df` (degrees of freedom), `nobs` (number of
+    observations) and `log_z`.
+
+    `log_z` is "half", "pseudo" or "mf" if the value depends on such an approximation of ln Z, whose
+    error is unknown, and else None. It is printed, and such a value has no AIC or BIC.
 
     Examples
     --------
@@ -25,12 +30,32 @@ class LogLikelihood(float):
 
     df: int
     nobs: float
+    log_z: str | None
 
-    def __new__(cls, value: float, df: int, nobs: float):
+    def __new__(cls, value: float, df: int, nobs: float, log_z: str | None = None):
         self = super().__new__(cls, value)
         self.df = df
         self.nobs = nobs
+        self.log_z = log_z
+        return self
+
+    def check_comparable(self) -> LogLikelihood:
+        """Return the value; an OptionError if it depends on an approximate ln Z.
+
+        Examples
+        --------
+        >>> LogLikelihood(-12.5, df=3, nobs=10).check_comparable()
+        'log Lik.' -12.5 (df=3)
+        """
+        if self.log_z is not None:
+            raise OptionError(
+                f"ln Z of this fit is approximate (log_z={self.log_z!r}), with an unknown error, "
+                "so its log-likelihood cannot be compared, and there is no AIC or BIC.",
+                argument="log_z",
+                hint="Fit with log_z='ais', which anneals ln Z and has a standard error.",
+            )
         return self
 
     def __repr__(self) -> str:  # as R prints it
-        return f"'log Lik.' {float(self):.7g} (df={self.df})"
+        mark = "" if self.log_z is None else f"; ln Z is approximate, log_z={self.log_z!r}"
+        return f"'log Lik.' {float(self):.7g} (df={self.df}{mark})"

@@ -324,15 +324,19 @@ class ModelResults(ABC):
 
     @property
     def aic(self) -> float:
-        """``-2 logLik + 2 df``; with an approximate ln Z or a penalty compare only fits of the same
-        method.
+        """``-2 logLik + 2 df``; with a penalty compare only fits of the same method.
+
+        An OptionError if ln Z is an approximation with an unknown error (`log_z` "half", "pseudo"
+        or "mf").
         """
-        return -2.0 * self.logLik() + 2.0 * self.logLik().df
+        likelihood = self.logLik().check_comparable()
+        return -2.0 * likelihood + 2.0 * likelihood.df
 
     @property
     def bic(self) -> float:
         """``-2 logLik + df ln(nobs)``; see `aic`."""
-        return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
+        likelihood = self.logLik().check_comparable()
+        return float(-2.0 * likelihood + np.log(self.nobs()) * likelihood.df)
 
     @verb
     def report(

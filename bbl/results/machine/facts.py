@@ -206,10 +206,13 @@ def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:
     log_z = ", ".join(f"{label_text(g)}: {z:.6g}" for g, z in fit.log_z.head(SHOWN_GROUPS).items())
     if len(fit.log_z) > SHOWN_GROUPS:
         log_z += f", ... ({len(fit.log_z)} in all: fit.log_z)"
-    return {
-        "Log-likelihood": float(fit.logLik()),
-        "AIC": fit.aic,
-        "BIC": fit.bic,
+    likelihood = fit.logLik()
+    criteria: dict[str, Any] = (
+        {"Log-likelihood": float(likelihood), "AIC": fit.aic, "BIC": fit.bic}
+        if likelihood.log_z is None
+        else {"Log-likelihood": f"{float(likelihood):.7g}, by an approximate ln Z (see log_z=)"}
+    )
+    return criteria | {
         f"ln Z ({fit.estimate.log_z_kind})": log_z
         if fit.design.classes
         else f"{fit.log_z.iloc[0]:.6g}",

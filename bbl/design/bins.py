@@ -226,7 +226,7 @@ def lump(
 
 
 def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Series:
-    """Return a column with ``"(rare)"`` in place of its rare values, as ordered categories.
+    """Return a column with ``"(rare)"`` in place of its rare values, as categories.
 
     `column` has the codes and the distinct values of `series`; `is_rare` marks the rare ones of
     these values.
@@ -234,7 +234,7 @@ def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Se
     common_positions = [
         k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"
     ]
-    if not column.ordered:
+    if not column.declared:
         # else in the declared order
         common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))
     new_code = np.full(len(column.values), -1)  # of each value; -1 for missing
@@ -242,7 +242,8 @@ def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Se
     new_code[is_rare] = len(common_positions)
     levels = pd.Index([*(column.values[k] for k in common_positions), RARE_LEVEL], dtype=object)
     return pd.Series(
-        pd.Categorical.from_codes(new_code[column.codes], levels, ordered=True), index=series.index
+        pd.Categorical.from_codes(new_code[column.codes], levels, ordered=column.ordered),
+        index=series.index,
     )
 
 

@@ -22,8 +22,9 @@ from dataclasses import replace
 import numpy as np
 
 from bbl.checks import near_match
+from bbl.design.amounts import check_discrete, refuse_identifier
 from bbl.design.factors import Factor
-from bbl.design.formula import FormulaTerms, as_term
+from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
 from bbl.design.values import (
     Column,
@@ -52,15 +53,9 @@ __all__ = [
     "missing_rows",
     "read_column",
     "read_response",
-    "refuse_identifier",
     "refuse_missing_newdata",
     "refuse_no_rows_left",
 ]
-
-# names of columns that usually hold counts or weights
-COUNT_NAMES = frozenset(
-    ("count", "counts", "freq", "frequency", "n", "number", "weight", "weights", "wt")
-)
 
 # up to so many distinct values, a column is no identifier, however few the rows
 MAX_UNQUESTIONED_LEVELS = 20
@@ -206,18 +201,27 @@ def read_column(
     is_response: bool = False,
     sums_out: bool = True,
     tell_missing: Callable[[], str] | None = None,
+    n_observed: np.ndarray | None = None,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
     """Return a column's factor, and its codes and marks of missing values (or None) at the rows
     `keep`.
 
-    Arguments after `keep` are as in `column_factor`.
+    `n_observed` says how many rows each of the rows `keep` counts as; by default one. Other
+    arguments after `keep` are as in `column_factor`.
     """
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing="keep")
     # sets `order_problem`, if the declared order of its values is unknown
     column = with_order(frame, column)
     factor = column_factor(
-        column, levels_by_name, missing, declared, is_response, sums_out, tell_missing
+        column,
+        levels_by_name,
+        missing,
+        declared,
+        is_response,
+        sums_out,
+        tell_missing,
+        None if n_observed is None else column.value_rows(n_observed),
     )
     argument = "xlevels" if name in levels_by_name else "data"  # named in errors
     codes = factor.encode(
@@ -234,9 +238,13 @@ def column_factor(
     is_response: bool = False,
     sums_out: bool = True,
     tell_missing: Callable[[], str] | None = None,
+    rows: np.ndarray | None = None,
 ) -> Factor:
     """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that
     occur.
+
+    Columns of numbers that are amounts rather than levels are refused; `rows` is as in
+    `check_discrete`.
 
     With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the
     response may have missing values. `sums_out` says whether the error of missing values may advise
@@ -264,6 +272,7 @@ def column_factor(
         # ordered if the column is, as in R
         factor = replace(levels_by_name[name], ordered=column.ordered)
     else:
+        check_discrete(column, rows)
         # order_problem: why the declared order is unknown; ordered columns, the response and
         # declared levels need it
         if column.order_problem and (column.ordered or is_response or declared):
@@ -276,9 +285,8 @@ def column_factor(
                     command_line=f"{remedy}.",
                 ),
             )
-        # keep_order: declared levels stay in their order; unused: those that do not occur are
-        # levels, too
-        factor = Factor.collect(column, keep_order=is_response, unused=declared)
+        # unused: declared levels that do not occur are levels, too
+        factor = Factor.collect(column, unused=declared)
     if not factor.levels:
         raise DataError(
             f"all values of column {name!r} are missing.",
@@ -296,14 +304,24 @@ def read_response(
     levels_by_name: dict[Hashable, Factor],
     declared: bool,
     missing: str,
+    n_observed: np.ndarray | None = None,
 ) -> tuple[Factor, np.ndarray]:
     """Return the response's factor, and its codes at the rows `keep` as intp; -1 where it is
     missing.
+
+    `n_observed` is as in `read_column`.
     """
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
     response, codes, is_missing = read_column(
-        frame, terms.response, keep, levels_by_name, missing, declared, is_response=True
+        frame,
+        terms.response,
+        keep,
+        levels_by_name,
+        missing,
+        declared,
+        is_response=True,
+        n_observed=n_observed,
     )
     # missing responses, here of code 0, are allowed only with `declared`, which allows groups
     # without rows too
@@ -401,45 +419,31 @@ def check_variable(factors: list[Factor]) -> None:
         )
 
 
-def check_levels(factors: list[Factor], total: float) -> None:
-    """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the number of
-    observations: the sum of counts, or of rows with real-valued weights.
+def check_levels(factors: list[Factor], n_rows: float) -> None:
+    """Refuse identifiers with undeclared levels; warn of many rare levels.
+
+    `n_rows` is the number of rows, where a row of frequency k counts as k rows.
     """
     rare = []  # texts for the warning, one for each predictor of many rare levels
+    numeric = []  # names of those whose levels are numbers
     for factor in factors:
         L = len(factor.levels)
         name = factor.name
         # an identifier has fewer than two observations of a level, on average
-        if L > MAX_UNQUESTIONED_LEVELS and total < 2 * L and not factor.declared:
-            refuse_identifier(name, L, total)
-        if L > MANY_LEVELS and total < RARE_BELOW * L:
-            rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
+        if L > MAX_UNQUESTIONED_LEVELS and n_rows < 2 * L and not factor.declared:
+            refuse_identifier(name, L, n_rows, set(factor.kinds) == {"number"})
+        if L > MANY_LEVELS and n_rows < RARE_BELOW * L:
+            rare.append(f"{name!r} ({L} levels in {n_rows:.0f} observations)")
+            if set(factor.kinds) <= {"number", "missing"}:
+                numeric.append(name)
     if rare:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
+        cut = f", cut {numeric[0]!r} into intervals (bbl.bin)" if numeric else ""
         warnings.warn(
             DataWarning(
                 f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: the fit is slow, "
                 "and estimates little about them.",
-                hint="Group the rare levels, or leave the predictor out.",
+                hint=f"Group the rare levels{cut}, or leave the column out.",
             ),
             stacklevel=6,  # the caller of a verb
         )
-
-
-def refuse_identifier(name: Hashable, L: int, total: float) -> None:
-    """Raise the error of a column with `L` distinct values in only `total` observations."""
-    # a table of counts without `weights=`: leaving the column out would ignore the counts
-    counts = (
-        f"If it contains counts, give weights={name!r}. Otherwise leave"
-        if (str(name).lower().strip("._ ") in COUNT_NAMES)
-        else "Leave"
-    )
-    raise DataError(
-        f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} "
-        "observations.",
-        column=name,
-        hint=(
-            f"{counts} it out of the formula (- {as_term(name)}), or group its values; if each "
-            "value is a level, make it a category."
-        ),
-    )

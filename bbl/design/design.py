@@ -10,6 +10,7 @@ are the K levels of the response.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +40,8 @@ from bbl.design.columns import (
 from bbl.design.factor_storage import (
     factor_from_dict,
     factor_to_dict,
+    name_from_list,
+    name_to_list,
     terms_from_dict,
     terms_to_dict,
 )
@@ -47,9 +50,9 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.numbers import NumberFactor, read_numbers
-from bbl.design.values import frame_column
+from bbl.design.values import Column, frame_column
 from bbl.design.weights import are_whole, as_rows, named_weights
-from bbl.errors import DataError, OptionError
+from bbl.errors import BBLTypeError, DataError, DataWarning, Hint, OptionError
 from bbl.rows.sample import Sample, code_dtype
 
 if TYPE_CHECKING:
@@ -58,8 +61,10 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
 # advice in the error of an unknown group of new data
-GROUP_REMEDY = "Refit with them, or leave those rows out"
+GROUP_REMEDY = "Refit with them, or leave those rows out."
 MISSING = get_args(MissingPolicy)
+# rows from which a column of unknown levels alone gives a warning
+MIN_UNKNOWN_ROWS = 10
 # all pairs of more predictors are checked (`check_pairs`) before they are listed
 MAX_UNCHECKED = 1000
 
@@ -149,6 +154,9 @@ class Design:
         (``missing="drop"``) or used rows.
     declared : bool
         As in `EncodingRules`.
+    weights : column name, optional
+        The column of the weights of the training rows; new data with such a column are weighted by
+        it. None if the weights were an array, or all rows alike.
     """
 
     terms: FormulaTerms
@@ -157,6 +165,7 @@ class Design:
     missing: str = "raise"
     incomplete: int = 0
     declared: bool = False
+    weights: Hashable | None = None
 
     @property
     def classes(self) -> bool:
@@ -320,7 +329,9 @@ class Design:
             counts = as_rows(counts)
         incomplete = round(float(n_dropped.sum()))
         levels_by_name = read_xlevels(xlevels, terms)
-        response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
+        response, y = read_response(
+            frame, terms, keep, levels_by_name, declared, missing, n_observed
+        )
 
         def tell_missing() -> str:
             """Return a sentence about missing values in all predictors."""
@@ -349,6 +360,7 @@ class Design:
                 declared,
                 sums_out=rules.sums_out,
                 tell_missing=tell_missing,
+                n_observed=n_observed,
             )
             for name in terms.predictors
         )
@@ -373,7 +385,7 @@ class Design:
             incomplete = round(float(n_observed[is_missing.any(axis=1)].sum()))
         # to two levels or more
         predictors = tuple(factors if declared else [f.padded() for f in factors])
-        design = cls(terms, response, predictors, missing, incomplete, declared)
+        design = cls(terms, response, predictors, missing, incomplete, declared, weights_name)
         # "level": codes tell
         sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)
         return EncodedTable(design, sample, index, keep)
@@ -442,12 +454,41 @@ class Design:
             codes[:, i], is_unseen = factor.encode(
                 column, unseen, "newdata", skip_missing=skip_missing
             )
+            if unseen == "ignore" and is_unseen is not None:
+                _warn_of_unknown(factor, column, is_unseen, frame.argument)
             # marks of column i: unknown levels, and missing values that are no level
             is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
             is_missing = mark_rows(
                 is_missing, codes.shape, i, column.missing() if skip_missing else None
             )
         return codes, is_missing
+
+    def weigh(
+        self, frame: Frame, weights: Hashable | ArrayLike | None
+    ) -> tuple[np.ndarray, Hashable | None]:
+        """Return the weights (n,) of the rows of new data, and the column of the fit's weights if
+        they are taken from there.
+
+        `weights` is an array, or the name of a column. None stands for the column that has the
+        weights of the training data, if the new data have it too, and else for weights of 1.
+        """
+        fit_column = self.weights
+        if weights is not None or fit_column is None or not frame.has(fit_column):
+            # whole=False: they need not be whole numbers
+            return named_weights(weights, frame, whole=False)[1], None
+        try:
+            return named_weights(fit_column, frame, whole=False)[1], fit_column
+        except (DataError, BBLTypeError) as error:
+            raise type(error)(
+                f"newdata has the column {fit_column!r}, which has the weights of the training "
+                f"data, but here {error.message}",
+                hint=Hint(
+                    "Correct it, or pass weights=numpy.ones(len(newdata)) to count rows alike.",
+                    command_line="Correct it, or leave the column out to count rows alike.",
+                ),
+                column=fit_column,
+                argument="weights",
+            ) from None
 
     def dropped(self, newdata: object) -> np.ndarray | None:
         """Return which rows of new data have a missing predictor, shape (n,); None unless
@@ -507,6 +548,7 @@ class Design:
             "missing": self.missing,
             "incomplete": self.incomplete,
             **({"declared": True} if self.declared else {}),
+            **({} if self.weights is None else {"weights": name_to_list(self.weights)}),
         }
 
     @classmethod
@@ -531,6 +573,7 @@ class Design:
             # files of early versions have neither
             missing = stored.get("missing", "raise")
             incomplete = stored.get("incomplete", 0)
+            weights = name_from_list(stored["weights"]) if "weights" in stored else None
             is_count = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")
@@ -552,7 +595,7 @@ class Design:
             raise DataError(
                 f"the stored design is corrupt ({error}). Store it again with to_dict()."
             ) from None
-        return cls(terms, response, predictors, missing, incomplete, declared)
+        return cls(terms, response, predictors, missing, incomplete, declared, weights)
 
 
 def _read_number(
@@ -587,3 +630,30 @@ def _read_number(
         )
     factor = NumberFactor.of_values(name, values, counts, standardise)
     return factor, factor.to_codes(values), None
+
+
+def _warn_of_unknown(factor: Factor, column: Column, is_unseen: np.ndarray, argument: str) -> None:
+    """Warn of a column of the table `argument` of which no value is a level; `is_unseen` (n,) marks
+    its unknown values.
+    """
+    is_missing = column.missing()
+    n_known = column.n - int(is_unseen.sum())
+    if n_known > (0 if is_missing is None else int((is_missing & ~is_unseen).sum())):
+        return
+    used = np.flatnonzero(column.used())
+    values = [column.values[k] for k in used]
+    remedy = factor.type_remedy([column.kinds[k] for k in used], values, argument)
+    # a few rows may well have rare values; those of another type are never known
+    if not remedy and column.n < MIN_UNKNOWN_ROWS:
+        return
+    shown = ", ".join(repr(v) for v in values if v is not None)[:60]
+    known = ", ".join(map(repr, factor.levels[:3]))
+    warnings.warn(
+        DataWarning(
+            f"column {factor.name!r} of {argument} has no level that the model knows: {shown}; the "
+            f"model knows {known}. All rows are predicted without it.",
+            hint=remedy or "Check that the column is the one of the training data.",
+            column=factor.name,
+        ),
+        stacklevel=5,  # the caller of a method of a result
+    )

@@ -9,19 +9,18 @@ the values in place of codes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
 
-from bbl.design.intervals import RARE_LEVEL, Ends, interval_codes
+from bbl.design.intervals import RARE_LEVEL, Ends, interval_codes, interval_ends
 from bbl.design.values import (
     KINDS,
     Column,
     Counted,
-    check_discrete,
     is_missing,
     level_key,
     plain_level,
@@ -97,30 +96,22 @@ class Factor:
         return bool(self._intervals)
 
     @classmethod
-    def collect(
-        cls, column: Column | Counted, *, keep_order: bool = False, unused: bool = False
-    ) -> Factor:
+    def collect(cls, column: Column | Counted, *, unused: bool = False) -> Factor:
         """Return the factor of the levels that occur in a column, without the level of missing
         values.
 
-        Declared levels keep their order if they are declared as ordered, or with `keep_order` or
-        `unused`. Other levels are sorted: numbers by value, strings by code point, and booleans
-        before numbers before strings.
+        Declared levels keep their order, unless it is unknown (`Column.order_problem`). Other
+        levels are sorted: numbers by value, strings by code point, and booleans before numbers
+        before strings.
 
         Parameters
         ----------
         column : Column or Counted
-        keep_order : bool, default False
-            Whether declared levels keep their order in any case, as those of the response do.
         unused : bool, default False
-            Whether declared levels that do not occur are levels, too: the declaration fixes levels
-            and order.
+            Whether declared levels that do not occur are levels, too.
 
         Raises
         ------
-        DataError
-            If the column is continuous: over 20 distinct fractional numbers, which are over half of
-            the rows or over 1,000.
         LevelError
             If the column holds a boolean and its number, or another value and its text.
         """
@@ -135,9 +126,7 @@ class Factor:
             (column.kinds[k], column.values[k]) for k in positions if column.kinds[k] != "missing"
         ]
         _check_distinguishable(column.name, levels, "data")
-        if not column.declared:
-            check_discrete(column.name, levels, column.n)
-        if not column.declared or not (column.ordered or keep_order or unused):
+        if not column.declared or column.order_problem:
             levels = _sort_levels(levels)
         kinds = tuple(kind for kind, _ in levels)
         values = tuple(value for _, value in levels)
@@ -251,10 +240,13 @@ class Factor:
         if value_is_unseen.any():
             value_is_unseen &= column.used()  # a value that does not occur does no harm
         if value_is_unseen.any() and unseen == "raise":
-            values = [
-                v for v, is_unseen in zip(column.values, value_is_unseen, strict=True) if is_unseen
-            ]
-            self._raise_unseen(values, argument, remedy)
+            unseen_values = np.flatnonzero(value_is_unseen)
+            self._raise_unseen(
+                [column.kinds[k] for k in unseen_values],
+                [column.values[k] for k in unseen_values],
+                argument,
+                remedy,
+            )
         # values are levels in order: no lookup
         if np.array_equal(code_of_value, np.arange(len(code_of_value))):
             codes = column.codes.astype(code_dtype(len(self.levels)))
@@ -270,16 +262,22 @@ class Factor:
         With `skip_missing`, missing values do not become ``"(rare)"``.
         """
         code = self._codes.get(level_key(kind, value), -1)
+        if code < 0 and kind in ("string", "other"):
+            # an interval or a date and its text: files keep the text alone. No factor has both
+            code = self._codes.get(("other" if kind == "string" else "string", str(value)), -1)
+        if code < 0 and kind in ("string", "other") and (ends := interval_ends(value)):
+            code = next((a for other, a in self._intervals if other == ends), -1)
         if code < 0 and kind == "number" and self._intervals:
             code = next((a for ends, a in self._intervals if ends.contains(value)), -1)
         if code < 0 and not (kind == "missing" and skip_missing):
             code = self._codes.get(("string", RARE_LEVEL), -1)
         return code
 
-    def _raise_unseen(self, values: list, argument: str, remedy: str) -> NoReturn:
-        """Raise the error of `values` that are no levels; `argument` and `remedy` as in
-        `encode`.
+    def _raise_unseen(self, kinds: list[str], values: list, argument: str, remedy: str) -> NoReturn:
+        """Raise the error of `values` of some `kinds` that are no levels; `argument` and `remedy`
+        as in `encode`.
         """
+        unseen = values
         values = ["missing values" if v is None else repr(v) for v in values]
         shown = ", ".join(values[:MAX_SHOWN]) + (
             f", and {len(values) - MAX_SHOWN} more" * (len(values) > MAX_SHOWN)
@@ -297,10 +295,52 @@ class Factor:
         raise LevelError(
             f"column {self.name!r} has levels that the model does not know: {shown}; it knows "
             f"{shown_levels}.",
-            hint=remedy,
+            hint=self.type_remedy(kinds, unseen, argument) or remedy,
             column=self.name,
             argument=argument,
         )
+
+    def type_remedy(
+        self, kinds: Sequence[str], values: Sequence[Any], argument: str
+    ) -> Hint | None:
+        """Return advice about values whose type is not that of any level, such as the text ``"1"``
+        for the number 1; None if types agree.
+
+        `kinds` and `values` are those of a column of the table `argument`.
+        """
+        level_kinds = set(self.kinds) - {"missing"}
+        value_kinds = set(kinds) - {"missing"}
+        if "other" in level_kinds | value_kinds or not value_kinds or level_kinds & value_kinds:
+            return None
+        column = f"{argument}[{self.name!r}]"
+        conversions = {
+            frozenset({"number"}): f"pandas.to_numeric({column})",
+            frozenset({"string"}): f"{column}.astype(str)",
+            frozenset({"bool"}): f"{column}.astype(bool)",
+        }
+        if level_kinds == {"bool"} and value_kinds == {"string"}:  # astype would make all True
+            conversion = f'{column} == "True"'
+        else:
+            conversion = conversions.get(frozenset(level_kinds), "")
+        level = next(
+            v for v, kind in zip(self.levels, self.kinds, strict=True) if kind != "missing"
+        )
+        value = next(v for v, kind in zip(values, kinds, strict=True) if kind != "missing")
+        type_text = (
+            f"the model has levels such as {level!r} ({self._type_names(level_kinds)}), and the "
+            f"column has {value!r} ({self._type_names(value_kinds)})"
+        )
+        start = "Give the type of the training data"
+        return Hint(
+            f"{start}{f', {conversion}' * bool(conversion)}: {type_text}.",
+            command_line=f"{start} (--dtype): {type_text}.",
+        )
+
+    @staticmethod
+    def _type_names(kinds: set[str]) -> str:
+        """Return the names of kinds of levels, for messages."""
+        names = {"bool": "boolean", "number": "number", "string": "text"}
+        return " and ".join(sorted(names[kind] for kind in kinds))
 
 
 def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:

@@ -30,13 +30,27 @@ if TYPE_CHECKING:
 
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
+# IUPAC's letters for more than one base, or more than one amino acid
+AMBIGUOUS_BASES = "NRYSWKMBDHV"
+AMBIGUOUS_AMINO_ACIDS = "XBZJ"
+SHARE_OF_BASES = 0.9  # of A, C, G, T, U and N in nucleotide sequences, at least
+
 
 @verb  # unknown keywords are errors
-def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) -> pd.DataFrame:
+def readFasta(
+    file: str | os.PathLike[str] | IO[str],
+    rownames: bool = False,
+    *,
+    fold_case: bool = True,
+    gaps: str = ".-",
+    unknown: str | None = None,
+) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
     The lines of a record are joined. The first sequence that is not empty sets the length m: longer
-    sequences are cut to m characters, shorter and empty sequences are skipped.
+    sequences are cut to m characters, shorter and empty sequences are skipped. Letters become
+    capitals, all gaps become ``"-"``, and unknown letters become missing values; a warning says
+    where this changed anything.
 
     Parameters
     ----------
@@ -44,12 +58,22 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
         Text in UTF-8. Each record is a line ``>name`` and the lines of its sequence.
     rownames : bool, default False
         Whether the names of the records are the index of the result; else 0, 1, ...
+    fold_case : bool, default True
+        Whether lower-case letters become capitals. Otherwise ``a`` and ``A`` are different levels.
+    gaps : str, default ".-"
+        Characters that are gaps. They all become ``"-"``, a level of its own; ``""`` keeps them as
+        they are.
+    unknown : str, optional
+        Characters that stand for an unknown letter and become missing values (see `missing` of
+        `bbl`); ``""`` for none. By default ``"?"`` and IUPAC's ambiguous letters: N, R, Y, S, W, K,
+        M, B, D, H and V in nucleotide sequences (no other letters, and at least 90 % A, C, G, T, U
+        or N), and X, B, Z and J in all other sequences, as in proteins.
 
     Returns
     -------
     DataFrame
-        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, upper or lower
-        case as in the file.
+        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, missing where
+        the letter is unknown.
 
     Raises
     ------
@@ -61,7 +85,7 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
     Warns
     -----
     DataWarning
-        If sequences were cut or skipped; says how many.
+        If sequences were cut or skipped, or characters were replaced; says how many.
 
     References
     ----------
@@ -76,6 +100,10 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
     1  A  C  G  A
     """
     flag("rownames", rownames)
+    flag("fold_case", fold_case)
+    _check_characters("gaps", gaps)
+    if unknown is not None:
+        _check_characters("unknown", unknown)
     names, sequences = _parse_records(_read_lines(file))
     m = next((len(s) for s in sequences if s), 0)  # length of the first sequence that is not empty
     if not m:
@@ -89,23 +117,88 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
         "shorter and skipped": int(((lengths < m) & (lengths > 0)).sum()),
         "empty and skipped": int((lengths == 0).sum()),
     }
-    if any(count_by_problem.values()):
-        problems = ", ".join(
-            f"{count} {problem}" for problem, count in count_by_problem.items() if count
-        )
-        warnings.warn(
-            DataWarning(f"{_name_file(file)}: of {len(sequences)} sequences, {problems}."),
-            stacklevel=3,
-        )
     kept_records = np.flatnonzero(lengths >= m)
     # in memory, a string of m characters is m strings of one
     letters = (
         np.array([sequences[k][:m] for k in kept_records], dtype=f"U{m}").view("U1").reshape(-1, m)
     )
+    problems = [f"{count} {problem}" for problem, count in count_by_problem.items() if count]
+    capitals = np.char.upper(letters) if fold_case else letters
+    n_folded = int((capitals != letters).any(axis=1).sum())
+    if n_folded:
+        problems.append(f"{n_folded} with lower-case letters, read as capitals (fold_case=True)")
+    cleaned, replaced = _replace_characters(capitals, gaps, unknown)
+    problems += replaced
+    if problems:
+        warnings.warn(
+            DataWarning(
+                f"{_name_file(file)}: of {len(sequences)} sequences, {', '.join(problems)}."
+            ),
+            stacklevel=3,
+        )
     index = (
         pd.Index([names[k] for k in kept_records]) if rownames else pd.RangeIndex(len(kept_records))
     )
-    return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
+    return pd.DataFrame(cleaned, index=index, columns=[str(j + 1) for j in range(m)])
+
+
+def _check_characters(argument: str, characters: object) -> None:
+    """Refuse a value of `gaps` or `unknown` that is not text, or that holds spaces."""
+    if not isinstance(characters, str):
+        raise BBLTypeError(
+            f"{argument} must be text; got {type(characters).__name__}.",
+            hint=f'Give the characters in one text, such as {argument}="-".',
+            argument=argument,
+            value=characters,
+        )
+    if any(character.isspace() for character in characters):
+        raise DataError(
+            f"{argument}={characters!r} holds a space, which sequences never do.",
+            hint="Leave the spaces out.",
+            argument=argument,
+            value=characters,
+        )
+
+
+def _unknown_characters(count_by_character: dict[str, int]) -> str:
+    """Return the characters that stand for unknown or ambiguous letters, given how often each
+    character occurs.
+    """
+    counts: dict[str, int] = {}
+    for character, count in count_by_character.items():
+        if character.isalpha():
+            counts[character.upper()] = counts.get(character.upper(), 0) + count
+    n_bases = sum(counts.get(letter, 0) for letter in "ACGTUN")
+    is_nucleotide = set(counts) <= set("ACGTU" + AMBIGUOUS_BASES)
+    is_nucleotide = is_nucleotide and n_bases >= SHARE_OF_BASES * sum(counts.values())
+    letters = AMBIGUOUS_BASES if is_nucleotide else AMBIGUOUS_AMINO_ACIDS
+    return letters + letters.lower() + "?"
+
+
+def _replace_characters(
+    letters: np.ndarray, gaps: str, unknown: str | None
+) -> tuple[np.ndarray, list[str]]:
+    """Return letters (n, m) with ``"-"`` for all `gaps` and None for `unknown` letters, and what
+    was replaced, in words.
+    """
+    characters, counts = np.unique(letters, return_counts=True)
+    count_by_character = dict(zip(characters.tolist(), counts.tolist(), strict=True))
+    if unknown is None:
+        unknown = _unknown_characters(count_by_character)
+    replaced = []
+    is_gap = np.isin(letters, list(gaps))
+    other_gaps = [c for c in count_by_character if c in gaps and c != "-"]
+    if other_gaps:
+        shown = ", ".join(f"{count_by_character[c]:,} {c!r}" for c in other_gaps)
+        replaced.append(f"{shown} read as '-' (gaps={gaps!r})")
+    unknown_letters = [c for c in count_by_character if c in unknown]
+    cleaned = np.where(is_gap, "-", letters)
+    if unknown_letters:
+        shown = ", ".join(f"{count_by_character[c]:,} {c!r}" for c in unknown_letters)
+        replaced.append(f"{shown} read as missing (unknown={''.join(unknown_letters)!r})")
+        cleaned = cleaned.astype(object)
+        cleaned[np.isin(letters, unknown_letters)] = None
+    return cleaned, replaced
 
 
 def _name_file(file: str | os.PathLike[str] | IO) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from bbl.design.amounts import check_discrete
 from bbl.design.factor_storage import factor_from_dict, factor_to_dict, name_from_list, name_to_list
 from bbl.design.factors import Factor
 from bbl.design.formula import check_formula, parse
@@ -272,7 +273,9 @@ def _read_values(
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
         column = factorise(name, series, missing="keep")
-        factor = Factor.collect(column, keep_order=True) if levels is None else levels
+        if levels is None:
+            check_discrete(column)
+        factor = Factor.collect(column) if levels is None else levels
         argument = "data" if levels is None else "newdata"
         codes = factor.encode(column, argument=argument, skip_missing=True)[0].astype(float)
         if column.missing() is not None:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.frames import Frame, decode_arrow, is_pyarrow
-from bbl.errors import BBLTypeError, DataError, Hint
+from bbl.errors import BBLTypeError, DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,6 @@ __all__ = [
     "KINDS",
     "Column",
     "Counted",
-    "check_discrete",
     "find_distinct",
     "factorise",
     "frame_column",
@@ -45,10 +44,6 @@ KINDS = ("bool", "number", "string", "other", "missing")
 # levels only if they are declared categories
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
-# up to so many distinct fractional numbers are levels, however few the rows
-MAX_UNQUESTIONED_FRACTIONS = 20
-# with more distinct fractional numbers a column is continuous, however many the rows
-MAX_FRACTIONS = 1000
 
 
 class Column(NamedTuple):
@@ -79,12 +74,11 @@ class Column(NamedTuple):
 
     def used(self) -> np.ndarray:
         """Return which of the values occur, shape (number of values,)."""
-        counts = (
-            np.bincount(self.codes, minlength=len(self.values))
-            if len(self.codes)
-            else np.zeros(len(self.values))
-        )
-        return counts > 0
+        return self.value_rows() > 0
+
+    def value_rows(self, weights: np.ndarray | None = None) -> np.ndarray:
+        """Return the number of rows of each value, or the sum of their `weights` (n,)."""
+        return np.bincount(self.codes, weights, minlength=len(self.values))
 
     @property
     def n(self) -> int:
@@ -118,6 +112,10 @@ class Counted(NamedTuple):
     def used(self) -> np.ndarray:
         """Return which of the values occur, shape (number of values,)."""
         return self.counts > 0
+
+    def value_rows(self) -> np.ndarray:
+        """Return the number of rows of each value."""
+        return self.counts
 
     @property
     def n(self) -> int:
@@ -337,23 +335,3 @@ def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
     values are equal.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value
-
-
-def check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
-    """Refuse a column of `n` rows whose distinct values `levels`, pairs (kind, value), have too
-    many fractions.
-    """
-    n_fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
-    if n_fractions > MAX_UNQUESTIONED_FRACTIONS and (
-        2 * n_fractions > n or n_fractions > MAX_FRACTIONS
-    ):
-        raise DataError(
-            f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows.",
-            column=name,
-            hint=Hint(
-                "Bin it first, for example with bbl.bin or pandas.cut; if each number is a "
-                "level, make it a category.",
-                command_line="Bin it first (--bin quantile); if each number is a level, pass "
-                f"--dtype '{name}=text'.",
-            ),
-        )

@@ -33,6 +33,7 @@ __all__ = [
     "as_rows",
     "check_total",
     "check_weights",
+    "name_new_rows",
     "named_weights",
     "refuse_weights",
     "weight_unit",
@@ -210,6 +211,11 @@ def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> N
         fail(f"sum to {total:g}, more than can be counted")
     if total < MIN_TOTAL:
         fail(f"sum to {total:g}, too little to calculate with")
+
+
+def name_new_rows(weights_column: Hashable | None) -> str:
+    """Return what new rows are called in output; `weights_column` is as in `Design.weigh`."""
+    return "new rows" if weights_column is None else f"new rows, weighted by {weights_column!r}"
 
 
 def refuse_weights(weights: Hashable | ArrayLike | None) -> None:

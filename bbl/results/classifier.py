@@ -28,7 +28,7 @@ from bbl.choices import PredictionType, Unseen
 from bbl.crossval import Refit
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.design.frames import to_frame
-from bbl.design.weights import refuse_weights
+from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLError, OptionError
 from bbl.report.page import Part
 from bbl.results.classifier_facts import remedy, scored_rows, verdict
@@ -41,7 +41,7 @@ from bbl.results.effects.verbs import (
     effects_part,
     predictions,
 )
-from bbl.results.evaluation import Evaluation, encode_groups, evaluate_rows, judged_rows
+from bbl.results.evaluation import Evaluation, evaluate_rows, judged_rows
 from bbl.results.explanation import Attribution, Explanation, Importance, explain_rows
 from bbl.results.model import ModelResults
 from bbl.results.overview import overview_part
@@ -310,7 +310,9 @@ class ClassifierResults(ModelResults):
             Rows with predictors and response. None for the training rows, on which scores of any
             model are too good.
         weights : column name or array_like of shape (n,), optional
-            Frequencies of the new rows, or other weights.
+            Frequencies of the new rows, or other weights. By default those in the column that has
+            the weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it;
+            else all rows count alike.
         level : float, default 0.95
             Coverage of the intervals.
         unseen, priors, costs
@@ -352,8 +354,9 @@ class ClassifierResults(ModelResults):
         else:
             newdata = to_frame(newdata, "newdata")
             scores = self._new_scores(newdata, unseen, priors)
-            (y, row_weights) = encode_groups(self.design, newdata, weights)
-            subject = "new rows"
+            y = self.design.encode_response(newdata)
+            row_weights, weights_column = self.design.weigh(newdata, weights)
+            subject = name_new_rows(weights_column)
         advice = remedy(self.log_loss, self._advice)
         return evaluate_rows(
             self.labels,
@@ -485,11 +488,11 @@ class ClassifierResults(ModelResults):
             evaluation = self.evaluate(newdata, weights)
             design = self.design
             is_new = newdata is not None
-            rows = (
-                judged_rows(design, newdata, weights)
-                if is_new
-                else scored_rows(self._rows(takes_newdata=True), design)[0]
-            )
+            if is_new:
+                frame = to_frame(newdata, "newdata")
+                rows = judged_rows(design, frame, design.weigh(frame, weights)[0])
+            else:
+                rows = scored_rows(self._rows(takes_newdata=True), design)[0]
         except BBLError as error:
             return [
                 Part("Evaluation", [f"There is none: {error}"]),

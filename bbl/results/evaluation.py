@@ -13,14 +13,13 @@ from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from bbl.checks import choice, near_match, verb
 from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
-from bbl.design.frames import Frame, to_frame
+from bbl.design.frames import Frame
 from bbl.design.labels import Labels
-from bbl.design.weights import are_whole, as_rows, named_weights
+from bbl.design.weights import are_whole, as_rows
 from bbl.errors import DataError, OptionError
 from bbl.names import distinct_names
 from bbl.report.machine.summary import Section, Summary
@@ -33,7 +32,7 @@ from bbl.stats.metrics import FLOOR, LEAST
 from bbl.stats.scores import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 
-__all__ = ["FIGURES", "Evaluation", "encode_groups", "evaluate_rows", "judged_rows"]
+__all__ = ["FIGURES", "Evaluation", "evaluate_rows", "judged_rows"]
 
 FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evaluation.plot`
 # rows of `Evaluation.scores`
@@ -370,23 +369,11 @@ class Evaluation:
         return str(self._summary)
 
 
-def encode_groups(
-    design: Design, frame: Frame, weights: Hashable | ArrayLike
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (group numbers (n,), -1 if unknown; weights (n,)) of new rows; `weights` names a
-    column or is an array.
+def judged_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sample:
+    """Return the encoded rows of new data that have a prediction, a group and a positive one of the
+    `row_weights` (n,); a DataError if none has.
     """
-    # whole=False: they need not be whole numbers
-    _, row_weights = named_weights(weights, frame, whole=False)
-    return design.encode_response(frame), row_weights
-
-
-def judged_rows(design: Design, newdata: object, weights: Hashable | ArrayLike) -> Sample:
-    """Return the encoded rows of `newdata` that have a prediction, a group and a weight; a
-    DataError if none has.
-    """
-    frame = to_frame(newdata, "newdata")
-    y, row_weights = encode_groups(design, frame, weights)
+    y = design.encode_response(frame)
     codes, missing = design.encode(frame)
     dropped = design.dropped(frame)  # (n,), or None if the design drops no rows
     is_judged = (y >= 0) & (row_weights > 0) & (True if dropped is None else ~dropped)

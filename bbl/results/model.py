@@ -360,7 +360,9 @@ class ModelResults(ABC):
             Rows for the evaluation of a model with classes, with the response; the training rows by
             default.
         weights : column name or array_like of shape (n,), optional
-            Weights of the new rows.
+            Weights of the new rows. By default those in the column that has the
+            weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
+            all rows count alike.
 
         Raises
         ------

@@ -24,8 +24,9 @@ from numpy.typing import ArrayLike
 from bbl.checks import choice, generator, integer, verb
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs
+from bbl.design.frames import to_frame
 from bbl.design.streams.adapters import lazy_source
-from bbl.design.weights import refuse_weights
+from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import DataError
 from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers, progress_bar
@@ -264,7 +265,9 @@ def importance(
         Rows with predictors and response. None for a cross-validation on the training rows with the
         settings, and the network structure, of this fit.
     weights : column name or array_like of shape (n,), optional
-        Weights of the new rows.
+        Weights of the new rows. By default those in the column that has the
+        weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
+        all rows count alike.
     nfold : int, default 5
         Number of shuffled folds of the cross-validation.
     seed : int, numpy.random.Generator or None, default 0
@@ -308,14 +311,16 @@ def importance(
         return summarise_importance(
             self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice)
         )
-    rows = judged_rows(self.design, newdata, weights)
+    frame = to_frame(newdata, "newdata")
+    row_weights, weights_column = self.design.weigh(frame, weights)
+    rows = judged_rows(self.design, frame, row_weights)
     losses = losses_without(self, rows)  # (1 + m, n)
     return summarise_importance(
         self.labels,
         losses,
         rows.response,
         rows.weights,
-        "new rows",
+        name_new_rows(weights_column),
         remedy(self.log_loss, self._advice),
     )
 

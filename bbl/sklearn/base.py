@@ -29,9 +29,9 @@ from bbl.errors import BBLError, BBLTypeError, DataError, Hint, OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.sklearn.state import ResultState
 from bbl.sklearn.tables import (
+    amounts_as_categories,
     as_frame,
     column_of_used_categories,
-    fractions_as_categories,
     keep_numbers,
     response_name,
     with_response,
@@ -177,7 +177,7 @@ class TableEstimator(ResultState, BaseEstimator):
                 hint="Give rows of at least two classes.",
             )
         response = response_name(y_name, table.columns)
-        # `fractions_as_categories` made the categories of an array from all rows; those of rows of
+        # `amounts_as_categories` made the categories of an array from all rows; those of rows of
         # weight 0 alone are no levels. Categories of a DataFrame were declared, and stay
         if as_frame(X) is None and len(weighted_rows) < table.n:
             # its ``get(k)`` is then ``column_of_used_categories(table, weighted_rows, k)``
@@ -206,7 +206,7 @@ class TableEstimator(ResultState, BaseEstimator):
             # fractions that are no categories would be refused as continuous by the fit; numbers of
             # new data need not be categories: they are looked up among the levels
             is_levels = reset and getattr(self, "numeric", False) is False
-            table = fractions_as_categories(array) if is_levels else pd.DataFrame(array)
+            table = amounts_as_categories(array) if is_levels else pd.DataFrame(array)
             frame = to_frame(table, "X")
         else:
             # an empty DataFrame with the names: some versions of scikit-learn do not know some

@@ -16,16 +16,16 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from bbl.design.factors import Factor
+from bbl.design.amounts import MAX_INTEGERS, check_discrete
 from bbl.design.frames import Frame, to_frame
 from bbl.design.values import factorise
 from bbl.errors import BBLTypeError, DataError, DataWarning
 from bbl.names import distinct_names
 
 __all__ = [
+    "amounts_as_categories",
     "as_frame",
     "column_of_used_categories",
-    "fractions_as_categories",
     "keep_numbers",
     "response_name",
     "with_response",
@@ -55,34 +55,38 @@ def keep_numbers(X: Any) -> Any:
     return X
 
 
-def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
-    """Return an array (n, m) as a DataFrame whose columns with fractional numbers are categorical.
+def amounts_as_categories(array: np.ndarray) -> pd.DataFrame:
+    """Return an array (n, m) as a DataFrame whose columns with fractional numbers, or with many
+    rare integers, are categorical.
 
-    A fit to a table refuses a column of many different fractions as continuous, unless the column
-    is categorical. A column of an array that would be refused in a DataFrame gives a warning
-    instead.
+    A fit to a table refuses a column of amounts, unless the column is categorical. A column of an
+    array that would be refused in a DataFrame gives a warning instead.
     """
     data = pd.DataFrame(array)
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "iuf" or not len(array):
         return data
     continuous = []
-    # columns with a fractional number
-    for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
+    for k in range(array.shape[1]):
+        numbers = array[np.isfinite(array[:, k]), k]
+        is_fractional = bool((numbers != np.floor(numbers)).any())
+        if not is_fractional and (not len(numbers) or numbers.max() - numbers.min() < MAX_INTEGERS):
+            continue  # too few distinct values to be an amount
         column = factorise(k, data[k], "keep")  # its distinct values; missing values are kept
         try:
-            Factor.collect(column)  # called for its error: a DataError for a continuous column
+            check_discrete(column)
         except DataError:
             continuous.append(k)
-        data[k] = data[k].astype("category")
+        if is_fractional or k in continuous[-1:]:
+            data[k] = data[k].astype("category")
     if continuous:
         shown = ", ".join(map(str, continuous[:5])) + (
             f", and {len(continuous) - 5} more" * (len(continuous) > 5)
         )
         warnings.warn(
             DataWarning(
-                f"Columns of X that look continuous: {shown}. Every number in them is a level of "
+                f"Columns of X that look continuous: {shown}. Each number in them is a level of "
                 "its own, so nothing is learnt about the numbers between.",
-                hint="Bin them first, for example with KBinsDiscretizer(encode='ordinal').",
+                hint="Bin them first, for example with BinningTransformer() in the pipeline.",
             ),
             stacklevel=4,  # the line in `fit`
         )

@@ -145,8 +145,7 @@ TABLE = {
         ),
     ),
     "continuous": Advice(
-        "Bin it first, for example with bbl.bin or pandas.cut; if each number is a level, make it "
-        "a category",
+        r"[Cc]ut it into intervals with bbl.bin\(data, 'x'\) or pandas.cut; .*astype",
         lambda: fit("y ~ x", NUMBERS),
         (
             lambda: fit("y ~ x", bbl.bin(NUMBERS, columns=["x"])),
@@ -157,7 +156,11 @@ TABLE = {
     "identifier": Advice(
         r"Leave it out of the formula \(- person\)",
         lambda: fit("y ~ .", PEOPLE),
-        (lambda: fit("y ~ . - person", PEOPLE),),
+        (
+            lambda: fit("y ~ . - person", PEOPLE),
+            lambda: fit("y ~ .", bbl.lump(PEOPLE, ["person"])),
+            lambda: fit("y ~ .", PEOPLE.assign(person=PEOPLE["person"].astype("category"))),
+        ),
     ),
     "constant": Advice(
         r"removeConst\(data\), give their levels in xlevels, or pass novarOk=True",
@@ -433,10 +436,11 @@ TABLE = {
         ),
     ),
     "a class of many numbers": Advice(
-        "Bin it first, for example with pandas.qcut, or name another column",
+        r"[Cc]ut it into intervals with bbl.bin\(data, 'x'\) or pandas.cut; .*astype",
         lambda: networks.nb("x", LONG),
         (
-            lambda: networks.nb("x", LONG.assign(x=pd.qcut(LONG["x"], 3))),
+            lambda: networks.nb("x", bbl.bin(LONG, "x")),
+            lambda: networks.nb("x", LONG.assign(x=LONG["x"].astype("category"))),
             lambda: networks.nb("a", LONG.drop(columns="x")),
         ),
     ),

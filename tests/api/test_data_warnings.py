@@ -11,7 +11,7 @@ from bbl.errors import DataWarning
 def test_a_response_of_many_numbers_is_told():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
-        {"age": np.arange(200) % 40, "a": rng.integers(0, 2, 200), "b": rng.integers(0, 2, 200)}
+        {"age": np.arange(240) % 40, "a": rng.integers(0, 2, 240), "b": rng.integers(0, 2, 240)}
     )
     with pytest.warns(
         DataWarning, match=r"'age' has 40 groups that are numbers.*bbl.bin\(data, 'age'\)"

@@ -274,7 +274,10 @@ def test_predictions_that_fail_leave_no_file(table, tmp_path):
     ):
         fit.predict_batches(rows, to=tmp_path / "predicted.parquet")
     assert not list(tmp_path.iterdir())
-    assert fit.predict_batches(rows, unseen="ignore", to=tmp_path / "predicted.parquet") == 20
+    with pytest.warns(
+        bbl.DataWarning, match="column 'x1' of newdata has no level that the model knows"
+    ):
+        assert fit.predict_batches(rows, unseen="ignore", to=tmp_path / "predicted.parquet") == 20
     with pytest.raises(DataError, match="newdata has no column 'x1'"):
         list(fit.predict(lambda: iter([table.drop(columns="x1")])))
     with pytest.raises(DataError, match="newdata is missing"):

@@ -519,8 +519,10 @@ def test_a_class_of_many_numbers_is_refused(small):
     with pytest.raises(bbl.errors.DataError, match="'y' looks continuous"):
         networks.nb("y", data)
     wide = pd.DataFrame({"y": np.arange(300), "x": np.arange(300) % 3})
-    with pytest.raises(bbl.errors.DataError, match="300 different numbers in 300 rows"):
+    with pytest.raises(bbl.errors.DataError, match="300 distinct numbers in 300 rows"):
         networks.nb("y", wide)
+    declared = networks.nb("y", wide.astype({"y": "category"}))  # accepted
+    assert declared.features == ("x",)
 
 
 def test_more_folds_than_a_class_has_rows_are_warned_of():
@@ -541,7 +543,7 @@ def test_ten_thousand_levels_are_weighed_before_memory_is_taken(monkeypatch):
     assert networks.bnc("nb", "y", data.astype({"a": str, "b": str}), 1).nparams == 1 + 2 * 2 * 9999
     monkeypatch.setattr("bbl.memory.available_memory", lambda: 2**30)
     with pytest.raises(MemoryError, match="needs about 4.5 GiB"):
-        networks.tan_cl("y", data)
+        networks.tan_cl("y", data.astype({"a": str, "b": str}))
 
 
 def test_an_interrupt_stops_a_search():

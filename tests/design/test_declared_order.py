@@ -19,6 +19,7 @@ from bbl.errors import DataError
 N = 300
 STATUS = ["sick", "unknown", "healthy"]  # no order of text, and one that does not occur
 DOSE = ["low", "mid", "high", "never"]
+TOWNS = ["Thun", "Chur", "Bern"]
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +31,7 @@ def table():
         {
             "status": pd.Categorical(status, STATUS),
             "dose": pd.Categorical(np.array(DOSE)[dose], DOSE, ordered=True),
-            "town": pd.Categorical(
-                rng.choice(["Thun", "Bern", "Chur"], N), ["Thun", "Chur", "Bern"]
-            ),
+            "town": pd.Categorical(rng.choice(["Thun", "Bern", "Chur"], N), TOWNS),
         }
     )
 
@@ -58,7 +57,9 @@ def with_enums(table):
     """Return the table with polars' and DuckDB's own way to declare an order."""
     plain = pl.DataFrame({name: table[name].astype(str).tolist() for name in table})
     return plain.with_columns(
-        pl.col("status").cast(pl.Enum(STATUS)), pl.col("dose").cast(pl.Enum(DOSE))
+        pl.col("status").cast(pl.Enum(STATUS)),
+        pl.col("dose").cast(pl.Enum(DOSE)),
+        pl.col("town").cast(pl.Enum(TOWNS)),
     )
 
 
@@ -66,12 +67,12 @@ def relation(table):
     import duckdb
 
     connection = duckdb.connect()
-    for name, levels in (("of_status", STATUS), ("of_dose", DOSE)):
+    for name, levels in (("of_status", STATUS), ("of_dose", DOSE), ("of_town", TOWNS)):
         connection.execute(f"create type {name} as enum({', '.join(map(repr, levels))})")
     plain = table.astype(str)  # noqa: F841  # DuckDB finds it by its name
     connection.execute(
-        "create table t as select status::of_status as status, dose::of_dose as dose, town from "
-        "plain"
+        "create table t as select status::of_status as status, dose::of_dose as dose, "
+        "town::of_town as town from plain"
     )
     return connection.sql("select * from t")
 
@@ -146,6 +147,7 @@ def test_every_source_has_the_levels_of_the_table_in_their_order(kind, table, tm
     memory = bbl.bbl("status ~ .", table, method="naive")
     fit = bbl.bbl("status ~ .", SOURCES[kind](table, tmp_path), method="naive")
     assert memory.labels.groups == ("sick", "healthy")
+    assert memory.labels.levels == (("low", "mid", "high"), tuple(TOWNS))
     assert fit.labels == memory.labels
     new = table.head(20)
     pd.testing.assert_frame_equal(
@@ -159,9 +161,9 @@ def test_every_source_has_the_levels_of_the_table_in_their_order(kind, table, tm
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_networks_have_the_levels_that_do_not_occur_from_every_source(kind, table, tmp_path):
-    formula = "status ~ dose"  # towns are declared by pandas alone
-    fit = bbl.networks.bnc("nb", formula, SOURCES[kind](table, tmp_path), smooth=1)
-    assert fit.labels.groups == tuple(STATUS) and fit.labels.levels == (tuple(DOSE),)
+    fit = bbl.networks.bnc("nb", "status ~ dose + town", SOURCES[kind](table, tmp_path), smooth=1)
+    assert fit.labels.groups == tuple(STATUS)
+    assert fit.labels.levels == (tuple(DOSE), tuple(TOWNS))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ def test_categories_that_are_stored_value_by_value_need_xlevels(table, tmp_path)
             DataError, match=f"'{name}' was written as categories.*xlevels={{'{name}': "
         ):
             bbl.bbl(formula, tmp_path / "rows.parquet", method="naive", xlevels=given)
-    given = {"status": ["sick", "healthy"]}
+    given = {"status": ["sick", "healthy"], "town": TOWNS}
     fit = bbl.bbl("status ~ town", tmp_path / "rows.parquet", method="naive", xlevels=given)
     assert fit.labels == bbl.bbl("status ~ town", table, method="naive").labels
 
@@ -270,7 +272,7 @@ def test_an_order_that_is_not_the_same_everywhere_needs_xlevels(make, table, tmp
     given = {"status": ["sick", "healthy"]}
     fit = bbl.bbl("status ~ dose", make(table, tmp_path), method="naive", xlevels=given)
     assert fit.labels.groups == ("sick", "healthy")
-    # levels of a predictor are sorted
+    # levels of a predictor whose order differs are sorted
     fit = bbl.bbl("town ~ status", make(table, tmp_path), method="naive")
     assert fit.labels.levels == (("healthy", "sick"),)
     # but networks take them as they are declared
@@ -329,3 +331,22 @@ def test_what_workers_of_a_cluster_saw_is_joined_like_batches(table):
             again.order_problem
         )
         assert again.counted().declared and again.counted().n == 200
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        lambda t: bbl.networks.bnc("nb", "status ~ town", t, smooth=1).labels.levels[0],
+        lambda t: bbl.BBLClassifier("naive").fit(t[["town"]], t["status"]).result_.labels.levels[0],
+        lambda t: (
+            bbl.BNClassifier("nb", smooth=1).fit(t[["town"]], t["status"]).result_.labels.levels[0]
+        ),
+        lambda t: bbl.shooter("status ~ .", t, verbose=0).labels.levels[1],
+        lambda t: bbl.bbl("~ dose + town", t, method="ml").labels.levels[1],
+        lambda t: bbl.bbl("status ~ dose*town", t, method="conditional").labels.levels[1],
+        lambda t: bbl.lump(t, min_count=1)["town"].cat.categories,
+        lambda t: bbl.bin(t.assign(x=range(N)))["town"].cat.categories,
+    ],
+)
+def test_everything_keeps_declared_levels_of_predictors(levels, table):
+    assert list(levels(table)) == TOWNS

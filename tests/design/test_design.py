@@ -224,7 +224,7 @@ def test_declared_order():
     columns["y"] = pd.Categorical(columns["y"], ["yes", "no"])
     columns["a"] = pd.Categorical(columns["a"], ["v", "u"])
     assert Design.from_data("y ~ a", columns)[0].labels.groups == ("yes", "no")
-    assert Design.from_data("y ~ a", columns)[0].labels.levels == (("u", "v"),)
+    assert Design.from_data("y ~ a", columns)[0].labels.levels == (("v", "u"),)
     columns["a"] = columns["a"].cat.as_ordered()
     assert Design.from_data("y ~ a", columns)[0].labels.levels == (("v", "u"),)
 
@@ -260,10 +260,10 @@ def test_xlevels():
 
 
 def test_codes_widen():
-    columns = {"y": [0, 1] * 300, "a": list(range(300)) * 2, "b": [0, 0, 1] * 200}
+    columns = {"y": [0, 1] * 300, "a": [f"{k:03}" for k in range(300)] * 2, "b": [0, 0, 1] * 200}
     with pytest.warns(DataWarning, match="rare"):
         design, sample, *_ = Design.from_data("y ~ .", columns)
-    assert sample.codes.dtype == np.uint16 and np.array_equal(sample.codes[:, 0], columns["a"])
+    assert sample.codes.dtype == np.uint16 and sample.codes[:, 0].tolist() == [*range(300)] * 2
     assert design.encode(columns)[0].dtype == np.uint16
     assert np.array_equal(design.encode(columns)[0], sample.codes)
 
@@ -412,7 +412,7 @@ class TestManyLevels:
     def test_identifiers_are_refused(self):
         for ids in (np.arange(500), [f"patient {k}" for k in range(500)], np.arange(500) // 1 * 3):
             with pytest.raises(
-                DataError, match=r"'id' looks like an identifier: 500 distinct values in 500"
+                DataError, match=r"'id' looks like an identifier.*: 500 distinct \w+ in 500"
             ) as caught:
                 Design.from_data("y ~ .", dict(y=np.arange(500) % 2, a=np.arange(500) % 3, id=ids))
             assert caught.value.column == "id"
@@ -435,7 +435,9 @@ class TestManyLevels:
         with pytest.warns(
             DataWarning, match=r"'zip' \(150 levels in 800 observations\).*Group the rare levels"
         ):
-            Design.from_data("y ~ .", dict(y=np.arange(800) % 2, zip=np.arange(800) % 150))
+            Design.from_data(
+                "y ~ .", dict(y=np.arange(800) % 2, zip=[f"z{k % 150}" for k in range(800)])
+            )
 
     def test_a_toy_table_may_have_as_many_levels_as_rows(self):
         design, *_ = Design.from_data("y ~ .", dict(y=np.arange(20) % 2, a=np.arange(20)))

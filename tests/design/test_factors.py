@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bbl.design.amounts import check_discrete
 from bbl.design.design import Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
@@ -26,8 +27,8 @@ def column(values, name="x"):
     return factorise(name, values if isinstance(values, pd.Series) else pd.Series(values))
 
 
-def collect(values, keep_order=False):
-    return Factor.collect(column(values), keep_order=keep_order)
+def collect(values):
+    return Factor.collect(column(values))
 
 
 def codes_of(values):
@@ -176,7 +177,11 @@ STRINGS = {
 @pytest.mark.parametrize("series", [pytest.param(v, id=k) for k, v in STRINGS.items()])
 def test_strings_of_any_type(series):
     before = series.copy(deep=True)
-    assert codes_of(series) == (("a", "b", "c"), [1, 0, 2, 0, 1])
+    is_reversed = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.categories[0] == "z"
+    if is_reversed:  # declared: z, c, b, a
+        assert codes_of(series) == (("c", "b", "a"), [1, 2, 0, 2, 1])
+    else:
+        assert codes_of(series) == (("a", "b", "c"), [1, 0, 2, 0, 1])
     pd.testing.assert_series_equal(series, before)
 
 
@@ -286,8 +291,7 @@ def test_other_kinds():
 def test_order_of_levels():
     declared = pd.Categorical(["lo", "hi", "mid"], ["lo", "mid", "hi", "never"])
     ordered = declared.as_ordered()
-    assert collect(pd.Series(declared)).levels == ("hi", "lo", "mid")
-    assert collect(pd.Series(declared), keep_order=True).levels == ("lo", "mid", "hi")
+    assert collect(pd.Series(declared)).levels == ("lo", "mid", "hi")
     assert collect(pd.Series(ordered)).levels == ("lo", "mid", "hi")
     assert collect(pd.Series(ordered)).ordered and not collect(pd.Series(declared)).ordered
     assert collect(pd.Series(["b", "B", "a", "é", "10", "9"])).levels == (
@@ -303,9 +307,9 @@ def test_order_of_levels():
     ).column("x")
     assert collect(enum).levels == ("lo", "hi") and collect(enum).ordered
     arrow = to_frame(pa.Table.from_pandas(pd.DataFrame({"x": declared}))).column("x")
-    assert collect(arrow, keep_order=True).levels == ("lo", "mid", "hi")
+    assert collect(arrow).levels == ("lo", "mid", "hi")
     text = pd.Series(["lo", "hi"])
-    assert collect(text, keep_order=True).levels == ("hi", "lo")
+    assert collect(text).levels == ("hi", "lo")
 
 
 def encodings(values):
@@ -326,7 +330,7 @@ def encodings(values):
 
 def test_an_encoding_declares_no_order():
     for series in encodings(["lo", "mid", "hi", "lo"]):
-        found = collect(series, keep_order=True)
+        found = collect(series)
         assert found.levels == ("hi", "lo", "mid") and not found.ordered
 
 
@@ -343,7 +347,7 @@ def test_what_was_declared_stays_declared_in_arrow_and_parquet():
             pd.DataFrame({"x": pd.Categorical(values, levels, ordered=ordered)})
         )
         for arrow in (table, through_parquet(table)):
-            found = collect(to_frame(arrow).column("x"), keep_order=True)
+            found = collect(to_frame(arrow).column("x"))
             assert found.levels == ("lo", "hi") and found.ordered is ordered
     enum = pl.DataFrame({"x": pl.Series(values, dtype=pl.Enum(levels))})
     ordered = pd.Series(pd.arrays.ArrowExtensionArray(enum.to_arrow()["x"].combine_chunks()))
@@ -355,7 +359,7 @@ def test_a_dictionary_of_numbers_is_judged_as_numbers():
     values = np.random.default_rng(1).normal(size=100)
     for series in (values, pa.array(values).dictionary_encode()):
         with pytest.raises(DataError, match="looks continuous"):
-            collect(to_frame(pa.table({"x": series})).column("x"))
+            check_discrete(column(to_frame(pa.table({"x": series})).column("x")))
 
 
 MISSING = {
@@ -457,19 +461,43 @@ def test_infinite_value():
 
 def test_continuous_column():
     rng = np.random.default_rng(0)
-    for values in (rng.normal(size=30), rng.normal(size=5_000), rng.normal(size=50_000).round(3)):
+    for values in (
+        rng.normal(size=13),
+        rng.normal(size=5_000),
+        rng.normal(size=50_000).round(3),
+        np.arange(0, 20, 0.5).repeat(300),  # however often they occur
+        np.append(np.arange(12), 0.5),  # one fraction among whole numbers
+    ):
         with pytest.raises(
             DataError,
-            match=r"column 'x' looks continuous:.*distinct numbers in.*rows\..*Bin it",
+            match=r"column 'x' looks continuous:.*distinct numbers in.* rows.* Hint: Cut it",
         ) as caught:
-            collect(values)
+            check_discrete(column(values))
         assert caught.value.column == "x" and f"{len(np.unique(values))} distinct" in str(
             caught.value
         )
-    assert len(collect(rng.normal(size=20)).levels) == 20  # few
-    assert len(collect(np.arange(0, 20, 0.5).repeat(3)).levels) == 40  # repeated
-    assert len(collect(np.arange(5_000)).levels) == 5_000  # whole numbers
-    assert len(collect(pd.Series(rng.normal(size=30)).astype("category")).levels) == 30  # declared
+    check_discrete(column(rng.normal(size=12).repeat(2)))  # few
+    check_discrete(column(pd.Series(rng.normal(size=30)).astype("category")))  # declared
+    check_discrete(column([str(x) for x in rng.normal(size=30)]))  # text
+
+
+def test_integers_of_few_rows_are_amounts():
+    check_discrete(column(np.arange(30)))  # few
+    check_discrete(column(np.arange(31).repeat(6)))  # each of them has rows
+    # 16 of 31 have five rows, and then 15
+    rows = np.where(np.arange(31) < 16, 5, 6)
+    with pytest.raises(DataError, match="'x' looks continuous: 31 distinct numbers in 170 rows"):
+        check_discrete(column(np.arange(31).repeat(rows)))
+    rows[15] = 6
+    check_discrete(column(np.arange(31).repeat(rows)))
+    check_discrete(column(np.arange(40)), np.full(40, 6))  # frequencies stand for rows
+    with pytest.raises(DataError, match="'x' looks like an identifier or an amount: 500 distinct"):
+        check_discrete(column(np.arange(500)))
+    check_discrete(column(pd.Series(np.arange(500)).astype("category")))
+    with pytest.raises(DataError, match="looks continuous"):  # missing values are no numbers
+        check_discrete(
+            factorise("x", pd.Series([np.nan] * 50 + list(range(40)) * 3), missing="keep")
+        )
 
 
 @pytest.mark.parametrize(
@@ -599,7 +627,7 @@ def test_declared_levels_count_in_their_order_if_asked():
 
 def test_declared_levels_that_do_not_occur_are_left_out_by_default():
     groups, levels, _ = levels_of(declared_frame())
-    assert groups == ("b", "a") and levels == [("u", "w"), (2, 1), ("p", "q")]
+    assert groups == ("b", "a") and levels == [("w", "u"), (2, 1), ("p", "q")]
     assert levels_of(declared_frame(), declared=False)[:2] == (groups, levels)
 
 

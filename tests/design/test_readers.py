@@ -16,17 +16,75 @@ def rows(frame):
     return ["".join(row) for row in frame.to_numpy()]
 
 
-def test_fasta_joins_lines_and_keeps_case():
+def test_fasta_joins_lines_and_keeps_case_if_asked():
     text = ">one first\nACg\nt\n\n>two\r\nac\r\n GT\n>three\nA C\tGT"
-    frame = readFasta(io.StringIO(text))
+    frame = readFasta(io.StringIO(text), fold_case=False)
     assert rows(frame) == ["ACgt", "acGT", "ACGT"]
     assert frame.columns.tolist() == ["1", "2", "3", "4"] and frame.index.tolist() == [0, 1, 2]
-    assert readFasta(io.StringIO(text), rownames=True).index.tolist() == [
+    assert readFasta(io.StringIO(text), rownames=True, fold_case=False).index.tolist() == [
         "one first",
         "two",
         "three",
     ]
-    assert rows(readFasta(io.BytesIO(b"\xef\xbb\xbf" + text.encode()))) == rows(frame)
+    marked = io.BytesIO(b"\xef\xbb\xbf" + text.encode())
+    assert rows(readFasta(marked, fold_case=False)) == rows(frame)
+
+
+def cells(frame):
+    """Return the letters as lists, with None where they are missing."""
+    return [[None if pd.isna(x) else x for x in row] for row in frame.to_numpy().tolist()]
+
+
+def fasta(*sequences):
+    return io.StringIO("".join(f">{k}\n{text}\n" for k, text in enumerate(sequences)))
+
+
+def test_one_sequence_in_lower_case_makes_no_fifth_letter():
+    rng = np.random.default_rng(0)
+    sequences = ["".join(row) for row in rng.choice(list("ACGT"), (300, 8))]
+    upper = readFasta(fasta(*sequences))
+    with pytest.warns(DataWarning, match=r"of 300 sequences, 1 with lower-case letters") as caught:
+        folded = readFasta(fasta(*sequences[:-1], sequences[-1].lower()))
+    pd.testing.assert_frame_equal(folded, upper)
+    assert caught[0].filename == __file__
+    kept = readFasta(fasta(*sequences[:-1], sequences[-1].lower()), fold_case=False)
+    assert set(kept.iloc[-1]) <= set("acgt")
+
+
+def test_gaps_and_unknown_letters():
+    with pytest.warns(DataWarning) as caught:
+        frame = readFasta(fasta("AC.T", "A-Nt", "..GT"))
+    assert cells(frame) == [
+        ["A", "C", "-", "T"],
+        ["A", "-", None, "T"],
+        ["-", "-", "G", "T"],
+    ]
+    said = str(caught[0].message)
+    assert "3 '.' read as '-'" in said and "1 'N' read as missing" in said
+    assert "1 with lower-case letters" in said
+    # N is asparagine among amino acids, and X is unknown
+    with pytest.warns(DataWarning, match="of 2 sequences, 1 'X' read as missing"):
+        frame = readFasta(fasta("MNX-", "MNK-"))
+    assert cells(frame) == [["M", "N", None, "-"], ["M", "N", "K", "-"]]
+    # IUPAC's other letters for several bases
+    with pytest.warns(DataWarning, match="1 'N', 1 'R' read as missing"):
+        frame = readFasta(fasta("ACGTACGTACGTACGTACGR", "ACGTACGTACGTACGTACGN"))
+    assert frame["20"].isna().all()
+    # all of it can be turned off, or told otherwise
+    as_written = readFasta(fasta("ac.N", "A-NT"), fold_case=False, gaps="", unknown="")
+    assert rows(as_written) == ["ac.N", "A-NT"]
+    with pytest.warns(DataWarning, match=r"1 '~' read as '-' \(gaps='~'\), 1 'R' read as missing"):
+        frame = readFasta(fasta("A~RN"), gaps="~", unknown="R")
+    assert cells(frame) == [["A", "-", None, "N"]]
+    assert rows(readFasta(fasta("AC-T", "AC-T"))) == ["AC-T", "AC-T"]  # nothing to say
+
+
+def test_characters_are_checked():
+    with pytest.raises(BBLTypeError, match="gaps must be text") as caught:
+        readFasta(fasta("AC"), gaps=None)
+    assert caught.value.argument == "gaps"
+    with pytest.raises(DataError, match="unknown='N ' holds a space"):
+        readFasta(fasta("AC"), unknown="N ")
 
 
 def test_a_byte_order_mark_is_no_content(tmp_path):

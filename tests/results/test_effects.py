@@ -272,7 +272,7 @@ def test_grids_are_made():
     assert len(rows) == 4
     balanced = model.avg_comparisons("Sex", by="Class", grid="balanced").frame
     assert len(balanced) == 8
-    by_column = model.avg_predictions(by="Freq", newdata=TITANIC.head(3)).frame
+    by_column = model.avg_predictions(by="Freq", newdata=TITANIC.head(3), weights=np.ones(3)).frame
     assert by_column["Freq"].tolist() == sorted(TITANIC.head(3)["Freq"].unique().repeat(2))
 
 

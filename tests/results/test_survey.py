@@ -492,7 +492,7 @@ def test_messages_count_rows_and_not_weights():
     gaps = data.assign(a=data["a"].astype(object).where(data.index % 72 > 0, None))
     model = bbl.bbl("y ~ a + b", gaps, design=DESIGN, method="ml", missing="drop")
     assert "10 observations with missing values dropped" in str(model.summary())
-    with pytest.raises(DataError, match="720 distinct values in 720 observations"):
+    with pytest.raises(DataError, match="720 distinct numbers in 720 rows"):
         bbl.bbl("y ~ id + a", data, design=DESIGN, method="ml")
     assert bbl.etable([model]).frame.loc["Observations"].tolist() == ["710"]
 

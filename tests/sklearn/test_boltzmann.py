@@ -404,9 +404,9 @@ class TestErrors:
     def test_continuous(self, rows):
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
-        with pytest.raises(DataError, match="column 'age' looks continuous.*Bin it"):
+        with pytest.raises(DataError, match="column 'age' looks continuous.*bbl.bin"):
             BBLClassifier("pseudo").fit(pd.DataFrame(X, columns=["age", "b"]), y)
-        with pytest.warns(DataWarning, match="look continuous: 0, 1.*bin them"):
+        with pytest.warns(DataWarning, match="look continuous: 0, 1.*Bin them"):
             BBLClassifier("pseudo").fit(X, y)
 
     def test_few_fractions_are_levels(self, digits):

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from bbl.api.training_data import encode_data, refuse_batches, user_folds
 from bbl.boltzmann.job import FitData
 from bbl.checks import integer, near_match
-from bbl.design.design import Design, EncodingRules
+from bbl.design.design import EncodingRules
 from bbl.design.formula import check_formula
 from bbl.design.frames import Frame, to_frame
 from bbl.design.grammar import quoted
@@ -27,15 +27,11 @@ from bbl.design.interactions import Cube, Interactions
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.source import Source
 from bbl.design.table_types import Batches, RowFolds, Splitter, TableLike, Weights
-from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
+from bbl.errors import BBLTypeError, DataWarning, FormulaError, OptionError
 from bbl.results.network.network import NetworkResults
 from bbl.rows.folds import Folds, stratified_folds
-from bbl.rows.on_disk import Rows
 
 __all__ = ["formula_of", "make_folds", "prepare", "restrict_features"]
-
-# more numeric classes than this are an error unless there are two rows per class
-MANY_CLASSES = 100
 
 
 def restrict_features(prepared: FitData, names: tuple) -> FitData:
@@ -132,24 +128,7 @@ def prepare(
                 "networks.structure()."
             ),
         )
-    _check_class(design, encoded.sample)
     return encoded
-
-
-def _check_class(design: Design, sample: Rows) -> None:
-    """Raise a DataError if the class looks like a continuous column: many numbers, of less than two
-    rows each.
-    """
-    K = len(design.response.levels)
-    is_numeric = set(design.response.kinds) == {"number"}
-    if is_numeric and K > MANY_CLASSES and sample.total < 2 * K:
-        name = design.response.name
-        raise DataError(
-            f"The class {name!r} has {K} different numbers in {sample.total:.0f} rows, which "
-            "are not classes.",
-            column=name,
-            hint="Bin it first, for example with pandas.qcut, or name another column.",
-        )
 
 
 def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:

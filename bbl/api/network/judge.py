@@ -25,6 +25,7 @@ from bbl.bayesnet.parameters import fit
 from bbl.bayesnet.predict import class_scores
 from bbl.boltzmann.job import FitData
 from bbl.checks import choice, flag, generator, verb
+from bbl.design.amounts import check_discrete
 from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
 from bbl.design.table_types import Batches, Splitter, TableLike, Weights
@@ -322,6 +323,7 @@ def cmi(
     n_levels = []
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")  # missing values are no error
+        check_discrete(column)
         # all declared levels; those without rows add 0 to entropies
         factor = Factor.collect(column, unused=True)
         # codes (n,); those of missing values do not matter, as these rows count 0 below

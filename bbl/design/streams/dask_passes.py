@@ -248,7 +248,9 @@ def _copy(summary: SourceSummary) -> SourceSummary:
     """Return a copy of a summary to which others can be joined."""
     # joined to an empty summary: ``type(column)(name)`` is a `Merged` of no values
     return _join(
-        SourceSummary({name: type(column)(name) for name, column in summary.columns.items()}),
+        SourceSummary(
+            {name: type(column)(name, column.listed) for name, column in summary.columns.items()}
+        ),
         summary,
     )
 

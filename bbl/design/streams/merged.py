@@ -14,16 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from bbl.design.columns import refuse_identifier
+from bbl.design.amounts import check_discrete, has_many_fractions, refuse_identifier
 from bbl.design.factors import Factor
 from bbl.design.frames import describe_difference
-from bbl.design.values import Column, Counted, check_discrete, level_key
+from bbl.design.values import Column, Counted, level_key
 
 __all__ = ["Merged"]
 
 MAX_DISTINCT = 1_000_000  # distinct values of a column; with more it is refused as an identifier
+# with so many distinct values, and almost as many as rows, a column is an identifier
+MANY_DISTINCT = 16_384
+ROWS_OF_A_VALUE = 1.1
 # distinct values at which a column is first checked; then whenever their number has doubled
-FIRST_CHECK_AT = 4096
+FIRST_CHECK_AT = 12
 
 
 class Merged:
@@ -40,9 +43,12 @@ class Merged:
         values.
     ordered : bool
         Whether a batch declares its categories as ordered.
+    listed : bool
+        Whether `xlevels` lists the levels of the column, so that any number of values is right.
     """
 
-    def __init__(self, name: Hashable):
+    def __init__(self, name: Hashable, listed: bool = False):
+        self.listed = listed
         self.name = name
         self.values: list[Any] = []
         self.kinds: list[str] = []
@@ -58,10 +64,13 @@ class Merged:
         """Add the rows of a batch with `weights` (n,), None for ones; refuse columns with too many
         values.
         """
-        codes = column.codes
-        counts = np.bincount(codes, minlength=len(column.values))  # of the batch's values
+        counts = column.value_rows()
+        self._merge(column, counts, counts if weights is None else column.value_rows(weights))
+
+    def _merge(self, column: Column, counts: np.ndarray, totals: np.ndarray) -> None:
+        """Add the values of a column with their rows and weights, (number of its values,) each."""
         self._merge_declarations(column)
-        positions = np.empty(len(counts), dtype=np.intp)  # of the batch's values in `self.values`
+        positions = np.empty(len(counts), dtype=np.intp)  # of its values in `self.values`
         for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
             positions[k] = self._position.setdefault(level_key(kind, value), len(self.values))
             if positions[k] == len(self.values):  # a new value
@@ -70,14 +79,10 @@ class Merged:
         n_new = len(self.values) - len(self.counts)
         self.counts = np.append(self.counts, np.zeros(n_new, dtype=np.int64))
         self.totals = np.append(self.totals, np.zeros(n_new))
-        # several values of the batch may have one position
+        # several values of the column may have one position
         np.add.at(self.counts, positions, counts)
-        np.add.at(
-            self.totals,
-            positions,
-            counts if weights is None else np.bincount(codes, weights, len(counts)),
-        )
-        if len(self.values) > self._next_check_at and not self.declared:
+        np.add.at(self.totals, positions, totals)
+        if len(self.values) > self._next_check_at and not (self.declared or self.listed):
             self._check()
 
     def _merge_declarations(self, column: Column) -> None:
@@ -106,27 +111,41 @@ class Merged:
     def _check(self) -> None:
         """Refuse continuous columns and identifiers early, before their values fill the memory."""
         self._next_check_at = 2 * len(self.values)
-        # more rows may come: so many that check_discrete judges by the number of values, not by
-        # their share of rows
-        n_rows = 2**62
-        check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), n_rows)
-        if len(self.values) > MAX_DISTINCT:
-            refuse_identifier(self.name, len(self.values), float(self.totals.sum()))
+        # more rows cannot make up for fractions, but for rare integers
+        if has_many_fractions(self.kinds, self.values):
+            check_discrete(self.counted())
+        L = len(self.values)
+        n_rows = float(max(self.counts.sum(), self.totals.sum()))
+        if L > MAX_DISTINCT or (L > MANY_DISTINCT and n_rows < ROWS_OF_A_VALUE * L):
+            refuse_identifier(self.name, L, n_rows, set(self.kinds) <= {"number", "missing"}, True)
 
     def counted(self) -> Counted:
         """Return the values that occur, and all declared values; the missing value is last, and
         only if it occurs.
         """
+        kept = self._kept_positions()
+        return Counted(
+            self.name,
+            self.counts[kept],
+            [self.values[k] for k in kept],
+            [self.kinds[k] for k in kept],
+            bool(self.declared),
+            self.ordered,
+            self.order_problem,
+        )
+
+    def counted_totals(self) -> np.ndarray:
+        """Return the sum of weights of each value of `counted`."""
+        return self.totals[self._kept_positions()]
+
+    def _kept_positions(self) -> list[int]:
+        """Return the positions of the values of `counted`, in its order."""
         candidates = (
             range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
         )
-        kept_positions = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
-        # moves it to the end, and keeps the order
-        kept_positions.sort(key=lambda k: self.kinds[k] == "missing")
-        values = [self.values[k] for k in kept_positions]
-        kinds = [self.kinds[k] for k in kept_positions]
-        declarations = bool(self.declared), self.ordered, self.order_problem
-        return Counted(self.name, self.counts[kept_positions], values, kinds, *declarations)
+        kept = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
+        # moves the missing value to the end, and keeps the order of the others
+        return sorted(kept, key=lambda k: self.kinds[k] == "missing")
 
     def by_level(
         self, factor: Factor, argument: str, skip_missing: bool
@@ -162,13 +181,6 @@ class Merged:
     def join(self, other: Merged) -> None:
         """Add the values and counts of `other` batches of the column."""
         declarations = bool(other.declared), other.ordered, other.order_problem
-        # a batch without rows adds the values; their counts follow
         no_rows = np.zeros(0, dtype=np.intp)
-        self.add(Column(self.name, no_rows, other.values, other.kinds, *declarations), weights=None)
-        keys = (
-            level_key(kind, value) for kind, value in zip(other.kinds, other.values, strict=True)
-        )
-        # of the values of `other` in `self.values`
-        positions = [self._position[key] for key in keys]
-        np.add.at(self.counts, positions, other.counts)
-        np.add.at(self.totals, positions, other.totals)
+        column = Column(self.name, no_rows, other.values, other.kinds, *declarations)
+        self._merge(column, other.counts, other.totals)

@@ -195,7 +195,14 @@ def encode_source(
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
     reader = Reader(
-        source, terms, weights_name, missing, whole=rules.whole_weights, step=step, workers=workers
+        source,
+        terms,
+        weights_name,
+        missing,
+        whole=rules.whole_weights,
+        step=step,
+        workers=workers,
+        listed=frozenset(levels_by_name),
     )
     summary = _check_summary(
         summarise(reader) if cluster is None else cluster.summarise(reader), reader
@@ -225,6 +232,7 @@ def encode_source(
         missing,
         incomplete=round(summary.incomplete) if summary.whole else summary.n_incomplete,
         declared=declared,
+        weights=weights_name,
     )
     unit = summary.weight_unit
     reader = replace(reader, weight_unit=unit)
@@ -287,7 +295,9 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
     pass.
     """
     terms = reader.terms
-    summary = SourceSummary({name: Merged(name) for name in terms.columns})
+    summary = SourceSummary(
+        {name: Merged(name, listed=name in reader.listed) for name in terms.columns}
+    )
     for batch in reader.batches("pass 1"):  # the text names the pass in progress reports
         if cache is not None:
             cache.append(batch.narrow())  # with codes of the narrowest type
@@ -376,6 +386,7 @@ def _make_factors(
             is_response,
             sums_out,
             tell_missing,
+            merged.counted_totals() if summary.whole else None,
         )
         argument = "xlevels" if name in levels_by_name else "data"
         return factor, *merged.by_level(

@@ -74,6 +74,8 @@ class Reader:
         Threads that code batches while the caller uses those before.
     weight_unit : float, default 1.0
         What weights are divided by where rows are encoded, in the second pass.
+    listed : frozenset of column names
+        Columns whose levels the user lists in `xlevels`.
     """
 
     source: Source
@@ -85,6 +87,7 @@ class Reader:
     cached_batches: list[UsedRows] | None = None
     workers: int = 1
     weight_unit: float = 1.0
+    listed: frozenset[Hashable] = frozenset()
 
     def batches(self, title: str) -> Iterator[UsedRows]:
         """Yield the used rows of each batch; `title` names the pass in progress reports."""

@@ -19,7 +19,7 @@ import pandas as pd
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import choice, near_match
 from bbl.design.frames import to_frame
-from bbl.design.weights import named_weights, refuse_weights
+from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLTypeError, DataError, Hint, OptionError
 from bbl.results.effects.fit import EffectFit
 from bbl.results.effects.questions import find_level_codes, find_predictors
@@ -125,6 +125,10 @@ def make_effect_rows(
         )
     if newdata is None:
         refuse_weights(weights)  # raises an error if there are any: weights are those of new rows
+    else:
+        newdata = to_frame(newdata, "newdata")
+        if is_rowwise and weights is None:
+            weights = np.ones(newdata.n)  # single rows are not weighted; none is left out
     rows = (
         _make_grid(fit, grid)
         if grid is not None
@@ -172,8 +176,7 @@ def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedR
     """
     frame = to_frame(newdata, "newdata")
     codes, missing = fit.design.encode(frame)
-    # whole=False: they need not be whole numbers
-    _, row_weights = named_weights(weights, frame, whole=False)
+    row_weights, weights_column = fit.design.weigh(frame, weights)
     dropped = fit.design.dropped(frame)  # (n,), or None if the fit drops no rows
     is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
     if not is_kept.any():
@@ -188,7 +191,7 @@ def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedR
         missing,
         row_weights[is_kept],
         frame.index[is_kept],
-        "new rows",
+        name_new_rows(weights_column),
         (frame, is_kept),
     )
 

@@ -105,7 +105,9 @@ def avg_predictions(
         levels of some predictors, others at their most frequent level. Cells of `structural_zeros`
         are left out.
     weights : column name or array_like of shape (n,), optional
-        Weights of the new rows in the average.
+        Weights of the new rows in the average. By default those in the column that has the
+        weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
+        all rows count alike.
     se : {"auto", "bootstrap", False}, default "auto"
         Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to the
         replicates of a survey, whichever the fit has; if it has none, the note says why.

@@ -24,7 +24,7 @@ from bbl.capabilities import WITH_ZEROS
 from bbl.checks import choice, generator, integer, verb
 from bbl.design.decisions import check_shares
 from bbl.design.frames import to_frame
-from bbl.design.weights import named_weights, refuse_weights
+from bbl.design.weights import refuse_weights
 from bbl.errors import DataError, OptionError
 from bbl.model.clamped import MARGINS
 from bbl.model.states import sample_groups
@@ -128,7 +128,9 @@ class DistributionMixin(MachineResults):
             With the response if the model has one: the model of a row's group gives its
             probabilities. None for the training rows.
         weights : column name or array of length n, optional
-            Frequencies of `newdata`.
+            Frequencies of `newdata`. By default those in the column that has the weights of the
+            training data (``weights="Freq"`` of the fit), if `newdata` has it; else all rows count
+            alike.
 
         Returns
         -------
@@ -167,8 +169,7 @@ class DistributionMixin(MachineResults):
             newdata = to_frame(newdata, "newdata")
             codes, missing = self.design.encode(newdata)
             y = self.design.encode_response(newdata)  # refuses a missing response
-            # whole=False: they need not be whole numbers
-            _, frequencies = named_weights(weights, newdata, whole=False)
+            frequencies, _ = self.design.weigh(newdata, weights)
             if (dropped := self.design.dropped(newdata)) is not None:
                 frequencies = np.where(dropped, 0.0, frequencies)
         if not frequencies.sum():

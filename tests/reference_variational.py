@@ -74,9 +74,13 @@ def evidence(likelihood, at, noise):
         v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
         own = np.repeat(v, [groups.fields, len(groups) - groups.fields])
         u = x[layout.size : layout.size + len(groups)] if prior.slope else own
-        total += (
-            likelihood.value(slabbed(u, at.slab)[0][groups.of_parameter] * z) + norm.logpdf(z).sum()
-        )
+        sigma = slabbed(u, at.slab)[0][groups.of_parameter]
+        if prior.flat:
+            total += likelihood.value(z)
+        elif at.centred:  # z holds the parameters themselves
+            total += likelihood.value(z) + norm.logpdf(z, scale=sigma).sum()
+        else:
+            total += likelihood.value(sigma * z) + norm.logpdf(z).sum()
         if prior.slope:
             total += prior.log_density(u - own).sum()
         if at.scale is None:

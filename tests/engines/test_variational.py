@@ -60,6 +60,61 @@ def test_options_out_of_range_are_named(option, value, match):
     assert caught.value.argument == option
 
 
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"prior": "flat", "scale": 0.1}, "scale"),
+        ({"prior": "flat", "centred": True}, "centred"),
+        ({"prior": "flat", "empirical_bayes": True}, "empirical_bayes"),
+        ({"centred": True, "empirical_bayes": True}, "empirical_bayes"),
+        ({"centred": True, "sd": "lrvb"}, "sd"),
+        ({"empirical_bayes": True, "sd": "lrvb"}, "sd"),
+    ],
+)
+def test_options_that_exclude_each_other_are_named(options, argument):
+    with pytest.raises(OptionError, match="(?s)Hint: ") as caught:
+        PersistentVI(**options)
+    assert caught.value.argument == argument
+    with pytest.raises(BBLTypeError, match="must be True or False"):
+        PersistentVI(grouped=1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prior": "flat"},
+        {"prior": "flat", "sd": "lrvb"},
+        {"centred": True},
+        {"centred": True, "prior": "gaussian"},
+        {"grouped": False},
+        {"empirical_bayes": True},
+    ],
+    ids=str,
+)
+def test_other_approximations_are_saved_and_opened(data, tmp_path, options):
+    fit = bbl.bbl("y ~ .^2", data, method="pvi", seed=1, **options, **QUICK)
+    fit.save(tmp_path / "m.bbl")
+    back = bbl.load(tmp_path / "m.bbl")
+    assert back.engine == fit.engine
+    table = fit.inference().table()
+    assert (table["lower"] < table["estimate"]).all() and table["se"].gt(0).all()
+    pd.testing.assert_frame_equal(back.inference().table(), table)
+    pd.testing.assert_frame_equal(back.interactions(), fit.interactions())
+    plain = bbl.bbl("y ~ .^2", data, method="pvi", seed=1, **QUICK)
+    assert not np.allclose(fit.parameters.theta[0], plain.parameters.theta[0])
+
+
+def test_without_a_prior_means_are_near_maximum_likelihood():
+    rng = np.random.default_rng(7)
+    x = rng.integers(0, 2, (4000, 3))
+    x[:, 1] = np.where(rng.random(4000) < 0.7, x[:, 0], x[:, 1])
+    fit = bbl.mlestimate(x, method="pvi", prior="flat", sd="lrvb", seed=0, n_iter=4000)
+    exact = bbl.mlestimate(x, method="pseudo", lambda_=0)  # two coupled predictors: the same
+    assert abs(fit.J[0, 1] - exact.J[0, 1])[0, 0] < 0.5 * fit.sd_J[0, 1][0, 0]
+    counts = np.array([[np.sum((x[:, 0] == a) & (x[:, 1] == b)) for b in (0, 1)] for a in (0, 1)])
+    assert_allclose(fit.sd_J[0, 1][0, 0], np.sqrt((1 / counts).sum()), rtol=0.05)  # Woolf
+
+
 def test_chains_are_dealt_to_the_draws_in_packs():
     assert PersistentVI().n_chains == 32 and PersistentVI(chains=120).n_chains == 64
     assert PersistentVI(chains=40, draws=1).n_chains == 64
@@ -144,8 +199,12 @@ def test_weights_are_repeated_rows_and_may_be_real(data, likelihood):
     )
     assert_allclose(weighted.J[0, 2], repeated.J[0, 2], atol=1e-8)
     assert_allclose(weighted.sd_h[0], repeated.sd_h[0], atol=1e-8)
+    # weights count as the effective number of rows: all when they are equal, few when they are not
+    plain = bbl.mlestimate(X, **options)
     tenth = bbl.mlestimate(X, np.full(len(X), 0.1), **options)
-    assert tenth.sd_J[0, 1].mean() > bbl.mlestimate(X, **options).sd_J[0, 1].mean()
+    assert_allclose(tenth.sd_J[0, 1], plain.sd_J[0, 1], rtol=1e-8)
+    uneven = bbl.mlestimate(X, np.where(np.arange(len(X)) % 10, 0.01, 1.0), **options)
+    assert uneven.sd_J[0, 1].mean() > 1.5 * plain.sd_J[0, 1].mean()
     with pytest.raises(DataError, match="weights"):
         bbl.mlestimate(X, np.where(np.arange(len(X)) == 5, np.nan, 1.0), method="pvi", **QUICK)
 

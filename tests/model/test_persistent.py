@@ -1,6 +1,7 @@
 """Persistent variational inference: against enumeration, finite differences and another program."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -273,6 +274,8 @@ def test_threads_change_no_bit(monkeypatch, levels, draws):
 
 
 # -- the ascent ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("scale", [None, 0.3])
 @pytest.mark.parametrize(
     ("name", "slab"),
@@ -284,13 +287,28 @@ def test_threads_change_no_bit(monkeypatch, levels, draws):
         ("gaussian", np.inf),
     ],
 )
-def test_the_gradient_of_the_bound_is_that_of_finite_differences(name, slab, scale):
-    layout, rng = Layout([2, 3, 2], [(0, 1), (1, 2)]), np.random.default_rng(6)
+def test_the_gradient_of_the_bound_is_that_of_finite_differences(
+    name, slab, scale, centred, grouped
+):
+    layout = Layout([2, 3, 2], [(0, 1), (1, 2)])
+    begin = start(
+        rows(layout, 30), layout, PRIORS[name], slab, scale, centred=centred, grouped=grouped
+    )
+    check_gradient(begin)
+
+
+def test_the_gradient_of_the_bound_without_a_prior_is_that_of_finite_differences():
+    layout = Layout([2, 3, 2], [(0, 1), (1, 2)])
+    check_gradient(start(rows(layout, 30), layout, PRIORS["flat"], np.inf, 1.0))
+
+
+def check_gradient(begin):
+    """Compare the gradient near `begin` with finite differences of the bound's definition."""
+    layout, rng = begin.layout, np.random.default_rng(6)
     likelihood = Enumerated(layout, rows(layout, 30))
-    begin = start(rows(layout, 30), layout, PRIORS[name], slab, scale)
     mean = begin.mean + rng.normal(scale=0.3, size=len(begin.mean))
     log_sd = np.log(rng.uniform(0.3, 0.9, len(mean)))
-    at = Approximation(layout, PRIORS[name], slab, scale, mean, log_sd)
+    at = replace(begin, mean=mean, log_sd=log_sd)
     state = _State(at, likelihood, 2, rng, Crew(1))
     state.step((0.0, 0.0, 0.0, 1.0, 1.0))  # without memory the first moment is the gradient itself
     numeric = np.empty((2, len(mean)))
@@ -365,6 +383,96 @@ def test_sds_and_strengths_are_those_of_draws_from_the_approximation():
         np.quantile(np.sqrt((tables**2).sum(axis=(1, 2))), [0.2, 0.5, 0.8]),
         rtol=0.1,
     )
+
+
+def test_without_a_prior_the_optimum_has_the_sds_and_moments_of_equation_10():
+    layout = Layout([2, 3, 2])
+    sample, draws = rows(layout, 200), np.random.default_rng(13).standard_normal((4000, 16))
+    likelihood = Enumerated(layout, sample)
+    begin = start(sample, layout, PRIORS["flat"], np.inf, 1.0)
+    budget = Budget(4000, None, 3, 0.02, 0.3)
+    found, _ = ascend(likelihood, begin, budget, np.random.default_rng(0))
+    noise = np.concatenate([draws, -draws])[:, : layout.size]
+    sd = np.exp(found.log_sd)
+    logits = (found.mean + sd * noise) @ likelihood.F.T
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    expected = (p / p.sum(axis=1, keepdims=True)) @ likelihood.F  # of the features, at each draw
+    assert_allclose(expected.mean(axis=0), likelihood.sums / sample.total, atol=0.004)
+    assert_allclose(sd * sample.total * (noise * expected).mean(axis=0), 1.0, atol=0.08)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_ungrouped_sds_and_strengths_are_those_of_draws(centred):
+    layout, rng = Layout([2, 3, 3]), np.random.default_rng(14)
+    n = Approximation.length(layout, PRIORS["horseshoe"], None, grouped=False)
+    assert n == 2 * layout.size + 2
+    mean = rng.normal(size=n)
+    log_sd = np.log(rng.uniform(0.2, 0.6, n))
+    at = Approximation(layout, PRIORS["horseshoe"], 1.0, None, mean, log_sd, centred, False)
+    x = mean + np.exp(log_sd) * rng.standard_normal((100_000, n))
+    scale = 1.0 if centred else slabbed(x[:, layout.size : 2 * layout.size], 1.0)[0]
+    simplex = scale * x[:, : layout.size]
+    theta = to_reference(layout, simplex)
+    assert_allclose(at.sd, theta.std(axis=0), rtol=0.02)
+    assert_allclose(at.theta, theta.mean(axis=0), atol=0.02)
+    i, j = layout.pairs[2]
+    tables = contrasts(3) @ layout.table(simplex[:2000], i, j) @ contrasts(3).T
+    drawn = at.strengths(np.random.default_rng(0), 2000)[:, 2]
+    assert_allclose(
+        np.quantile(drawn, [0.2, 0.5, 0.8]),
+        np.quantile(np.sqrt((tables**2).sum(axis=(1, 2))), [0.2, 0.5, 0.8]),
+        rtol=0.1,
+    )
+
+
+def test_ungrouped_scales_of_two_levels_are_the_grouped_ones():
+    layout = Layout([2] * 4)
+    sample = rows(layout)
+    options = {"n_iter": 50, "chains": 32, "draws": 1, "seed": 3}
+    grouped, ungrouped = (
+        PersistentVI(grouped=grouped, **options).fit(sample, layout) for grouped in (True, False)
+    )
+    np.testing.assert_array_equal(grouped.theta, ungrouped.theta)
+    assert_allclose(grouped.sd, ungrouped.sd, rtol=1e-12)
+
+
+@pytest.mark.parametrize("slab", [1.0, np.inf])
+def test_empirical_bayes_leaves_out_the_variance_of_log_scales(slab):
+    layout = Layout([2, 3, 3])
+    sample = rows(layout)
+    options = {"n_iter": 50, "chains": 32, "draws": 1, "seed": 3, "slab": slab}
+    engines = [PersistentVI(empirical_bayes=value, **options) for value in (False, True)]
+    fits = [engine.fit(sample, layout) for engine in engines]
+    for name in ("mean", "log_sd"):
+        np.testing.assert_array_equal(fits[0].state[name], fits[1].state[name])
+    at = engines[1].approximation(layout, fits[1])
+    u = at.mean[layout.size : layout.size + len(at.groups)]
+    scale = slabbed(u, slab)[0][at.groups.of_parameter]  # equation 12 without its optional term
+    assert_allclose(at.simplex, at.mean[: layout.size] * scale)
+    assert_allclose(np.sqrt(at.simplex_variance), scale * np.exp(at.log_sd[: layout.size]))
+    assert_allclose(fits[1].theta, to_reference(layout, at.simplex))
+    assert np.linalg.norm(fits[0].theta - fits[1].theta) > 1e-3
+
+
+def test_the_centred_approximation_shrinks_less():
+    layout = Layout([2] * 6)
+    codes = np.random.default_rng(15).integers(0, 2, (200, 6)).astype(np.uint8)
+    sample = Sample(codes, np.ones(200))  # independent: no couplings
+    begins = [
+        start(sample, layout, PRIORS["horseshoe"], 1.0, 0.01, centred=centred)
+        for centred in (False, True)
+    ]
+    noncentred, centred = (
+        ascend(
+            Enumerated(layout, sample),
+            begin,
+            Budget(3000, None, 3, 0.01, 0.1),
+            np.random.default_rng(0),
+        )[0]
+        for begin in begins
+    )
+    rms = [np.sqrt(np.mean(a.simplex[layout.D :] ** 2)) for a in (noncentred, centred)]
+    assert rms[1] > 1.5 * rms[0], rms
 
 
 @pytest.mark.long

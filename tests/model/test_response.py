@@ -36,6 +36,7 @@ CASES = [
     ("student", 2.0, 0.3),
     ("gaussian", np.inf, None),
     ("gaussian", np.inf, 0.7),
+    ("flat", np.inf, 1.0),
 ]
 
 

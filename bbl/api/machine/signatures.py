@@ -91,6 +91,9 @@ class _Options(TypedDict, total=False):
     lr: float
     average: float
     sd: Literal["factorised", "lrvb"]
+    centred: bool
+    grouped: bool
+    empirical_bayes: bool
 
 
 class FitKeywords(_Call, total=False):

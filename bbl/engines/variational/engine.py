@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bbl._ext.gibbs.gibbs import pack_size
-from bbl.checks import choice, generator, integer, real
+from bbl.checks import choice, flag, generator, integer, real
 from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Note
 from bbl.engines.traits import PosteriorTraits, Tuned
@@ -66,10 +66,12 @@ class PersistentVI(Engine):
 
     Parameters
     ----------
-    prior : {"horseshoe", "laplace", "student", "gaussian"}, default "horseshoe"
+    prior : {"horseshoe", "laplace", "student", "gaussian", "flat"}, default "horseshoe"
         Prior of a table's scale: ``"horseshoe"``: half-Cauchy; ``"laplace"`` and ``"student"``:
         such that the marginal prior of a coupling is Laplace, or Student's t with 3 degrees of
-        freedom; ``"gaussian"``: all tables have the global scale.
+        freedom; ``"gaussian"``: all tables have the global scale. ``"flat"``: no prior, which is
+        plain persistent variational inference (Ingraham & Marks 2017, eq. 10): nothing is shrunk,
+        and couplings without a finite maximum-likelihood estimate grow with `n_iter`.
     likelihood : {"sampled", "pseudo"}, default "sampled"
         The likelihood, by Gibbs chains that go on from step to step, or the pseudo-likelihood,
         without chains, which is quick but has too small sds, as each coupling is in two conditional
@@ -104,6 +106,20 @@ class PersistentVI(Engine):
         Posterior sds of the approximation, too small if parameters depend on each other, or by
         linear response, which sums over all states of few predictors. Strengths of pairs use the
         former.
+    centred : bool, default False
+        Approximate the posterior of the parameters theta and their log scales (True), instead of
+        that of theta / scale and the log scales (False; Ingraham & Marks 2017, eq. 11). The centred
+        approximation cannot follow a coupling and its scale to zero together, so that sparse priors
+        shrink less. It is there for comparison. Not with ``prior="flat"``.
+    grouped : bool, default True
+        One scale for each table; False for one scale for each parameter in simplex coding, which
+        depends on the order of the levels if there are more than two. For two levels, both are the
+        same.
+    empirical_bayes : bool, default False
+        Fix each scale at the exponential of its posterior mean logarithm for estimates and sds
+        (empirical Bayes), instead of averaging over it: the term ``exp(2 s) / 2`` of Ingraham &
+        Marks 2017, eq. 12, is left out. The fit is the same. Not with ``prior="flat"`` or
+        ``centred=True``, whose estimates do not contain scales.
 
     Raises
     ------
@@ -150,6 +166,9 @@ class PersistentVI(Engine):
     seed: Any = None
     average: float = 0.1
     sd: str = "factorised"
+    centred: bool = False
+    grouped: bool = True
+    empirical_bayes: bool = False
     name = "pvi"
     tuned = Tuned(
         "scale",
@@ -176,6 +195,9 @@ class PersistentVI(Engine):
                 argument="sd",
                 hint="Give likelihood='sampled', or sd='factorised'.",
             )
+        for name in ("centred", "grouped", "empirical_bayes"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        self._check_combination()
         for name, above, at_most in (
             ("slab", 0.0, np.inf),
             ("lr", 0.0, 1.0),
@@ -200,6 +222,31 @@ class PersistentVI(Engine):
         if self.seed is not None:
             generator(self.seed)  # raises an error if it is no seed
 
+    def _check_combination(self) -> None:
+        """Raise an OptionError if options exclude each other."""
+        if self.prior == "flat":
+            for name, default in (("scale", None), ("centred", False), ("empirical_bayes", False)):
+                if getattr(self, name) != default:
+                    raise OptionError(
+                        f"{name}={getattr(self, name)!r} needs scales, and prior='flat' has none.",
+                        argument=name,
+                        hint=f"Leave out {name}, or give prior='gaussian'.",
+                    )
+        if self.centred and self.empirical_bayes:
+            raise OptionError(
+                "empirical_bayes=True changes estimates that contain scales, and those of "
+                "centred=True do not.",
+                argument="empirical_bayes",
+                hint="Leave out centred or empirical_bayes.",
+            )
+        for name in ("centred", "empirical_bayes"):
+            if self.sd == "lrvb" and getattr(self, name):
+                raise OptionError(
+                    f"sd='lrvb' is not available with {name}=True.",
+                    argument="sd",
+                    hint=f"Give sd='factorised', or leave out {name}.",
+                )
+
     def posterior_name(self, layout: Layout | None = None) -> str:
         """Return the name of the approximation, with the kind of sds; it does not depend on
         `layout`.
@@ -217,6 +264,11 @@ class PersistentVI(Engine):
         return self.slab if self._prior.heavy else np.inf
 
     @property
+    def _global_scale(self) -> float | None:
+        """The global scale; None if it is learnt. Under the flat prior parameters are unscaled."""
+        return 1.0 if self._prior.flat else self.scale
+
+    @property
     def n_chains(self) -> int:
         """Number of chains of each draw, in whole packs; those of all draws are at least 90% of
         `chains`.
@@ -225,7 +277,9 @@ class PersistentVI(Engine):
 
     @property
     def penalised(self) -> bool:
-        """True: the prior shrinks estimates towards zero."""
+        """True: estimates are posterior means, not maxima of the likelihood, under a flat prior
+        too.
+        """
         return True
 
     @property
@@ -308,7 +362,15 @@ class PersistentVI(Engine):
     ) -> EngineFit:
         """Fit one group; `progress` is called with shares of the fit and a note."""
         # the first approximation
-        begin = start(sample, layout, self._prior, self._slab, self.scale)
+        begin = start(
+            sample,
+            layout,
+            self._prior,
+            self._slab,
+            self._global_scale,
+            centred=self.centred,
+            grouped=self.grouped,
+        )
         if not layout.D:  # no parameters
             return EngineFit(
                 np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0)
@@ -323,6 +385,7 @@ class PersistentVI(Engine):
             else:
                 likelihood = PseudoLikelihoodGradient(sample, layout)
             approximation, history = ascend(likelihood, begin, budget, rng, progress, draw_threads)
+        approximation = replace(approximation, empirical_bayes=self.empirical_bayes)
         unsettled = self._unsettled(history)
         sd, sd_notes = self._sd(sample, layout, approximation)
         theta = approximation.theta
@@ -403,13 +466,16 @@ class PersistentVI(Engine):
         max_travel = self.lr * t[-1] / 2.0
         if is_settled and max_travel >= MIN_TRAVEL:
             return ()
-        scales = f"from {scale_at_half:.2g} to {last_scale:.2g} in the second half of them"
-        detail = f"after {t[-1]:.0f} iterations; the global scale of couplings went {scales}"
+        detail = f"after {t[-1]:.0f} iterations"
+        if self._global_scale is None:
+            scales = f"from {scale_at_half:.2g} to {last_scale:.2g} in the second half of them"
+            detail += f"; the global scale of couplings went {scales}"
         return (
             Note(
                 predictor=-1,
                 level=-1,
-                what="the approximation had not settled; raise n_iter, or give a scale",
+                what="the approximation had not settled; raise n_iter"
+                + ", or give a scale" * (self._global_scale is None),
                 detail=detail,
             ),
         )
@@ -420,11 +486,21 @@ class PersistentVI(Engine):
         """
         mean = fit.state["mean"]
         log_sd = fit.state["log_sd"]
-        if len(mean) != Approximation.length(layout, self._prior, self.scale) or len(log_sd) != len(
-            mean
-        ):
+        scale = self._global_scale
+        n = Approximation.length(layout, self._prior, scale, self.grouped)
+        if len(mean) != n or len(log_sd) != n:
             raise ValueError("the approximation is of another model")
-        return Approximation(layout, self._prior, self._slab, self.scale, mean, log_sd)
+        return Approximation(
+            layout,
+            self._prior,
+            self._slab,
+            scale,
+            mean,
+            log_sd,
+            self.centred,
+            self.grouped,
+            self.empirical_bayes,
+        )
 
     def strengths(self, layout: Layout, fit: EngineFit, rng: np.random.Generator) -> np.ndarray:
         """Return posterior draws of the strength of each pair, shape (n_draws, n_pairs)."""

@@ -20,7 +20,7 @@ the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -446,17 +446,13 @@ class _State:
     @property
     def current(self) -> Approximation:
         """A copy of the current approximation."""
-        b = self.begin
-        return Approximation(
-            b.layout, b.prior, b.slab, b.scale, self.mean.copy(), self.log_sd.copy()
-        )
+        return replace(self.begin, mean=self.mean.copy(), log_sd=self.log_sd.copy())
 
     @property
     def averaged(self) -> Approximation:
         """The average of the approximations that were added to it."""
-        b = self.begin
         (mean, log_sd) = self.sums / self.n_summed
-        return Approximation(b.layout, b.prior, b.slab, b.scale, mean, log_sd)
+        return replace(self.begin, mean=mean, log_sd=log_sd)
 
     def add_to_average(self) -> None:
         """Add the current means and log sds to the average."""
@@ -505,14 +501,29 @@ class _State:
         )
         scale = np.exp(u, out=self.scale[q])
         kernel.slab(b.slab, scale, log_slope)  # bounds `scale` in place
+        if b.centred:  # the parameters are themselves the numbers of the approximation
+            prior_precision = 1.0 / scale**2
+            scale[...] = 1.0
         # writes the parameters
-        kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
-        self.likelihood.gradient(q, self.simplex[q], self.gradient[q])
+        theta = self.simplex[q]
+        kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, theta)
+        self.likelihood.gradient(q, theta, self.gradient[q])
+        # the kernel's step subtracts the slope of a standard normal prior: `theta`, where scales
+        # are one
+        if prior.flat:
+            self.gradient[q] += theta
+        if b.centred:
+            self.gradient[q] += theta - theta * prior_precision[groups.of_parameter]
         if not self.scale_gradient.size:
             return
-        kernel.gradient_by_scale(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
-        # the gradient of the log-likelihood by the bounded scales becomes that by their logarithms,
-        by_u *= scale
+        if b.centred:  # the slope of the normal prior of theta by the log of the bounded scale
+            squares = np.add.reduceat(theta**2, groups.cuts[:-1])
+            by_u = squares * prior_precision - np.diff(groups.cuts)
+        else:
+            kernel.gradient_by_scale(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
+            # the gradient of the log-likelihood by the bounded scales becomes that by their
+            # logarithms
+            by_u *= scale
         by_u *= log_slope  # and then that by u
         if prior.slope:
             prior_slope = prior.slope(w)

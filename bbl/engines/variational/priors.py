@@ -38,6 +38,8 @@ class ScalePrior:
     heavy : bool
         Whether tails are so heavy that parameters without a finite optimum would diverge without a
         slab.
+    flat : bool, default False
+        Whether the density of the parameters is constant, so that there are no scales.
     """
 
     name: str
@@ -46,6 +48,7 @@ class ScalePrior:
     log_hyper: Callable[[np.ndarray], np.ndarray]
     hyper_slope: Callable[[np.ndarray], np.ndarray]
     heavy: bool
+    flat: bool = False
 
 
 def _half_cauchy(w: np.ndarray) -> np.ndarray:
@@ -110,6 +113,8 @@ PRIORS = {
             lambda v: -v,
             heavy=False,
         ),
+        # no prior: the parameters themselves, with scales of one that are not learnt
+        ScalePrior("flat", None, None, np.zeros_like, np.zeros_like, heavy=False, flat=True),
     )
 }
 

@@ -162,7 +162,8 @@ def log_posterior_hessian(
     H = np.zeros((len(x), len(x)))
     J = np.zeros((size, len(x)))  # derivatives of the parameters by x
     J[np.arange(size), np.arange(size)] = scale
-    H[np.arange(size), np.arange(size)] = -1.0  # the standard normal prior of z
+    if not approx.prior.flat:
+        H[np.arange(size), np.arange(size)] = -1.0  # the standard normal prior of z
     has_scale = entries[group_of] >= 0  # parameters whose log scale is an entry of x
     z_entry = np.flatnonzero(has_scale)
     scale_entry = entries[group_of][has_scale]

@@ -6,11 +6,14 @@ group with one scale sigma; s is the global scale of all fields or of all coupli
 The approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab bounds the scales (see
 `bbl.engines.variational.priors.slabbed`). In the reference gauge, parameters of reference levels
 are zero.
+
+That is the noncentred parameterisation (Ingraham & Marks 2017, eq. 11). In the centred one the
+approximation is over theta itself, u and v. Ungrouped parameters have one scale each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +31,7 @@ STRENGTH_DRAWS = 400  # draws of the strengths of pairs
 
 class Groups:
     """The G groups of parameters that share a scale: the nonempty tables of a layout, fields before
-    couplings.
+    couplings, or each parameter on its own if not `grouped`.
 
     Attributes
     ----------
@@ -42,11 +45,15 @@ class Groups:
         Table of each group: fields 0..m-1, couplings m..m+P-1.
     """
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, grouped: bool = True):
         # first parameter of each table, and the end
         table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])
-        self.table = np.flatnonzero(np.diff(table_cuts))
-        self.cuts = np.append(table_cuts[self.table], layout.size).astype(np.intp)
+        if grouped:
+            self.table = np.flatnonzero(np.diff(table_cuts))
+            self.cuts = np.append(table_cuts[self.table], layout.size).astype(np.intp)
+        else:
+            self.table = np.repeat(np.arange(len(table_cuts) - 1), np.diff(table_cuts))
+            self.cuts = np.arange(layout.size + 1, dtype=np.intp)
         self.fields = int((self.table < layout.m).sum())
         self.of_parameter = np.repeat(np.arange(len(self.table)), np.diff(self.cuts))
 
@@ -80,6 +87,12 @@ class Approximation:
     mean, log_sd : ndarray, shape (n,)
         Means and log sds of z (layout.size), of u (G, unless the prior gives all groups the global
         scale), and of v (2, if it is learnt).
+    centred : bool, default False
+        Whether theta is in the place of z.
+    grouped : bool, default True
+        Whether the parameters of a table share a scale.
+    empirical_bayes : bool, default False
+        Whether scales are fixed at the exponentials of the means of u, instead of averaged over.
     """
 
     layout: Layout
@@ -88,18 +101,20 @@ class Approximation:
     scale: float | None
     mean: np.ndarray
     log_sd: np.ndarray
+    centred: bool = False
+    grouped: bool = True
+    empirical_bayes: bool = False
 
     @staticmethod
-    def length(layout: Layout, prior: ScalePrior, scale: float | None) -> int:
+    def length(layout: Layout, prior: ScalePrior, scale: float | None, grouped: bool = True) -> int:
         """Return the number n of means: of z, of u and of v."""
-        return (
-            layout.size + (len(Groups(layout)) if prior.slope else 0) + (2 if scale is None else 0)
-        )
+        n_scales = len(Groups(layout, grouped)) if prior.slope else 0
+        return layout.size + n_scales + (2 if scale is None else 0)
 
     @cached_property
     def groups(self) -> Groups:
         """Groups of parameters that share a scale."""
-        return Groups(self.layout)
+        return Groups(self.layout, self.grouped)
 
     @property
     def global_scales(self) -> np.ndarray:
@@ -122,8 +137,13 @@ class Approximation:
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and mean square, (G,) each, of the scales under the slab."""
-        return scale_moments(*self.log_scales, self.slab)
+        """Mean and mean square, (G,) each, of the scales under the slab; one, if the approximation
+        is of theta.
+        """
+        if self.centred:
+            return np.ones(len(self.groups)), np.ones(len(self.groups))
+        mean, sd = self.log_scales
+        return scale_moments(mean, np.zeros_like(sd) if self.empirical_bayes else sd, self.slab)
 
     @property
     def simplex(self) -> np.ndarray:
@@ -149,6 +169,8 @@ class Approximation:
         parameters.
         """
         layout = self.layout
+        if self.prior.slope and not self.grouped:  # no two parameters share a scale
+            return np.sqrt(reference_variance(layout, self.simplex_variance))
         z_mean = self.mean[: layout.size]
         z_variance = np.exp(2.0 * self.log_sd[: layout.size])
         scale_mean, scale_square = self._scales
@@ -181,6 +203,8 @@ class Approximation:
         z_mean = self.mean[: layout.size]
         z_sd = np.exp(self.log_sd[: layout.size])
         u_mean, u_sd = self.log_scales
+        if self.empirical_bayes:
+            u_sd = np.zeros_like(u_sd)
         out = np.zeros((n, layout.m + len(layout.pairs)))
         # noise of the two global scales, repeated for each group; used if groups have no scales of
         # their own
@@ -189,9 +213,16 @@ class Approximation:
         )
         for k in range(n):
             noise = rng.standard_normal(len(groups)) if self.prior.slope else kind_noise[k]
-            scale, _ = slabbed(u_mean + u_sd * noise, self.slab)
+            if self.centred:
+                scale = np.ones(len(groups))
+            else:
+                scale, _ = slabbed(u_mean + u_sd * noise, self.slab)
             square = (z_mean + z_sd * rng.standard_normal(layout.size)) ** 2
-            out[k, groups.table] = scale * np.sqrt(np.add.reduceat(square, groups.cuts[:-1]))
+            if self.grouped:
+                out[k, groups.table] = scale * np.sqrt(np.add.reduceat(square, groups.cuts[:-1]))
+            else:
+                squares = scale**2 * square
+                out[k] = np.sqrt(np.bincount(groups.table, squares, minlength=out.shape[1]))
         # from the norm of a pair's coefficients in simplex coding to that of its table in the
         # zero-sum gauge
         L = layout.n_levels[layout.pairs].astype(float)
@@ -202,15 +233,22 @@ class Approximation:
 
 
 def start(
-    sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale: float | None
+    sample: Sample,
+    layout: Layout,
+    prior: ScalePrior,
+    slab: float,
+    scale: float | None,
+    *,
+    centred: bool = False,
+    grouped: bool = True,
 ) -> Approximation:
     """Return the first approximation: fields of naive Bayes, no couplings, scales of Ingraham &
     Marks' Ising code.
 
-    `prior`, `slab` and `scale` are as in `Approximation`.
+    The options are as in `Approximation`.
     """
-    n = Approximation.length(layout, prior, scale)
-    groups = Groups(layout)
+    n = Approximation.length(layout, prior, scale, grouped)
+    groups = Groups(layout, grouped)
     mean = np.zeros(n)
     log_sd = np.full(n, -3.0)
     if prior.slope:
@@ -219,11 +257,13 @@ def start(
         log_sd[u] = np.log(0.8)
     if scale is None:
         mean[-2:] = -3.0 if prior.slope else -1.0
-    approximation = Approximation(layout, prior, slab, scale, mean, log_sd)
+    approximation = Approximation(layout, prior, slab, scale, mean, log_sd, centred, grouped)
     naive = np.zeros(layout.size)
     if layout.D:
         naive[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
     # `_scales[0]`: the mean scale of each group
-    mean[: layout.size] = to_simplex(layout, naive) / approximation._scales[0][groups.of_parameter]
-    # a new object: the first one has cached values, and `mean` has changed
-    return Approximation(layout, prior, slab, scale, mean, log_sd)
+    first_mean = mean.copy()
+    first_mean[: layout.size] = (
+        to_simplex(layout, naive) / approximation._scales[0][groups.of_parameter]
+    )
+    return replace(approximation, mean=first_mean)

@@ -311,8 +311,9 @@ class Engine:
         """Return the engines that are compared at each value of the tuned option."""
         return (self,)
 
-    def for_order(self, layout: Layout) -> Engine:
-        """Return the engine for predictors that are in order, or not, as `layout` says.
+    def for_rows(self, layout: Layout, total: float) -> Engine:
+        """Return the engine for rows of weight `total`, and for predictors that are in order, or
+        not, as `layout` says.
 
         Raises an OptionError if an option needs levels in order and no predictor has three or more.
         """

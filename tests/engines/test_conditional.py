@@ -692,3 +692,21 @@ def test_predictors_that_do_not_vary_leave_the_shares_of_the_groups(options, rto
     data = pd.DataFrame({"y": ["no", "yes", "yes"], "a": ["u"] * 3, "b": ["v"] * 3})
     fit = bbl.bbl("y ~ a*b", data, method="conditional", novarOk=True, verbose=0, **options)
     np.testing.assert_allclose(fit.predict(data, type="prob")["yes"], 2 / 3, rtol=rtol)
+
+
+def test_the_default_ridge_vanishes_against_many_rows():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, (200_000, 3))
+    score = (codes[:, 0] == 1) - 0.7 * (codes[:, 1] == 2) + 0.9 * (codes.prod(axis=1) == 1) - 4.0
+    data = pd.DataFrame(codes, columns=list("abc")).astype(str)
+    data["y"] = (rng.random(len(data)) < 1.0 / (1.0 + np.exp(-score))).astype(int)
+    table = data.value_counts().rename("n").reset_index()
+    fit = bbl.bbl("y ~ .^2", table, "n", method="conditional", verbose=0)
+    p = fit.predict(table, type="prob")[1].to_numpy(dtype=float)
+    for rows in (p <= np.quantile(p, 0.25), p >= np.quantile(p, 0.9), np.ones(len(p), dtype=bool)):
+        observed = np.average(table["y"][rows], weights=table["n"][rows])
+        assert np.average(p[rows], weights=table["n"][rows]) == pytest.approx(observed, rel=0.05)
+    assert fit.engine.ridge == 5 / 200_000  # weights are rows
+    few = bbl.bbl("y ~ .^2", data[:4000], method="conditional", verbose=0)
+    given = bbl.bbl("y ~ .^2", data[:4000], method="conditional", ridge=1e-3, verbose=0)
+    assert np.array_equal(few.parameters.theta, given.parameters.theta)

@@ -234,7 +234,9 @@ def prepare(
         # None: all pairs
         terms = None if encoded.design.terms.complete else encoded.design.terms.terms
         layout = Layout(encoded.design.n_levels, terms, support, encoded.design.n_ordered)
-    engine = engine.for_order(layout)  # for the predictors whose levels are in order
+    # sampling weights are no numbers of rows
+    total = encoded.sample.total if encoded.survey is None else float(encoded.sample.n)
+    engine = engine.for_rows(layout, total)
     spec = FitSpec(engine, log_z, calibrate, level, workers, rng)
     return spec, replace(encoded, layout=layout)
 

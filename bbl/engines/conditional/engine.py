@@ -44,6 +44,8 @@ SINGLE_GROUPS = (
     "Single groups of a conditional fit with ridge > 0 have no standard errors, and nothing has "
     "tests"
 )
+RIDGE = 1e-3  # default up to `RIDGE_ROWS` rows; above, the same strength in units of rows
+RIDGE_ROWS = 5000
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
 # up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
 ROWS = 5000
@@ -62,8 +64,10 @@ class Conditional(Engine):
 
     Parameters
     ----------
-    ridge : float or "firth", default 1e-3
-        Penalty; ``inf`` leaves f out, so that a `start` is only calibrated. 0 takes the maximum of
+    ridge : float or "firth", optional
+        Penalty; by default 1e-3 up to 5,000 rows, and 5 / n of n rows above, so that it vanishes
+        against the mean over many rows. Weights that are no counts have their effective number of
+        rows. ``inf`` leaves f out, so that a `start` is only calibrated. 0 takes the maximum of
         the likelihood, as logistic and multinomial regression do, with standard errors and tests;
         the parameters of the first group are then zero, and those of the others are log odds ratios
         against it. "firth" takes the maximum of the likelihood times the square root of the
@@ -106,7 +110,7 @@ class Conditional(Engine):
     0.791
     """
 
-    ridge: float | str = 1e-3
+    ridge: float | str | None = None
     scale: float | str = 0.5
     start: str | None = None
     lambda_: float | str = "cv"
@@ -130,7 +134,7 @@ class Conditional(Engine):
 
     def __post_init__(self):
         # real, integer and flag check a value and convert it
-        if not self.firth:
+        if self.ridge is not None and not self.firth:
             object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0, finite=False))
         for name in ("scale", "lambda_"):
             value = getattr(self, name)
@@ -195,7 +199,9 @@ class Conditional(Engine):
 
     @property
     def _ridge(self) -> float:
-        """The ridge as a number, 0 with Firth's penalty."""
+        """The ridge as a number: 0 with Firth's penalty, by default that of few rows."""
+        if self.ridge is None:
+            return RIDGE
         return 0.0 if isinstance(self.ridge, str) else self.ridge
 
     @property
@@ -216,6 +222,12 @@ class Conditional(Engine):
         """Whether standard errors know a sampling design: those of the likelihood alone."""
         return self.has_tests and not self.firth
 
+    def ridge_of(self, total: float) -> float:
+        """Return the ridge as a number, by default that of rows of weight `total`."""
+        if self.ridge is None and total:
+            return RIDGE * min(1.0, RIDGE_ROWS / total)
+        return self._ridge
+
     @property
     def has_tests(self) -> bool:
         """Whether estimates have standard errors and tests: those without a penalty."""
@@ -234,15 +246,17 @@ class Conditional(Engine):
             replace(self, scale=scale, ordered=ordered) for scale in scales for ordered in codings
         )
 
-    def for_order(self, layout: Layout) -> Engine:
-        """Return the engine for a layout: without levels in order, ``ordered="cv"`` is "nominal",
-        others an error.
+    def for_rows(self, layout: Layout, total: float) -> Engine:
+        """Return the engine for a layout and rows of weight `total`, with the ridge that it takes.
+
+        Without levels in order, ``ordered="cv"`` is "nominal", others an error.
         """
+        engine = self if self.firth else replace(self, ridge=self.ridge_of(total))
         # n_ordered (m,): how many levels are in order
         if self.ordered == "nominal" or (layout.n_ordered > 2).any():
-            return self
+            return engine
         if self.ordered == "cv":
-            return replace(self, ordered="nominal")
+            return replace(engine, ordered="nominal")
         raise OptionError(
             f"ordered={self.ordered!r} is for ordered predictors with three or more levels, "
             "and there are none.",
@@ -376,7 +390,7 @@ class Conditional(Engine):
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
             covariance = difference_covariance(
-                basis.functions, p, weights, self._ridge, OFFSET_PENALTY, pair
+                basis.functions, p, weights, self.ridge_of(weights.sum()), OFFSET_PENALTY, pair
             )
             tables = to_tables(basis, np.eye(len(covariance)))[0]
             return covariance, tables, determined(basis, tables, weights)
@@ -402,7 +416,9 @@ class Conditional(Engine):
         )
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
-            return coefficient_covariance(basis, p, weights, self._ridge, OFFSET_PENALTY)
+            return coefficient_covariance(
+                basis, p, weights, self.ridge_of(weights.sum()), OFFSET_PENALTY
+            )
 
     def fit_groups(
         self,
@@ -432,7 +448,9 @@ class Conditional(Engine):
                 argument="ordered",
                 hint="Give crossVal one of its codings.",
             )
-        grid = [self._ridge] if values is None else [float(value) for value in values]
+        grid = (
+            [self.ridge_of(sample.total)] if values is None else [float(value) for value in values]
+        )
         check_memory(
             # K: `memory` is of one group then
             (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),
@@ -550,7 +568,7 @@ class Conditional(Engine):
                 layout,
                 K,
                 float(self.scale),
-                self._ridge,
+                self.ridge_of(sample.total),
                 self.epochs,
                 rng,
             )
@@ -564,7 +582,7 @@ class Conditional(Engine):
             layout,
             K,
             float(self.scale),
-            self._ridge,
+            self.ridge_of(sample.total),
             self.epochs,
             rng,
             bound_scores(calibration(oof_scores.scores)),

@@ -26,6 +26,7 @@ def enrichment(
     known_pairs: pd.DataFrame | Iterable[Any],
     predictors: Sequence[Any] | None = None,
     top: Sequence[int] | None = None,
+    n_universe: int | None = None,
 ) -> EnrichmentResults:
     """Test whether known pairs come first in a ranked list of interactions.
 
@@ -43,6 +44,11 @@ def enrichment(
     top : sequence of int, optional
         Numbers of first pairs to test; by default 50, 100, ..., 250, as far as the list is longer,
         and the whole list.
+    n_universe : int, optional
+        Number of names of a larger universe from which the predictors are a part, such as all human
+        transcription factors. Expected numbers and their p-values then use the share of known pairs
+        among all pairs of the universe, ``len(known_pairs) / C(n_universe, 2)``, with all of
+        `known_pairs`. The rank test is about pairs of the predictors in any case.
 
     Returns
     -------
@@ -56,8 +62,8 @@ def enrichment(
     References
     ----------
     Min, Ning, Cheng, Gerstein (2014). Interpretable sparse high-order Boltzmann machines. AISTATS,
-    Table 2. There the expected number is that among all pairs; here it is that among `top` random
-    pairs.
+    Section 6.3: with `n_universe` the share of known pairs is the paper's, n_0 / C(n_TF0, 2). The
+    expected number here is that among `top` random pairs, as the numbers of its Table 2 imply.
 
     Examples
     --------
@@ -111,8 +117,15 @@ def enrichment(
         lengths = [integer("top", length, 1, len(ranked_pairs)) for length in top]
     list_lengths = np.array(lengths, dtype=np.int64)
     # number of known pairs among the first ones of each length, and its p-value
-    observed, p = hypergeometric(is_known, list_lengths, n_pairs, n_known)
-    expected = list_lengths * n_known / n_pairs
+    reference_known = n_known
+    reference_pairs = n_pairs
+    if n_universe is not None:
+        reference_known = len(all_known_pairs)
+        all_names = position_of.keys() | {name for pair in all_known_pairs for name in pair}
+        n_universe = integer("n_universe", n_universe, len(all_names))
+        reference_pairs = n_universe * (n_universe - 1) // 2
+    observed, p = hypergeometric(is_known, list_lengths, reference_pairs, reference_known)
+    expected = list_lengths * reference_known / reference_pairs
     enriched = pd.DataFrame(
         {
             "top": list_lengths,
@@ -126,7 +139,7 @@ def enrichment(
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
     # auc: probability that a known pair ranks before another
     auc, rank_p = rank_test(is_known, n_pairs, n_known)
-    return EnrichmentResults(enriched, auc, rank_p, frame, n_pairs, n_known)
+    return EnrichmentResults(enriched, auc, rank_p, frame, n_pairs, n_known, n_universe)
 
 
 def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]]:

@@ -20,7 +20,14 @@ from bbl.bayesnet.averaged import Averaged, average, naive_average
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.families import class_counts, dirichlet
 from bbl.bayesnet.predict import Network, estimate
-from bbl.bayesnet.weighting import bootstrap, conditional_weights, tree_weights, weighted
+from bbl.bayesnet.weighting import (
+    ConditionalLikelihood,
+    SquaredError,
+    bootstrap,
+    conditional_weights,
+    tree_weights,
+    weighted,
+)
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 
@@ -38,9 +45,9 @@ class Recipe:
     manb_prior : float or None
         Prior probability of each arc from the class: naive Bayes is averaged over all subsets of
         features (MANB).
-    wanbia : bool or tuple of float
-        Whether features are weighted by conditional likelihood (WANBIA); a tuple holds the weights
-        by position.
+    wanbia : bool, "mse" or tuple of float
+        Whether features are weighted by conditional likelihood, or with "mse" by squared error
+        (WANBIA); a tuple holds the weights by position.
     awnb : (int, float) or None
         Number of trees and share of the rows that each tree gets: features are weighted by trees
         (AWNB).
@@ -48,7 +55,7 @@ class Recipe:
 
     smooth: float = 0.0
     manb_prior: float | None = None
-    wanbia: bool | tuple[float, ...] = False
+    wanbia: bool | str | tuple[float, ...] = False
     awnb: tuple[int, float] | None = None
 
     @property
@@ -56,7 +63,13 @@ class Recipe:
         """Name of the argument for which all rows have to be in memory; empty if counts are
         enough.
         """
-        return "awnb_trees" if self.awnb is not None else "wanbia" if self.wanbia is True else ""
+        return (
+            "awnb_trees"
+            if self.awnb is not None
+            else "wanbia"
+            if self.wanbia is True or self.wanbia == "mse"
+            else ""
+        )
 
     @property
     def plain(self) -> bool:
@@ -110,8 +123,9 @@ def fit(
     if recipe.awnb is not None:
         # awnb: trees, share of rows
         weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))
-    elif recipe.wanbia is True:
-        weights = conditional_weights(rows, n_levels, K)
+    elif recipe.wanbia is True or recipe.wanbia == "mse":
+        loss = SquaredError if recipe.wanbia == "mse" else ConditionalLikelihood
+        weights = conditional_weights(rows, n_levels, K, loss)
     else:
         weights = np.array(recipe.wanbia)
     weights = weights[list(dag.features)]  # from the order of columns to that of the model

@@ -23,7 +23,14 @@ from bbl.memory import check_memory
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["ConditionalLikelihood", "bootstrap", "conditional_weights", "tree_weights", "weighted"]
+__all__ = [
+    "ConditionalLikelihood",
+    "SquaredError",
+    "bootstrap",
+    "conditional_weights",
+    "tree_weights",
+    "weighted",
+]
 
 
 def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -78,21 +85,55 @@ class ConditionalLikelihood:
         log_prior = np.tile(np.log(self.base.prior), (sample.n, 1))  # (n, K)
         # `score` adds the log probabilities of the known features in place
         log_joint = families.score(np.log(theta), sample.codes, sample.missing, log_prior)
-        log_p = log_probabilities(log_joint)  # of the classes, (n, K)
-        value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
-        # expected counts of the cells, if classes are drawn from their probabilities in each row
-        expected = families.spread(
-            sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None]
-        )
+        # of the classes, (n, K)
+        value, cell_residual = self._loss(log_probabilities(log_joint))
         centred = self.log_theta - families.sum_over_levels(theta * self.log_theta)
         # derivative by the weight of a feature: the sum of this over the cells of its table
-        cell_gradient = ((expected - self.counts) * centred).sum(axis=1)
+        cell_gradient = (cell_residual * centred).sum(axis=1)
         return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
+    def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the objective at class log-probabilities (n, K), and its derivative by the
+        log-tables (cells, K).
+        """
+        sample = self.sample
+        value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
+        # expected counts of the cells, if classes are drawn from their probabilities in each row
+        expected = self.base.families.spread(
+            sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None]
+        )
+        return value, expected - self.counts
 
-def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndarray:
-    """Return the weights (m,) in [0, 1] of largest conditional likelihood (WANBIA), starting from
-    ones.
+
+class SquaredError(ConditionalLikelihood):
+    """The squared error of the class probabilities of weighted naive Bayes, and its gradient.
+
+    The objective is ``1/2 sum_i v_i sum_y (1[y = y_i] - P(y | x_i))^2``; everything else is as in
+    the base class.
+    """
+
+    def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the objective at class log-probabilities (n, K), and its derivative by the
+        log-tables (cells, K).
+        """
+        sample = self.sample
+        p = np.exp(log_p)
+        error = p.copy()
+        error[np.arange(sample.n), sample.response] -= 1.0
+        value = 0.5 * float(sample.weights @ (error * error).sum(axis=1))
+        # dp_k / ds_j = p_k (1[j = k] - p_j) for class scores s
+        by_score = p * (error - (p * error).sum(axis=1, keepdims=True)) * sample.weights[:, None]
+        return value, self.base.families.spread(sample.codes, sample.missing, by_score)
+
+
+def conditional_weights(
+    sample: Sample,
+    n_levels: np.ndarray,
+    K: int,
+    loss: type[ConditionalLikelihood] = ConditionalLikelihood,
+) -> np.ndarray:
+    """Return the weights (m,) in [0, 1] of least `loss` (WANBIA), starting from ones: of largest
+    conditional likelihood, or of least squared error.
 
     References
     ----------
@@ -103,7 +144,7 @@ def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndar
     m = len(n_levels)
     if not m:
         return np.ones(0)
-    objective = ConditionalLikelihood(sample, n_levels, K)
+    objective = loss(sample, n_levels, K)
     total_weight = max(objective.sample.total, 1.0)
 
     def mean_objective(w: np.ndarray) -> tuple[float, np.ndarray]:

@@ -38,9 +38,10 @@ class BNClassifier(TableClassifier):
     manb_prior : float in [0, 1], optional
         Average naive Bayes over all subsets of features (MANB); the number is the prior probability
         of each arc.
-    wanbia : bool or dict of feature to weight, default False
+    wanbia : bool, "mse" or dict of feature to weight, default False
         Raise the probabilities of each feature to a weight in [0, 1]. True: weights that maximise
-        the conditional likelihood under naive Bayes (WANBIA); a dict: these weights.
+        the conditional likelihood under naive Bayes (WANBIA); "mse": weights that minimise the
+        squared error of the class probabilities; a dict: these weights.
     awnb_trees : int, optional
         Number of decision trees. A feature is weighted by the depth at which trees first split by
         it (AWNB). 10 if only `awnb_bootstrap` is set.
@@ -100,7 +101,7 @@ class BNClassifier(TableClassifier):
         *,
         dag_args: Mapping[str, Any] | None = None,
         manb_prior: float | None = None,
-        wanbia: bool | Mapping = False,
+        wanbia: bool | str | Mapping = False,
         awnb_trees: int | None = None,
         awnb_bootstrap: float | None = None,
         unseen: Unseen = "ignore",

@@ -270,3 +270,57 @@ def test_conditional_information_of_a_feature_given_another_agrees_with_r():
             known = np.all([columns[n] >= 0 for n in names], axis=0)
             np.add.at(counts, tuple(columns[n][known] for n in names), 1.0)
             assert conditional_information(counts) == pytest.approx(entry["value"], abs=1e-12)
+
+
+def test_weights_of_least_squared_error_are_those_of_a_plain_minimisation(tmp_path):
+    from scipy.optimize import approx_fprime, minimize
+
+    import bbl
+    from bbl import datasets, networks
+
+    rng = np.random.default_rng(2)
+    n = 300
+    y = rng.integers(0, 3, n)
+    table = {"y": y.astype(str)}
+    for k, noise in enumerate((0.3, 0.5, 0.8, 1.0)):
+        table[f"x{k}"] = np.where(rng.random(n) < noise, rng.integers(0, 3, n), y).astype(str)
+    table["copy"] = table["x0"]  # naive Bayes counts it twice
+    features = [name for name in table if name != "y"]
+
+    def squared_error(w):
+        """Half of the mean squared error of the class probabilities, from predictions alone."""
+        given = dict(zip(features, np.clip(w, 0, 1).tolist(), strict=True))
+        fit = networks.bnc("nb", "y ~ .", table, 1, wanbia=given)
+        p = fit.predict(table, type="prob").iloc[:, :3].to_numpy(float)
+        return 0.5 * ((p - (np.arange(3) == y[:, None])) ** 2).sum() / n
+
+    fit = networks.bnc("nb", "y ~ .", table, 1, wanbia="mse")
+    found = fit.wanbia_weights[features].to_numpy()
+    plain = minimize(
+        squared_error, np.full(5, 0.5), method="L-BFGS-B", bounds=[(0, 1)] * 5, tol=1e-14
+    )
+    assert squared_error(found) <= plain.fun + 1e-9
+    np.testing.assert_allclose(found, plain.x, atol=2e-3)
+    by_likelihood = networks.bnc("nb", "y ~ .", table, 1, wanbia=True).wanbia_weights[features]
+    assert squared_error(found) < squared_error(by_likelihood.to_numpy()) - 1e-7
+    # the gradient, with missing values and row weights
+    from bbl.bayesnet.weighting import SquaredError
+    from bbl.rows.sample import Sample
+
+    missing = rng.random((n, 5)) < 0.1
+    codes = np.column_stack([np.asarray(table[f]).astype(np.uint8) for f in features])
+    sample = Sample(
+        np.where(missing, 0, codes).astype(np.uint8), rng.integers(1, 4, n) * 1.0, y, missing
+    )
+    objective = SquaredError(sample, np.full(5, 3), 3)
+    w = rng.uniform(0.2, 0.9, 5)
+    slope = approx_fprime(w, lambda v: objective(v)[0], 1e-6)
+    np.testing.assert_allclose(objective(w)[1], slope, rtol=1e-3, atol=1e-3)
+    assert "squared error" in str(fit.summary())
+    titanic = datasets.load_titanic()
+    kept = networks.bnc("nb", "Survived ~ .", titanic, 1, weights="Freq", wanbia="mse")
+    assert kept.recipe.wanbia == "mse" and kept.call.count("mse") == 1
+    kept.save(tmp_path / "fit.bbl")
+    loaded = bbl.load(tmp_path / "fit.bbl")
+    assert loaded.recipe == kept.recipe
+    assert loaded.wanbia_weights.equals(kept.wanbia_weights)

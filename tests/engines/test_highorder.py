@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -179,15 +180,16 @@ def test_refits_agree_where_they_should(fit, pcd, rows):
 
 
 @pytest.mark.parametrize("refit", ["pcd", "cd"])
-def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(monkeypatch, rows, refit):
+def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(rows, refit):
     few = rows[list(rows.columns[:4])]
     fit = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
     assert fit.converged and fit.estimate.fits[0].grad_norm[0] <= joint.SETTLED
-    monkeypatch.setattr(joint, "STEPS", 10)
     with pytest.warns(
         bbl.ConvergenceWarning, match=f"refit='{refit}' of all predictors.*take refit='pseudo'"
     ):
-        hasty = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
+        hasty = bbl.bbl(
+            "~ .", few, method="shbm", order=2, refit=refit, n_iter=10, seed=3, verbose=0
+        )
     assert not hasty.converged and "Converged: no" in str(hasty.summary())
 
 
@@ -374,3 +376,51 @@ def test_known_terms_are_found_and_new_rows_fit_better_than_under_all_pairs(shar
     triples = [tuple(str(v) for v, _ in sorted(term)) for term in truth["terms"] if len(term) == 3]
     found = fit.terms.query("order == 3").drop_duplicates("predictors")["predictors"].tolist()
     assert set(found[: len(triples)]) == set(triples)
+
+
+@pytest.mark.parametrize("refit", ["cd", "pcd", "mf"])
+def test_options_of_sampled_refits(rows, refit):
+    def theta(**options):
+        fit = bbl.bbl(
+            "~ .", rows, method="shbm", order=2, refit=refit, lambda_=60.0, verbose=0, **options
+        )
+        return fit.parameters.theta
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bbl.ConvergenceWarning)
+        default = theta(n_iter=40)
+        named = theta(n_iter=40, sweeps=3, lr=0.1, damping=0.2)
+        np.testing.assert_array_equal(default, named)
+        for change in ({"sweeps": 1}, {"lr": 0.05}, {"n_iter": 60}):
+            assert np.abs(theta(**{"n_iter": 40} | change) - default).max() > 1e-6
+        damped = theta(n_iter=40, damping=0.6)
+        assert (np.abs(damped - default).max() > 1e-6) == (refit == "mf")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("sweeps", 0), ("n_iter", 1), ("lr", 0.0), ("damping", 1.0)]
+)
+def test_options_of_sampled_refits_are_checked(name, value):
+    with pytest.raises(bbl.BBLError, match=name):
+        HighOrder(**{name: value})
+
+
+def test_long_chains_bring_cd_to_the_maximum_of_the_likelihood(rows):
+    exact = bbl.bbl("~ .", rows, method="shbm", order=2, refit="exact", lambda_=60.0, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bbl.ConvergenceWarning)
+        gap = [
+            exact.logLik()
+            - bbl.bbl(
+                "~ .",
+                rows,
+                method="shbm",
+                order=2,
+                refit="cd",
+                lambda_=60.0,
+                sweeps=sweeps,
+                verbose=0,
+            ).logLik()
+            for sweeps in (1, 10)
+        ]
+    assert -1e-6 < gap[1] < 0.002 * abs(exact.logLik())

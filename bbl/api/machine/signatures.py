@@ -89,6 +89,7 @@ class _Options(TypedDict, total=False):
     n_iter: int
     tol: float | None
     lr: float
+    damping: float
     average: float
     sd: Literal["factorised", "lrvb"]
     centred: bool

@@ -126,7 +126,7 @@ def lp(
     smooth: float = 0.0,
     *,
     manb_prior: float | None = None,
-    wanbia: bool | Mapping[Any, float] = False,
+    wanbia: bool | str | Mapping[Any, float] = False,
     awnb_trees: int | None = None,
     awnb_bootstrap: float | None = None,
     weights: Weights | None = None,
@@ -149,10 +149,10 @@ def lp(
     manb_prior : float in [0, 1], optional
         Average naive Bayes over all subsets of features (MANB); the number is the prior probability
         of each arc.
-    wanbia : bool or dict of feature to weight, default False
+    wanbia : bool, "mse" or dict of feature to weight, default False
         Raise the probabilities of each feature to a weight in [0, 1], and normalise them. True: the
-        weights that maximise the conditional likelihood under naive Bayes (WANBIA); a dict: these
-        weights.
+        weights that maximise the conditional likelihood under naive Bayes (WANBIA); "mse": those
+        that minimise the squared error of the class probabilities; a dict: these weights.
     awnb_trees : int, optional
         Number of trees. Each feature is weighted by the depth at which trees first split by it
         (AWNB). 10 if only `awnb_bootstrap` is given.
@@ -214,7 +214,7 @@ def bnc(
     *,
     dag_args: Mapping[str, Any] | None = None,
     manb_prior: float | None = None,
-    wanbia: bool | Mapping[Any, float] = False,
+    wanbia: bool | str | Mapping[Any, float] = False,
     awnb_trees: int | None = None,
     awnb_bootstrap: float | None = None,
     weights: Weights | None = None,
@@ -275,7 +275,7 @@ def bnc(
         if awnb_trees or awnb_bootstrap
         else LEARNERS[learner].rows_reason(learner_options)
     )
-    if wanbia is True:
+    if wanbia is True or isinstance(wanbia, str):
         in_memory_argument = "wanbia"
     prepared = prepare(
         formula,
@@ -337,7 +337,8 @@ def _changed_arguments(missing: str, recipe: Recipe) -> dict[str, Any]:
     if recipe.manb_prior is not None:
         arguments["manb_prior"] = recipe.manb_prior
     if recipe.wanbia is not False:
-        arguments["wanbia"] = recipe.wanbia if recipe.wanbia is True else list(recipe.wanbia)
+        is_word = isinstance(recipe.wanbia, bool | str)
+        arguments["wanbia"] = recipe.wanbia if is_word else list(recipe.wanbia)
     if recipe.awnb is not None:
         arguments["awnb_trees"], arguments["awnb_bootstrap"] = recipe.awnb
     return arguments
@@ -347,7 +348,7 @@ def _make_recipe(
     structure: Structure | AveragedStructure,
     smooth: float,
     manb_prior: float | None,
-    wanbia: bool | Mapping[Any, float],
+    wanbia: bool | str | Mapping[Any, float],
     awnb_trees: int | None,
     awnb_bootstrap: float | None,
 ) -> Recipe:
@@ -357,7 +358,9 @@ def _make_recipe(
     weights of features in `wanbia` are not read yet, and the recipe is only a check.
     """
     smooth = real("smooth", smooth, 0.0)
-    uses_wanbia = isinstance(wanbia, Mapping) or flag("wanbia", wanbia)
+    if isinstance(wanbia, str):
+        choice("wanbia", wanbia, ("mse",))
+    uses_wanbia = isinstance(wanbia, Mapping | str) or flag("wanbia", wanbia)
     uses_awnb = awnb_trees is not None or awnb_bootstrap is not None
     uses = {"manb_prior": manb_prior is not None, "wanbia": uses_wanbia, "awnb": uses_awnb}
     requested = [name for name, is_used in uses.items() if is_used]
@@ -403,7 +406,7 @@ def _make_recipe(
         return Recipe(smooth, awnb=(n_trees, share))
     if isinstance(wanbia, Mapping) and structure.dags:
         return Recipe(smooth, wanbia=_check_feature_weights(wanbia, _feature_names(structure)))
-    return Recipe(smooth, wanbia=bool(uses_wanbia))
+    return Recipe(smooth, wanbia=wanbia if isinstance(wanbia, str) else bool(uses_wanbia))
 
 
 def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:

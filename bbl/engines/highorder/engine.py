@@ -25,7 +25,7 @@ import numpy as np
 from bbl.checks import choice, integer, real
 from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Note
-from bbl.engines.highorder.joint import REFITS, Fitted, fit_jointly
+from bbl.engines.highorder.joint import REFITS, Ascent, Fitted, fit_jointly
 from bbl.engines.traits import Tuned
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
@@ -89,6 +89,15 @@ class HighOrder(Engine):
         Raise it if there are few rows for many terms.
     tolerance : float, default 1e-9
         Norm of the gradient at which "pseudo" and "exact" fits end.
+    sweeps : int, default 3
+        Gibbs sweeps, or mean-field updates, per step of "cd" (the T of CD-T), "pcd" and "mf".
+    n_iter : int, default 1000
+        Number of steps of "cd", "pcd" and "mf".
+    lr : float, default 0.1
+        First step size of "cd", "pcd" and "mf", in units of the inverse variance of a parameter's
+        monomial; it has halved after 200 steps.
+    damping : float in [0, 0.99], default 0.2
+        Share d of the previous means in an update of "mf": ``r <- d r + (1 - d) P(v | r)``.
 
     Raises
     ------
@@ -123,6 +132,10 @@ class HighOrder(Engine):
     screen: str = "heredity"
     ridge: float | None = None
     tolerance: float = 1e-9
+    sweeps: int = 3
+    n_iter: int = 1000
+    lr: float = 0.1
+    damping: float = 0.2
     name = "shbm"
     tuned = Tuned(
         "lambda_",
@@ -149,6 +162,10 @@ class HighOrder(Engine):
         if self.ridge is not None:
             object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0))
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
+        object.__setattr__(self, "sweeps", integer("sweeps", self.sweeps, 1))
+        object.__setattr__(self, "n_iter", integer("n_iter", self.n_iter, 2))
+        object.__setattr__(self, "lr", real("lr", self.lr, 0.0, open_low=True))
+        object.__setattr__(self, "damping", real("damping", self.damping, 0.0, 0.99))
 
     @property
     def penalised(self) -> bool:
@@ -243,7 +260,8 @@ class HighOrder(Engine):
                 start = _independent_start(varying_sample, varying_layout)
             ridge = RIDGE / varying_sample.total if self.ridge is None else self.ridge
             options = self.refit, ridge, self.tolerance
-            fitted = fit_jointly(varying_layout, varying_sample, *options, start, rngs[-1])
+            ascent = Ascent(self.sweeps, self.n_iter, self.lr, self.damping)
+            fitted = fit_jointly(varying_layout, varying_sample, *options, start, rngs[-1], ascent)
         if progress is not None:
             progress(1.0 - REGRESSIONS_SHARE if tasks else 1.0)
         return self._embed(sample, layout, varying, varying_layout, fitted, votes, site_weights)

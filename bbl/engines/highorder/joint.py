@@ -27,22 +27,27 @@ from bbl.model.states import MAX_STATES, state_codes
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
-__all__ = ["REFITS", "Fitted", "fit_jointly"]
+__all__ = ["REFITS", "Ascent", "Fitted", "fit_jointly"]
 
 REFITS = ("pseudo", "exact", "pcd", "cd", "mf")
 MAX_NEWTON_STEPS = 100
 MAX_CG_STEPS = 500  # steps of conjugate gradients for each Newton step
 MAX_FIELD_RIDGE = 1e-6  # largest penalty of fields
-STEPS = 1000  # steps of the gradient methods
-RATE = 0.1  # first step length of the gradient methods, in units of a monomial's inverse variance
 DECAY_STEPS = 200.0  # steps after which the step length has halved
 MIN_VARIANCE = 0.02  # least variance of a monomial by which steps are scaled
 EVALUATE_EVERY = 5  # mean-field steps between evaluations of the pseudo-likelihood
 CHAINS = 512  # Gibbs chains that estimate moments
-SWEEPS = 3  # sweeps of the chains, or mean-field updates, for a step
-DAMPING = 0.8  # share of the new means in a damped mean-field update
 # largest mean gradient of a converged sampled fit, in standard deviations of a monomial
 SETTLED = 0.02
+
+
+class Ascent(NamedTuple):
+    """Options of the gradient methods."""
+
+    sweeps: int  # sweeps of the chains, or mean-field updates, per step
+    steps: int
+    rate: float  # first step length, in units of a monomial's inverse variance
+    damping: float  # share of the previous means in a damped mean-field update
 
 
 class Fitted(NamedTuple):
@@ -258,6 +263,7 @@ def fit_jointly(
     tolerance: float,
     theta: np.ndarray,
     rng: np.random.Generator,
+    ascent: Ascent,
     progress: Callable | None = None,
 ) -> Fitted:
     """Fit all parameters to complete rows by `method`, one of `REFITS`, starting from `theta`
@@ -265,7 +271,8 @@ def fit_jointly(
 
     `ridge` is the L2 penalty per observation of all terms; that of fields is at most 1e-6.
     `tolerance` is the norm of the gradient at which "pseudo" and "exact" end; `rng` serves "pcd"
-    and "cd". `progress` is not used: callers report the fit as a whole.
+    and "cd", `ascent` these two and "mf". `progress` is not used: callers report the fit as a
+    whole.
     """
     with serial_blas():
         if method == "pseudo":
@@ -275,7 +282,7 @@ def fit_jointly(
         means = Monomials(layout).sums(X, weights)
         if method == "exact":
             return minimise(ExactObjective(layout, means, ridge), theta, tolerance)
-        return _ascend(layout, sample, means, method, ridge, theta, rng)
+        return _ascend(layout, sample, means, method, ridge, theta, rng, ascent)
 
 
 def _ascend(
@@ -286,6 +293,7 @@ def _ascend(
     ridge: float,
     theta: np.ndarray,
     rng: np.random.Generator,
+    ascent: Ascent,
 ) -> Fitted:
     """Follow the gradient of the log-likelihood, ``means - moments - ridges * theta``, with
     estimated model moments.
@@ -302,10 +310,10 @@ def _ascend(
     scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)
     ridges = _ridges(layout, ridge)
     if method == "mf":
-        moments = _mean_field_moments(layout, monomials, sample)
+        moments = _mean_field_moments(layout, monomials, sample, ascent)
         pseudo = PseudoObjective(layout, sample, ridge)
     else:
-        moments = _chain_moments(layout, monomials, sample, theta, method, rng)
+        moments = _chain_moments(layout, monomials, sample, theta, method, rng, ascent.sweeps)
         pseudo = None
     # of sampled moments: averages over the second half of the steps; of mean field: the point of
     # the best evaluation
@@ -314,12 +322,13 @@ def _ascend(
     best = theta
     best_step = 0
     best_value = math.inf
-    for step in range(STEPS):
+    steps = ascent.steps
+    for step in range(steps):
         gradient = means - moments(theta) - ridges * theta
-        theta = theta + RATE / (1.0 + step / DECAY_STEPS) * gradient / scale
-        if pseudo is None and 2 * step >= STEPS:
+        theta = theta + ascent.rate / (1.0 + step / DECAY_STEPS) * gradient / scale
+        if pseudo is None and 2 * step >= steps:
             # of this step in the average so far: 1, 1/2, 1/3, ...
-            share = 1.0 / (step - (STEPS - 1) // 2)
+            share = 1.0 / (step - (steps - 1) // 2)
             average = average + (theta - average) * share
             mean_gradient = mean_gradient + (gradient - mean_gradient) * share
         elif (
@@ -331,21 +340,21 @@ def _ascend(
             best = theta
             best_step = step
     if pseudo is not None:
-        is_last = best_step + EVALUATE_EVERY >= STEPS  # of the evaluations
+        is_last = best_step + EVALUATE_EVERY >= steps  # of the evaluations
         return Fitted(
-            best, -best_value, float(np.linalg.norm(gradient)), STEPS, converged=not is_last
+            best, -best_value, float(np.linalg.norm(gradient)), steps, converged=not is_last
         )
     norm = float(np.abs(mean_gradient / np.sqrt(scale)).max(initial=0.0))
-    return Fitted(average, float("nan"), norm, STEPS, converged=norm <= SETTLED)
+    return Fitted(average, float("nan"), norm, steps, converged=norm <= SETTLED)
 
 
 def _mean_field_moments(
-    layout: Layout, monomials: Monomials, sample: Sample
+    layout: Layout, monomials: Monomials, sample: Sample, ascent: Ascent
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function from parameters to moments (size,) by damped mean field.
 
-    The means r (n, D) of the levels start at each row and are updated by ``r <- .2 r + .8 P(x |
-    r)``. The mean of a monomial is approximated by the product of means.
+    The means r (n, D) of the levels start at each row and are updated by ``r <- d r + (1 - d)
+    P(x | r)``, d the damping. The mean of a monomial is approximated by the product of means.
     """
     X = one_hot(sample.codes, layout)
     share = sample.weights / sample.total
@@ -353,9 +362,9 @@ def _mean_field_moments(
     def moments(theta: np.ndarray) -> np.ndarray:
         """Return the moments (size,) at `theta` (size,)."""
         r = X
-        for _ in range(SWEEPS):
+        for _ in range(ascent.sweeps):
             # [1]: probabilities (n, D)
-            r = r + DAMPING * (normalised(monomials.fields(theta, r), layout)[1] - r)
+            r = r + (1.0 - ascent.damping) * (normalised(monomials.fields(theta, r), layout)[1] - r)
         return monomials.sums(r, share)
 
     return moments
@@ -368,6 +377,7 @@ def _chain_moments(
     theta: np.ndarray,
     method: str,
     rng: np.random.Generator,
+    sweeps: int,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function from parameters to moments (size,), the means of monomials over Gibbs
     chains.
@@ -388,7 +398,7 @@ def _chain_moments(
         chains.update(h, J, None if higher_terms is None else higher_terms.values)
         if method == "cd":
             chains.restart(sample.codes[rng.choice(sample.n, CHAINS, p=share)])
-        chains.sweep(SWEEPS)  # changes `chains.codes` (CHAINS, m), the states
+        chains.sweep(sweeps)  # changes `chains.codes` (CHAINS, m), the states
         return monomials.sums(one_hot(chains.codes, layout), np.full(CHAINS, 1.0 / CHAINS))
 
     return moments

@@ -28,7 +28,7 @@ from bbl.bayesnet.families import Families
 from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe
 from bbl.bayesnet.predict import Network
-from bbl.checks import integer, real
+from bbl.checks import choice, integer, real
 from bbl.design.design import Design
 from bbl.design.factor_storage import name_from_list, name_to_list
 from bbl.results.archive import check_model, pack_model, unpack_model
@@ -70,7 +70,9 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "recipe": {
             "smooth": recipe.smooth,
             "manb_prior": recipe.manb_prior,
-            "wanbia": recipe.wanbia if isinstance(recipe.wanbia, bool) else list(recipe.wanbia),
+            "wanbia": recipe.wanbia
+            if isinstance(recipe.wanbia, bool | str)
+            else list(recipe.wanbia),
             "awnb": None if recipe.awnb is None else list(recipe.awnb),
         },
         "nobs": fit.nobs(),
@@ -146,7 +148,9 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
     the largest value.
     """
     wanbia: Any = stored["wanbia"]
-    if not isinstance(wanbia, bool):
+    if isinstance(wanbia, str):
+        choice("wanbia", wanbia, ("mse",))
+    elif not isinstance(wanbia, bool):
         wanbia = tuple(real("weights", w, 0.0, 1.0) for w in wanbia)
         if len(wanbia) != m:
             raise ValueError("its weights are not as saved")

@@ -71,6 +71,8 @@ def network_facts(
         if recipe.manb_prior is not None
         else "weighted by conditional likelihood (WANBIA)"
         if recipe.wanbia is True
+        else "weighted by squared error (WANBIA)"
+        if recipe.wanbia == "mse"
         else "weighted as given"
         if recipe.wanbia is not False
         else f"weighted by {recipe.awnb[0]} trees (AWNB)"

@@ -289,7 +289,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def wanbia_weights(self) -> pd.Series | None:
-        """Weight of each feature by conditional likelihood (WANBIA); None in other fits."""
+        """Weight of each feature by WANBIA; None in other fits."""
         return (
             None
             if self.recipe.wanbia is False

@@ -32,6 +32,8 @@ class EnrichmentResults(Notebook):
         The ranked pairs: ``predictor``, ``predictor2``, and ``known``.
     n_pairs, n_known : int
         Number of all pairs of the predictors, and of known pairs among them.
+    n_universe : int or None
+        Number of names in the universe of the expected numbers; None for the predictors.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class EnrichmentResults(Notebook):
     listed: pd.DataFrame
     n_pairs: int
     n_known: int
+    n_universe: int | None = None
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text, one or more lines, and the tables that a notebook shows."""
@@ -69,6 +72,8 @@ class EnrichmentResults(Notebook):
                 "test."
             )
         pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
+        if self.n_universe is not None:
+            pair_counts += f"; expected numbers from a universe of {self.n_universe} names"
         return pair_counts, rank_test
 
     def __repr__(self) -> str:

@@ -337,8 +337,9 @@ def _changed_arguments(missing: str, recipe: Recipe) -> dict[str, Any]:
     if recipe.manb_prior is not None:
         arguments["manb_prior"] = recipe.manb_prior
     if recipe.wanbia is not False:
-        is_word = isinstance(recipe.wanbia, bool | str)
-        arguments["wanbia"] = recipe.wanbia if is_word else list(recipe.wanbia)
+        arguments["wanbia"] = (
+            list(recipe.wanbia) if isinstance(recipe.wanbia, tuple) else recipe.wanbia
+        )
     if recipe.awnb is not None:
         arguments["awnb_trees"], arguments["awnb_bootstrap"] = recipe.awnb
     return arguments

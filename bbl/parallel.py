@@ -295,8 +295,15 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
     is_shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
     # disable=None: no bar if stderr is no terminal; delay: no bar in the first second
+    # steps advance by shares, and are shown as whole numbers
+    counts = "{n:.0f}" if total is None else "{percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f}"
     with tqdm(
-        total=total, desc=title, disable=None if is_shown else True, delay=1.0, leave=False
+        total=total,
+        desc=title,
+        disable=None if is_shown else True,
+        delay=1.0,
+        leave=False,
+        bar_format=f"{{desc}}: {counts} [{{elapsed}}{{postfix}}]",
     ) as bar:
         yield _Steps(bar)
 

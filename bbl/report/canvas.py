@@ -63,11 +63,13 @@ SEQUENTIAL = "viridis"  # colour map of values of one sign
 # multiple of the quantile 0.98 beyond which magnitudes do not stretch a colour scale
 OUTLYING = 4.0
 MISSING = "0.9"  # grey of cells that the model does not have
-MAX_FONT = 9.0  # points of the names along an axis, at most
-MIN_FONT = 6.0  # points of the names along an axis, at least
-TITLE_FONT = 10.0  # points of the title of a panel
-LEGEND_FONT = 8.5  # points by which the names in a legend are wrapped
+MAX_FONT = 10.0  # points of the names along an axis, at most
+MIN_FONT = 7.0  # points of the names along an axis, at least
+TITLE_FONT = 11.0  # points of the title of a panel
+LEGEND_FONT = 9.5  # points by which the names in a legend are wrapped
 LINE_HEIGHT = 1.2  # height of a line of text, in units of the font size
+# where a line may end, the group; intervals such as "(0.5, 1.25]" are passed over as a whole
+SEPARATOR = re.compile(r"[(\[]-?[\d.]\S*, \S+[)\]]|[(\[]-inf, \S+[)\]]|([\s_/:,=-]+)")
 ESCAPED = str.maketrans({"$": r"\$"})  # dollars in names must not start mathematics
 SHORTEST = 5  # characters to which a name may be shortened, at least
 MORE_LETTERS = 1.1  # a smaller font is taken only if it shows more than 1.1 times as many letters
@@ -163,8 +165,10 @@ def _wrap_text(text: str, room: float, size: float, lines: int, break_words: boo
             # the line ends after a separator, whose blanks need no room; else within a word or not
             # at all
             # + 1: a blank may stand just past the room
-            separators = re.finditer(r"[\s_/:,=-]+", remaining[: n + 1])
-            breaks = [m.end() for m in separators if len(remaining[: m.end()].rstrip()) <= n]
+            separators = SEPARATOR.finditer(remaining)
+            breaks = [
+                m.end() for m in separators if m[1] and len(remaining[: m.end()].rstrip()) <= n
+            ]
             n = breaks[-1] if breaks else n if break_words else 0
         if not n:
             return None

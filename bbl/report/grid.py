@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["MOST_PANELS", "NOTE_HEIGHT", "Grid", "grid_columns", "axes_at", "note_shown"]
+__all__ = [
+    "MOST_PANELS",
+    "NOTE_HEIGHT",
+    "NO_INTERVAL",
+    "Grid",
+    "axes_at",
+    "grid_columns",
+    "note_shown",
+    "note_text",
+    "share_limits",
+]
+
+NO_INTERVAL = "hollow: without an interval"  # note on points
 
 MOST_PANELS = 24  # panels of a new figure, at most
 NOTE_HEIGHT = 0.2  # inches of a note below a figure
@@ -42,10 +54,20 @@ def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str 
     stands above the others.
     """
     if n_shown < n:
-        n_notes = sum(note.get_text().startswith("showing the ") for note in ax.figure.texts)
-        bottom = 0.005 + n_notes * NOTE_HEIGHT * ax.figure.dpi / ax.figure.bbox.height
-        text = f"showing the {which} {n_shown} of {n} {noun}"
-        ax.figure.text(0.5, bottom, text, fontsize=MAX_FONT, ha="center", va="bottom")
+        note_text(ax, f"showing the {which} {n_shown} of {n} {noun}")
+
+
+def note_text(ax: Axes, text: str) -> None:
+    """Write a note below the figure of `ax`; a further note stands above the others."""
+    bottom = 0.005 + len(ax.figure.texts) * NOTE_HEIGHT * ax.figure.dpi / ax.figure.bbox.height
+    ax.figure.text(0.5, bottom, text, fontsize=MAX_FONT, ha="center", va="bottom")
+
+
+def share_limits(panels: list[Axes]) -> None:
+    """Give all panels the same limits of the horizontal axis, so that they can be compared."""
+    limits = [ax.get_xlim() for ax in panels]
+    for ax in panels:
+        ax.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:

@@ -19,19 +19,23 @@ __all__ = ["Part", "figure_html", "page_html"]
 # of a figure on the page; the stored picture has twice as many, for fine screens
 PIXELS_PER_INCH = 80
 STYLE = """
-:root { color-scheme: light; }
-body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: #1b1f23; background: #fff; }
+:root { color-scheme: light dark; --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; --shade: rgba(0, 0, 0, .3); }
+body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
 header, main, footer { max-width: 68rem; margin: 0 auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 1.5rem 0 .5rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: .5rem; border-top: 1px solid #c9cfd6; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; padding-top: .5rem; border-top: 1px solid var(--line); }
 p, li { max-width: 44rem; overflow-wrap: anywhere; }
-a { color: #0b5394; }
+a { color: var(--link); }
 nav ul { padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; list-style: none; }
 nav a { display: inline-block; padding: .35rem 0; }
 .skip { position: absolute; left: -999rem; }
-.skip:focus { left: 1rem; top: .5rem; background: #fff; padding: .5rem; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
-.scroll:focus { outline: 2px solid #0b5394; outline-offset: 2px; }
+.skip:focus { left: 1rem; top: .5rem; background: var(--paper); padding: .5rem; }
+.scroll { overflow-x: auto; margin: 1rem 0; background:
+  linear-gradient(to right, var(--paper) 40%, transparent) left / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, var(--paper) 40%, transparent) right / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--shade), transparent) left / 1rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--shade), transparent) right / 1rem 100% no-repeat scroll; }
+.scroll:focus { outline: 2px solid var(--link); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; }
 caption { text-align: left; font-weight: 600; padding: .25rem 0; min-width: min(18rem, 80vw); overflow-wrap: anywhere; }
 th, td { text-align: right; padding: .25rem .75rem .25rem 0; white-space: nowrap; font-variant-numeric: tabular-nums; }
@@ -39,17 +43,18 @@ tbody th, thead td { text-align: left; font-weight: 400; }
 tbody th { white-space: normal; overflow-wrap: break-word; min-width: min(5rem, 25vw); max-width: min(45vw, 24rem); }
 th.text, td.text { text-align: left; white-space: normal; min-width: min(9rem, 40vw); }
 table:has(.text) tbody th { min-width: min(16rem, 40vw); }
-thead th { border-bottom: 1px solid #59636e; }
+thead th { border-bottom: 1px solid var(--line); }
 table:not(:has(thead)) td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 table:not(:has(thead)) th { overflow-wrap: normal; }
-tfoot td { text-align: left; white-space: normal; color: #454c54; }
+tfoot td { text-align: left; white-space: normal; color: var(--soft); }
 tfoot div { position: sticky; left: 0; width: calc(100vw - 2rem); max-width: 44rem; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; background: #f4f6f8; padding: .75rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; background: var(--code); padding: .75rem; }
 figure { margin: 1rem 0; }
-figcaption { color: #454c54; max-width: 44rem; }
-img { max-width: 100%; height: auto; }
+figcaption { color: var(--soft); max-width: 44rem; }
+img { max-width: 100%; height: auto; background: #fff; }
 .wide img { max-width: none; }
-footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
+.hint { display: none; margin: .5rem 0 0; color: var(--soft); font-size: .9rem; }
+footer { margin: 3rem auto; color: var(--soft); font-size: .9rem; }
 @media (max-width: 480px) {
   table { font-size: .8rem; }
   th, td { padding-right: .4rem; }
@@ -60,8 +65,14 @@ footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
   .long tbody th { grid-column: 1 / -1; padding: .5rem 0 0; position: sticky; left: 0; max-width: calc(100vw - 2rem); }
   .long tfoot tr { display: block; }
 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ec; --soft: #b6bec6; --link: #8ec3f5; --paper: #14171a; --code: #1f2428; --line: #7d8893; --shade: rgba(255, 255, 255, .35); }
+  img { filter: brightness(.88); padding: .25rem; }
+}
 @media print {
-  .scroll { overflow: visible; }
+  :root { --ink: #1b1f23; --soft: #454c54; --link: #0b5394; --paper: #fff; --code: #f4f6f8; --line: #59636e; }
+  .scroll { overflow: visible; background: none; }
+  .hint { display: none !important; }
   .wide img { max-width: 100%; }
   nav { display: none; }
   tr, figure { break-inside: avoid; }
@@ -69,6 +80,12 @@ footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
 }
 """  # noqa: E501
 MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen
+# widths of screens, in pixels, below which the hint that a wider figure scrolls is shown
+HINT_WIDTHS = range(700, 1601, 100)
+STYLE += "".join(
+    f"@media (max-width: {width}px) {{ .to{width} .hint {{ display: block; }} }}\n"
+    for width in HINT_WIDTHS
+)
 
 
 @dataclass(frozen=True)
@@ -105,9 +122,15 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
         f'<img src="data:image/png;base64,{png}" width="{width}" height="{height}" '
         f'alt="{html_text(alt)}">'
     )
-    if width > MAX_SHRUNK_WIDTH:
-        image = wrap_in_scroll_box(image, f"Figure: {caption}", css_class="scroll wide")
-    return f"<figure>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
+    if width <= MAX_SHRUNK_WIDTH:
+        return f"<figure>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
+    image = wrap_in_scroll_box(image, f"Figure: {caption}", css_class="scroll wide")
+    # the box and its margins need some pixels more than the figure
+    hint_width = next((limit for limit in HINT_WIDTHS if limit >= width + 32), HINT_WIDTHS[-1])
+    return (
+        f'<figure class="to{hint_width}"><p class="hint">The figure is wider than the screen: '
+        f"scroll it sideways.</p>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
+    )
 
 
 def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> str:

@@ -19,7 +19,7 @@ from bbl.report.canvas import (
     use_plain_numbers,
     wrap_names,
 )
-from bbl.report.grid import axes_at, note_shown
+from bbl.report.grid import NO_INTERVAL, NOTE_HEIGHT, axes_at, note_shown, note_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,8 @@ def plot_coefficients(
         width of interval in any group.
     groups : sequence of K labels
     estimate, lower, upper : ndarray, shape (K, n)
-        Points and ends of the intervals; no point for nan, no line if an end is not finite.
+        Points and ends of the intervals; no point for nan, a hollow point without a line if an
+        end is not finite.
     title : str, default "Estimate"
         Label of the axis.
     ax : matplotlib Axes, optional
@@ -68,8 +69,12 @@ def plot_coefficients(
     gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72
     rows = np.arange(n_shown, dtype=float)  # vertical positions
     if ax is None:
-        ax = _new_axes(names, rows, gap, has_note=n_shown < n, K=K)
+        is_hollow = np.isfinite(estimate) & ~(np.isfinite(lower) & np.isfinite(upper))
+        n_notes = int(n_shown < n) + int(is_hollow.any())
+        ax = _new_axes(names, rows, gap, n_notes=n_notes, K=K)
         note_shown(ax, n_shown, n, "coefficients", "strongest")
+        if is_hollow.any():
+            note_text(ax, NO_INTERVAL)
     else:
         # less room for names than in a new figure, whose margin is as wide as its names
         fit_names(
@@ -87,8 +92,17 @@ def plot_coefficients(
         ax.hlines(
             y[has_interval], low[has_interval], high[has_interval], color=colours[k], linewidth=1.4
         )
+        style = {"marker": MARKERS[k % len(MARKERS)], "color": colours[k], "markersize": 4.5}
         handles += ax.plot(
-            point, y, MARKERS[k % len(MARKERS)], color=colours[k], markersize=4.5, zorder=3
+            point[has_interval], y[has_interval], linestyle="none", zorder=3, **style
+        )
+        ax.plot(
+            point[~has_interval],
+            y[~has_interval],
+            linestyle="none",
+            zorder=3,
+            markerfacecolor="white",
+            **style,
         )
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
     ax.set(ylim=(n_shown - 0.5, -0.5), xlabel=title)  # the first row on top
@@ -119,10 +133,11 @@ def _order_by_distance_from_zero(
     )
 
 
-def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool, K: int) -> Axes:
+def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, n_notes: int, K: int) -> Axes:
     """Return axes of a new figure with `names` as tick labels at `rows`, `gap` inches apart.
 
-    There is room for a legend of K groups above the axes, and for the note of `note_shown` below.
+    There is room for a legend of K groups above the axes, and for `n_notes` notes of `note_text`
+    below.
     """
     import matplotlib.pyplot as plt
 
@@ -134,7 +149,7 @@ def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool
         if K == 1
         else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
     )
-    foot = 0.55 + 0.25 * has_note
+    foot = 0.6 + NOTE_HEIGHT * n_notes
     height = max(len(rows) * gap, 0.8)
     left_margin = tick_names.depth + 0.3  # depth: inches that the names take
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))

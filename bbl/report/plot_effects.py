@@ -23,7 +23,16 @@ from bbl.report.canvas import (
     use_plain_numbers,
     wrap_names,
 )
-from bbl.report.grid import MOST_PANELS, NOTE_HEIGHT, Grid, grid_columns, note_shown
+from bbl.report.grid import (
+    MOST_PANELS,
+    NO_INTERVAL,
+    NOTE_HEIGHT,
+    Grid,
+    grid_columns,
+    note_shown,
+    note_text,
+    share_limits,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +43,7 @@ WIDTH = 3.2  # inches of a panel
 # inches of a panel beside others, so that three of them and the names fit into 13 inches
 NARROW_WIDTH = 2.5
 MAX_NAME_WIDTH = 3.6  # inches of the names beside the panels
-ROW = 2.0 * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
+ROW = 1.6 * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
 
 
 def plot_effects(
@@ -67,11 +76,16 @@ def plot_effects(
         Largest number of rows that are drawn, the first ones.
     axes : sequence of matplotlib Axes, optional
     """
+    from matplotlib.ticker import MaxNLocator
+
     n = min(len(names), top)
     rows = np.arange(n, dtype=float)  # vertical positions
     if axes is None:
         shown_groups = groups[:MOST_PANELS]
-        n_notes = (n < len(names)) + (len(shown_groups) < len(groups))
+        # points of the shown rows without an interval
+        point, low, high = (values[: len(shown_groups), k, :n] for k in range(3))
+        is_hollow = np.isfinite(point) & ~(np.isfinite(low) & np.isfinite(high))
+        n_notes = (n < len(names)) + (len(shown_groups) < len(groups)) + bool(is_hollow.any())
         panels = _new_panels(labels, shown_groups, names[:n], rows, n_notes)
         note_shown(panels[0], n, len(names), "effects")
         note_shown(panels[0], len(shown_groups), len(groups))  # above the note of effects
@@ -85,6 +99,7 @@ def plot_effects(
             ).label_ticks(ax.yaxis)
             ax.set_title(text, fontsize=TITLE_FONT)
     colour = group_colours(1)[0]
+    lacking = []  # the hollow points of each panel
     for ax, (point, low, high) in zip(panels, values[: len(shown_groups), :, :n], strict=True):
         has_interval = np.isfinite(low) & np.isfinite(high)
         ax.hlines(
@@ -100,15 +115,16 @@ def plot_effects(
             zorder=3,
         )
         lacks_interval = has_point & ~has_interval  # such points are hollow
-        ax.plot(
-            point[lacks_interval],
-            rows[lacks_interval],
-            "o",
-            color=colour,
-            markersize=4.5,
-            markerfacecolor="white",
-            zorder=3,
-        )
+        if lacks_interval.any():
+            lacking += ax.plot(
+                point[lacks_interval],
+                rows[lacks_interval],
+                "o",
+                color=colour,
+                markersize=4.5,
+                markerfacecolor="white",
+                zorder=3,
+            )
         if null is not None:
             ax.axvline(null, color="0.5", linewidth=1, zorder=1)
         ax.set(ylim=(n - 0.5, -0.5))  # the first row on top
@@ -118,6 +134,12 @@ def plot_effects(
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
         use_plain_numbers(ax)
+        if axes is None:  # few numbers, with room for long ones
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+    if axes is None:
+        share_limits(panels)
+        if lacking:
+            note_text(panels[0], NO_INTERVAL)
     return panels
 
 

@@ -145,7 +145,7 @@ def plot_roc(
     is_new_figure = ax is None
     ax = axes_or_new(ax, size=(4.4, 4.2))
     areas = [auc(score[:, k], y == k, weights)[0] for k in shown]  # [0]: without its limits
-    ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
+    diagonal = ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines = []
     names = []
     texts = wrap_names([labels.groups[k] for k in shown], room=1.6, size=LEGEND_FONT, lines=1)
@@ -160,7 +160,7 @@ def plot_roc(
     ax.set(xlabel="False positive rate", ylabel="True positive rate")
     ax.spines[["top", "right"]].set_visible(False)
     if lines:
-        draw_legend(ax, lines, names, loc="lower right")
+        draw_legend(ax, lines + diagonal, [*names, "chance"], loc="lower right")
     if is_new_figure:
         note_shown(ax, len(shown), len(chosen), "groups")
     return ax

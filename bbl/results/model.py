@@ -29,6 +29,7 @@ from bbl.design.labels import Labels
 from bbl.design.numbers import NumberFactor
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.moments import level_counts
+from bbl.parallel import progress_bar
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
@@ -191,6 +192,10 @@ class ModelResults(ABC):
     def _model_parts(self) -> list[Part]:
         """Return the report's sections on parameters, structure or terms."""
 
+    def _summary_notes(self) -> list[str]:
+        """Return sentences above the summary in the report."""
+        return []
+
     @property
     def labels(self) -> Labels:
         """Names of the response, its groups, the predictors and their levels."""
@@ -344,6 +349,8 @@ class ModelResults(ABC):
         path: str | os.PathLike[str],
         newdata: object = None,
         weights: Hashable | ArrayLike = None,
+        *,
+        verbose: int = 1,
     ) -> None:
         """Write evaluation, parameters, figures and summary to one HTML page, without network
         access or scripts.
@@ -363,6 +370,8 @@ class ModelResults(ABC):
             Weights of the new rows. By default those in the column that has the
             weights of the training data (``weights="Freq"`` of the fit), if `newdata` has it; else
             all rows count alike.
+        verbose : int, default 1
+            0 shows no progress bar.
 
         Raises
         ------
@@ -385,18 +394,24 @@ class ModelResults(ABC):
         response = self.labels.response
         n_predictors = len(self.labels.names)
         subject = "its rows" if response is None else label_text(response)
+        sections = (  # each is a step of the progress bar
+            lambda: self._evaluation_parts(newdata, weights),
+            self._model_parts,
+            lambda: [Part("Summary", self._summary_notes(), [self.summary().as_html()])],
+            lambda: [data_part(self.call, self.design, self._counts, self.class_shares)],
+        )
+        parts: list[Part] = []
+        with progress_bar(len(sections), "report", verbose) as progress:
+            for make_parts in sections:
+                parts += make_parts()
+                progress()
         html = page_html(
             f"Model of {subject}",
             (
                 f"{self.nobs():g} observations, {n_predictors} predictors, {self.n_parameters} "
                 "parameters."
             ),
-            [
-                *self._evaluation_parts(newdata, weights),
-                *self._model_parts(),
-                Part("Summary", html=[self.summary().as_html()]),
-                data_part(self.call, self.design, self._counts, self.class_shares),
-            ],
+            parts,
             "Made by bbl, the Boltzmann Bayes learner. The page holds no script.",
         )
         Path(path).write_text(html, encoding="utf-8")

@@ -35,7 +35,7 @@ def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     low = float(x.min())
     high = float(x.max())
     cuts = np.linspace(low, high, bins + 1)[1:-1]
-    cuts = _round_cuts(cuts, np.full(len(cuts), (high - low) / bins))
+    cuts = _round_cuts(cuts, np.full(len(cuts), (high - low) / bins / 50))  # nearly equal widths
     return cuts[(cuts > low) & (cuts < high)]
 
 
@@ -128,12 +128,12 @@ def _find_midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
 
 
 def _round_cuts(cuts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Round cuts (c,), which become labels, to few digits, each by at most a thousandth of its gap
+    """Round cuts (c,), which become labels, to few digits, each by at most a twentieth of its gap
     in `gaps` (c,).
     """
-    # half a unit of the last digit is at most a thousandth of the gap, which is kept from 0 and inf
+    # half a unit of the last digit is at most a twentieth of the gap, which is kept from 0 and inf
     # for its logarithm
-    digits = np.ceil(-np.log10(2e-3) - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()
+    digits = np.ceil(1.0 - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()
     return np.array(
         [round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)]
     )

@@ -16,6 +16,7 @@ import pytest
 
 import bbl
 from bbl import networks
+from bbl.report.machine.plot_interactions import draw_network as original
 from bbl.report.page import STYLE
 
 matplotlib.use("Agg")
@@ -123,11 +124,84 @@ def luminance(colour):
 
 
 def test_text_stands_out_from_what_is_behind_it():
-    behind = {"#fff", *re.findall(r"background: (#\w+)", STYLE)}
-    for colour in set(re.findall(r"[^-]color: (#\w+)", STYLE)):
-        for ground in behind:
-            light, dark = sorted((luminance(colour), luminance(ground)), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= 4.5, (colour, ground)
+    assert not re.search(r"[^-]color: #", STYLE)  # all colours of text are variables of a theme
+    themes = [dict(re.findall(r"--(\w+): (#\w+)", block)) for block in STYLE.split(":root")[1:]]
+    assert len(themes) == 3 and themes[0] == themes[2] != themes[1]  # light, dark and printed
+    for theme in themes:
+        for text in ("ink", "soft", "link"):
+            for ground in ("paper", "code"):
+                pair = (luminance(theme[text]), luminance(theme[ground]))
+                dark, light = sorted(pair)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
+
+
+def test_what_is_cut_on_a_narrow_screen_shows_that_it_scrolls(pages):
+    text = pages["mf"].read_text(encoding="utf-8")
+    page = Outline(text)
+    # background of boxes: a shade at an edge behind which there is more
+    assert re.search(r"\.scroll \{[^}]*local[^}]*var\(--shade\)[^}]*scroll", STYLE)
+    wide = [attrs for attrs in page.all("div") if attrs.get("class") == "scroll wide"]
+    assert wide and text.count('<p class="hint">') == len(wide)
+    for limit, content in re.findall(r'<figure class="to(\d+)">(.*?)</figure>', text, re.DOTALL):
+        assert int(re.search(r'width="(\d+)"', content)[1]) < int(limit)
+        assert f".to{limit} .hint {{ display: block; }}" in STYLE
+
+
+def test_table_and_graph_of_interactions_have_one_quantity(titanic, tmp_path, monkeypatch):
+    import bbl.results.machine.report_parts as module
+
+    drawn = []
+    monkeypatch.setattr(
+        module,
+        "draw_network",
+        lambda *args, **options: drawn.append((args, options)) or original(*args, **options),
+    )
+    fit = bbl.bbl("Survived ~ .^2", titanic, "Freq")
+    text = section(fit, "Interactions", tmp_path)
+    ((_, parameters), options) = drawn[0]
+    strengths = fit.interactions(of=("Yes", "No"), pvalues=None).set_index("predictor2")["strength"]
+    assert options["groups"] == [("Yes", "No")] and parameters.pooled is None
+    assert "the couplings of Yes less those of No" in text
+    assert all(f"{value:.4f}" in text for value in strengths)
+    three = pd.DataFrame({name: titanic[name] for name in ("Class", "Sex", "Age", "Freq")})
+    fit = bbl.bbl("Class ~ .^2", three, "Freq")
+    text = section(fit, "Interactions", tmp_path)
+    ((_, parameters), options) = drawn[1]
+    assert options["groups"] is None and parameters.pooled is not None
+    strongest = fit.interactions(of="pooled")["strength"].max()
+    assert f"{strongest:.4f}" in text and "less those of the fit to all rows" in text
+
+
+def test_tests_of_fields_say_at_which_levels_they_hold(pages):
+    text = pages["pseudo"].read_text(encoding="utf-8")
+    condition = "at their reference levels: Class=1st, Sex=Female, Age=Adult."
+    assert text.count(condition) == 2  # by the differences, and by the summary
+    assert "reference levels" not in pages["shooter"].read_text(encoding="utf-8")
+
+
+def test_a_report_has_a_bar_in_whole_numbers(titanic, tmp_path, monkeypatch):
+    import sys
+    from io import StringIO
+
+    class Terminal(StringIO):
+        def isatty(self):
+            return True
+
+    import tqdm
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    real = tqdm.tqdm
+    monkeypatch.setattr(
+        tqdm, "tqdm", lambda **options: real(**options | {"delay": 0, "mininterval": 0})
+    )
+    fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", lambda_="cv")
+    fit.report(tmp_path / "page.html")
+    assert re.search(r"report: +100%\|[^|]*\| 4/4 \[", screen.getvalue())
+    assert "tuning" in screen.getvalue() and not re.search(r"\d\.\d+/", screen.getvalue())
+    shown = len(screen.getvalue())
+    fit.report(tmp_path / "page.html", verbose=0)
+    assert len(screen.getvalue()) == shown
 
 
 def test_a_report_says_what_the_model_says(pages, titanic):
@@ -200,7 +274,7 @@ def section(fit, heading, folder):
 def test_the_zeros_of_a_reference_group_are_no_interactions(titanic, tmp_path):
     fit = bbl.bbl("Survived ~ Class + Sex * Age", titanic, "Freq", "conditional", ridge=0)
     text = section(fit, "Interactions", tmp_path)
-    assert "Yes: Sex and Age" in text and "No: " not in text and "say too little" not in text
+    assert "Sex and Age" in text and "No: " not in text
 
 
 def test_interactions_name_all_their_predictors_and_small_p_values(tmp_path):
@@ -209,12 +283,12 @@ def test_interactions_name_all_their_predictors_and_small_p_values(tmp_path):
     y = np.where(rng.random(600) < 0.2 + 0.6 * (a ^ b ^ c), "yes", "no")
     data = pd.DataFrame({"y": y, "a": a, "b": b, "c": c})
     fit = bbl.bbl("y ~ a * b * c", data, method="ml")
-    p = fit.interactions()["p"].min()
+    p = fit.interactions(of=("yes", "no"))["p"].min()
     assert p < 1e-10 and f"{p:.2g}" in section(fit, "Interactions", tmp_path)
     fit.save(tmp_path / "fit.bbl")
     # without tests, and so of all terms
     text = section(bbl.load(tmp_path / "fit.bbl"), "Interactions", tmp_path)
-    assert "yes: a and b and c" in text and "yes: a and b  " in text
+    assert "  a and b and c" in text and "  a and b  " in text
 
 
 def test_intervals_without_tests_are_of_the_differences_too(titanic, tmp_path):

@@ -99,7 +99,7 @@ class TestParameters:
         assert [" ".join(t.get_text().split()) for t in axes[1].get_xticklabels()] == wanted
         assert [t.get_text() for t in axes[1].get_yticklabels()] == wanted
         (bar,) = [ax for ax in figure.axes if ax not in axes]
-        assert bar.get_ylabel() == "Coupling $J$"
+        assert bar.get_ylabel() == "Coupling $J$ (–: below 0)"
 
     def test_no_text_lies_outside_the_figure(self):
         figure = drawn(plot_parameters(LABELS, Parameters(LAYOUT, THETA))[0])

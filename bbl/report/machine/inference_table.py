@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bbl.design.labels import Labels
+from bbl.model.layout import Layout
 from bbl.names import distinct_names
 from bbl.report.machine.summary import Section, Summary, shown_note, test_sections
 from bbl.report.plot_coefficients import plot_coefficients
@@ -21,9 +23,17 @@ from bbl.report.text import label_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
+__all__ = [
+    "absent",
+    "inference_summary",
+    "labelled",
+    "parameter_names",
+    "plot_table",
+    "reference_condition",
+]
 
 MAX_PARAMETERS = 20  # rows in a printed summary
+MAX_REFERENCES = 12  # reference levels in a sentence
 # of the numbers in a printed summary, so that its columns fit side by side; p may be smaller
 DECIMALS = 5
 
@@ -101,6 +111,24 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     tables = {"parameters": table, "tests": tests.drop(columns="odds_ratio")}
     return Summary(
         "Inference", facts={}, title="Estimates and tests:", sections=sections, tables=tables
+    )
+
+
+def reference_condition(labels: Labels, layout: Layout) -> str:
+    """Return the sentence that says at which levels of other predictors the fields of interacting
+    predictors hold; empty without interactions.
+    """
+    interacting = np.unique(layout.pairs).tolist()
+    if not interacting:
+        return ""
+    references = [
+        f"{label_text(labels.names[i])}={label_text(labels.levels[i][0])}" for i in interacting
+    ]
+    rest = f" and {len(references) - MAX_REFERENCES} more" * (len(references) > MAX_REFERENCES)
+    return (
+        "Fields of a predictor, and their tests, hold where the predictors that interact with it "
+        f"are at their reference levels: {', '.join(references[:MAX_REFERENCES])}{rest}. They are "
+        "no average effects."
     )
 
 

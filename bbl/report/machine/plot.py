@@ -95,9 +95,10 @@ def plot_cv(
     if best is not None:
         # the score of the setting closest to `best`
         best, best_score = float(best), y[np.argmin(np.abs(x - best))]
-        ax.axvline(best, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
+        ax.axvline(best, color=COLOURS[1], linestyle=":", linewidth=1.4, zorder=1)
         label = f"best: {symbol} = {best:.3g}"
-        ax.plot([best], [best_score], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
+        # dotted too, for the legend to explain the line
+        ax.plot([best], [best_score], "D:", color=COLOURS[1], markersize=7, zorder=4, label=label)
     if logarithmic and len(set(x[np.isfinite(y)])) > 1:  # a logarithmic axis needs two settings
         if x.min() > 0:
             ax.set_xscale("log")

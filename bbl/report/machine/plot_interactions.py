@@ -420,7 +420,8 @@ def _name_nodes(
     size, texts, radius = best
     # names that overlap: every step-th
     step = max(1, math.ceil(_least_radius(n, size) / radius)) if is_radial else 1
-    for k in range(0, n, step):
+    # up to a whole step before the first name, at which the circle closes
+    for k in range(0, max(n - step + 1, 1), step):
         (x, y) = nodes[k]
         degrees = np.degrees(angle[k]) % 360
         is_left = 90 < degrees < 270

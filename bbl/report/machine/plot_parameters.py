@@ -205,15 +205,15 @@ class _MapStyle:
                 for y in levels[1:]
             ]
             positions = np.arange(n)
-        # least and largest side in inches; names are 0.11 inches apart, which holds a line in the
-        # smallest font
+        # least and largest side in inches; names are 0.16 inches apart, in which a line of the
+        # smallest font has room to spare
         low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(
             n_maps, (2.4, 3.8) if are_large else (2.0, 2.6)
         )
         # cells between the closest names
         gap = float(np.diff(positions).min()) if len(positions) > 1 else 1.0
         return cls(
-            shows_levels, n, names, positions, float(np.clip(0.11 * n / gap, low, high)), high
+            shows_levels, n, names, positions, float(np.clip(0.16 * n / gap, low, high)), high
         )
 
     def tick_names(self, side: float) -> tuple[TickNames, TickNames]:
@@ -478,6 +478,9 @@ def _draw_coupling_maps(
         cmap = matplotlib.colormaps[SEQUENTIAL].with_extremes(bad=MISSING)
         colours = {"cmap": cmap, "vmin": 0.0, "vmax": colour_limit(norms)}
     sides = [min(axes_inches(ax)) for ax in axes]
+    is_marked = map_style.shows_levels and max(sides) > MIN_MARKED_CELL * map_style.n
+    if is_marked and (couplings < 0).any():
+        title += " (–: below 0)"
     titles = group_titles(labels, names, min(sides))
     for k, ax in enumerate(axes):
         extent = (-0.5, map_style.n - 0.5, map_style.n - 0.5, -0.5)

@@ -216,7 +216,9 @@ def plot_term(
         if ax.yaxis.get_tick_params()["labelleft"]:
             ax.set_ylabel(wrap_names([labels.names[term[0]]], height, TITLE_FONT)[0])
         mark_negative(ax, maps[k], colours["vmax"])
-    draw_colour_bar(image, bar, panels, f"Coupling ${d}J$", pointed_ends(maps[:n], colours["vmax"]))
+    draw_colour_bar(
+        image, bar, panels, f"Coupling ${d}J$ (–: below 0)", pointed_ends(maps[:n], colours["vmax"])
+    )
     return panels
 
 

@@ -19,7 +19,7 @@ from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.fitted_machine import FittedMachine
-from bbl.results.machine.report_parts import machine_parts
+from bbl.results.machine.report_parts import machine_parts, summary_notes
 
 __all__ = ["DensityResults"]
 
@@ -61,6 +61,9 @@ class DensityResults(FittedMachine):
 
     def _model_parts(self) -> list[Part]:
         return machine_parts(self)
+
+    def _summary_notes(self) -> list[str]:
+        return summary_notes(self)
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:

@@ -40,7 +40,7 @@ from bbl.results.machine.effect_source import (
 )
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.fitted_machine import FittedMachine
-from bbl.results.machine.report_parts import machine_parts
+from bbl.results.machine.report_parts import machine_parts, summary_notes
 from bbl.results.predictions import (
     accuracy_score,
     fitted,
@@ -106,6 +106,9 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     def _model_parts(self) -> list[Part]:
         return machine_parts(self)
+
+    def _summary_notes(self) -> list[str]:
+        return summary_notes(self)
 
     fitted = fitted
     importance = importance

@@ -7,10 +7,13 @@ of all rows as one group.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
 from bbl.errors import BBLError
-from bbl.report.machine.inference_table import absent, parameter_names
+from bbl.report.machine.inference_table import absent, parameter_names, reference_condition
+from bbl.report.machine.plot_interactions import draw_network
 from bbl.report.markup import html_table
 from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text
@@ -19,12 +22,18 @@ from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.inference import Inference
 from bbl.results.report_page import MAX_TABLE_ROWS
 
-__all__ = ["machine_parts"]
+__all__ = ["machine_parts", "summary_notes"]
 
 
 def machine_parts(fit: FittedMachine) -> list[Part]:
     """Return the sections on parameters and interactions."""
     return [_parameters_part(fit), _interactions_part(fit)]
+
+
+def summary_notes(fit: FittedMachine) -> list[str]:
+    """Return the sentence on the levels at which fields and their tests hold, if any interact."""
+    condition = reference_condition(fit.labels, fit.parameters.layout)
+    return [condition] if condition else []
 
 
 def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
@@ -53,7 +62,7 @@ def _parameters_part(fit: FittedMachine) -> Part:
             "in the table above."
         )
         figure_markup = figure_html(
-            figure, alt_text, f"Fields with their 95 % intervals: {description}."
+            figure, alt_text, f"Fields with their 95 % intervals, where there are: {description}."
         )
         # else intervals without tests: a posterior, or a penalised joint fit
         if isinstance(inference, Inference):
@@ -67,7 +76,7 @@ def _parameters_part(fit: FittedMachine) -> Part:
             if of == "group"
             else [f"Log odds ratios: {description}. At zero a level tells nothing of the group."]
         )
-        return Part(heading, text, [table, figure_markup])
+        return Part(heading, [*text, *summary_notes(fit)], [table, figure_markup])
     except BBLError as error:  # it says why there are no standard errors
         figure = fit.plot()[0].figure
         figure_markup = figure_html(
@@ -102,12 +111,11 @@ def _interactions_part(fit: FittedMachine) -> Part:
         return Part(
             "Interactions", ["The model has none: given the group, predictors are independent."]
         )
-    # strongest first; without the reference group of a joint fit, whose parameters are all zero
-    ranking = without_reference(fit.interactions())
-    has_test = ranking["p"].notna()
-    table = (ranking[has_test] if has_test.any() else ranking).head(MAX_TABLE_ROWS).copy()
+    ranking, of = _rank(fit)
+    # without a test too, as in the graph; the column `test` says why
+    table = ranking.head(MAX_TABLE_ROWS).copy()
     row_names = _name_terms(table)
-    if len(fit.labels.groups) > 1:
+    if ranking["group"].nunique() > 1:
         row_names = [
             f"{label_text(g)}: {name}" for g, name in zip(table["group"], row_names, strict=True)
         ]
@@ -122,16 +130,36 @@ def _interactions_part(fit: FittedMachine) -> Part:
     for name in ("p", "p_holm"):
         # 4 significant digits: 4 decimals would print 0
         table[name] = [float(f"{p:.4g}") for p in table[name]]
-    # untested interactions are left out of the table, unless all are untested
     is_cut = len(ranking) > len(table)
-    n_untested = int((~has_test).sum()) if has_test.any() else 0
     title = (
         f"The {len(table)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
     )
-    title += f", without {n_untested} that the rows say too little of" * bool(n_untested)
+    drawn = fit.parameters if of == "pooled" else replace(fit.parameters, pooled=None)
+    panels = draw_network(fit.labels, drawn, groups=[of] if isinstance(of, tuple) else None)
     figure_markup = figure_html(
-        fit.plot_network()[0].figure,
-        "Graph of the strongest interactions of each group. The strongest are in the table above.",
-        "Predictors joined by their strongest interactions; the wider a line, the stronger.",
+        panels[0].figure,
+        "Graph of the strongest interactions. The strongest are in the table above.",
+        "Predictors joined by their strongest interactions, by the strength in the table; the "
+        "wider a line, the stronger.",
     )
-    return Part("Interactions", html=[html_table(table, title), figure_markup])
+    if isinstance(of, tuple):
+        quantity = f"the couplings of {label_text(of[0])} less those of {label_text(of[1])}"
+    elif of == "pooled":
+        quantity = "the couplings of a group less those of the fit to all rows"
+    else:
+        quantity = "the couplings" + " of a group" * (len(fit.labels.groups) > 1)
+    text = f"Strength, in the table and the graph: the norm of {quantity}, in the zero-sum gauge."
+    return Part("Interactions", [text], [html_table(table, title), figure_markup])
+
+
+def _rank(fit: FittedMachine) -> tuple[pd.DataFrame, Compared]:
+    """Return the interactions, strongest first, and what their strength is of.
+
+    As in the section on parameters these are differences between groups, if the method has them;
+    else those of each group, without the reference group of a joint fit, whose parameters are zero.
+    """
+    of = _choose_estimates(fit)[0]
+    try:
+        return without_reference(fit.interactions(of)), of
+    except BBLError:  # a method that has no differences
+        return without_reference(fit.interactions()), "group"

@@ -98,8 +98,8 @@ print(bfit.tidy().head(3))
 # tells its name: `progress_bar=` is `verbose=`.
 #
 # `tidy()` has all coefficients as a long table. `summary()` shows R's likelihood-ratio tests, and
-# more: see `fit.inference()` for standard errors and Wald tests of single parameters, which R does
-# not have.
+# more: tests of the fields and of the couplings, and `fit.inference()` has standard errors and tests
+# of single parameters, which R does not have.
 #
 # ## Prediction
 #

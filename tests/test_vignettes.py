@@ -53,6 +53,7 @@ def test_all_are_there():
         "genetic_code",
         "mnist",
         "network_classifiers",
+        "persistent_inference",
         "posteriors",
         "protein_contacts",
         "r_users",

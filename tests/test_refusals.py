@@ -97,7 +97,7 @@ STATEMENTS = [
         "docs/matches_r.md",
         "an error where a method cannot take them",
         DataError,
-        "whole",
+        "integer",
         [
             lambda method=method: fit(
                 "Survived ~ .",
@@ -456,6 +456,11 @@ ELSEWHERE = [
         "docs/guide/missing.md",
         "beyond, an error says so",
         "engines/likelihood/test_refusals.py::test_gaps_of_more_states_than_can_be_listed_are_refused_with_the_remedy",
+    ),
+    (
+        "docs/guide/bayes.md",
+        "these values of `log_z` and `draws` are refused",
+        "boltzmann/test_mixture.py::test_what_has_no_meaning_with_units_is_refused",
     ),
     (
         "docs/guide/command_line.md",

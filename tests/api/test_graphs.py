@@ -129,7 +129,7 @@ def test_independent_variables_have_a_figure_without_edges():
     [
         ({"criterion": "dic"}, bbl.errors.OptionError, "criterion"),
         ({"top": 0}, bbl.errors.OptionError, "top"),
-        ({"weights": np.full(500, 0.5)}, bbl.errors.DataError, "whole"),
+        ({"weights": np.full(500, 0.5)}, bbl.errors.DataError, "integer"),
         ({"weights": "none"}, bbl.errors.DataError, "none"),
     ],
 )

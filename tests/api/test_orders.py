@@ -101,7 +101,7 @@ def test_interactions_rank_terms_of_all_orders(fit):
         table = table - table.mean(axis=axis, keepdims=True)
     assert three.set_index("group")["strength"]["Yes"] == pytest.approx(np.sqrt((table**2).sum()))
     assert fit.interactions(order=4).empty
-    assert "Class,Sex,Age]^(Yes)" in str(fit.summary())
+    assert "Class:Sex:Age" in str(fit.summary())
 
 
 def test_strengths_do_not_depend_on_the_reference_level(table):

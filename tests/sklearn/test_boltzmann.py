@@ -296,12 +296,14 @@ class TestWeights:
 
     def test_fractions_where_the_method_takes_them(self, digits):
         X, y = digits
+        weights = np.tile([0.5, 1.25], 120)
         with pytest.warns(DataWarning, match="not all integers"):
-            model = BBLClassifier("pseudo", lambda_=0.1).fit(X, y, np.full(240, 0.5))
-        expected = BBLClassifier("pseudo", lambda_=0.1).fit(X, y).predict_proba(X)
+            model = BBLClassifier("pseudo", lambda_=0.1).fit(X, y, weights)
+        # penalties go by shares of the weights, so that these equal counts of 2 and 5
+        expected = BBLClassifier("pseudo", lambda_=0.1).fit(X, y, 4 * weights).predict_proba(X)
         np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-8)
         with pytest.raises(ValueError, match="sample_weight are not all counts: row 0 has 0.5"):
-            BBLClassifier("bayes").fit(X, y, np.full(240, 0.5))
+            BBLClassifier("bayes").fit(X, y, weights)
 
 
 class TestConstants:

@@ -165,13 +165,12 @@ def prepare(
     level = check_relevance(relevance, engine, data, conflict)
     source = lazy_source(data)
     check_zeros_call(structural_zeros, engine.refusals(), log_z, source)
+    # passes over the data by Dask workers; None: by this process
+    cluster_passes = choose_cluster(source, client)
     deal = None
-    cluster_passes = None
     if source is not None:
         check_streams(engine, source, missing)
         deal = None if make_deal is None else make_deal(engine, rng)
-        # passes over the data by Dask workers; None: by this process
-        cluster_passes = choose_cluster(source, client)
 
     # 2. The data, as codes
     # the capability that missing="marginal" needs

@@ -211,9 +211,7 @@ def effective(weights):
 
 
 def test_weights_that_are_no_counts_are_refused_unless_the_engine_takes_them(weighted):
-    with pytest.raises(
-        bbl.errors.DataError, match=r"w.* not all counts: row 0 has .* one integer"
-    ):
+    with pytest.raises(bbl.errors.DataError, match=r"w.* not all counts: row 0 has .* one integer"):
         bbl.bbl("y ~ .^2", weighted, "w", method="shrunken")
     with pytest.raises(bbl.errors.DataError, match=r"not all weights: row 0 has -1.* one number"):
         bbl.bbl("y ~ .^2", weighted.assign(w=-1.0), "w", method="weighted")

@@ -463,6 +463,11 @@ ELSEWHERE = [
         "boltzmann/test_mixture.py::test_what_has_no_meaning_with_units_is_refused",
     ),
     (
+        "docs/guide/shooter.md",
+        "Infinite numbers are an error",
+        "api/test_shooter_numbers.py::test_refusals_of_new_rows",
+    ),
+    (
         "docs/guide/command_line.md",
         "is refused before the fit",
         "test_main.py::test_figures_are_refused_before_the_fit",

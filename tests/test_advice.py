@@ -7,27 +7,56 @@ import re
 import warnings
 
 import pytest
-from advice import api, design, engines, methods
+from advice import api, design, engines, methods, results
 from advice.common import SILENT
-from advice.sites import provoke, sites
+from advice.sites import files, provoke, sites
 
 from bbl.__main__ import main
 
-TABLES = (methods.TABLE, design.TABLE, api.TABLE, engines.TABLE)
+TABLES = (methods.TABLE, design.TABLE, api.TABLE, engines.TABLE, results.TABLE)
 TABLE = {name: advice for table in TABLES for name, advice in table.items()}
 assert len(TABLE) == sum(map(len, TABLES))  # noqa: S101  # a name twice would hide a case
-# files of which every hint has a case: a new hint in one of them needs a case too
-COMPLETE = (
-    "api/machine/fit.py",
-    "checks.py",
-    "design/survey_arguments.py",
-    "engines/highorder/joint.py",
-    "model/logz.py",
-    "parallel.py",
-    "results/machine/credible.py",
-    "results/machine/density.py",
-    "results/machine/figures.py",
-    "results/together/side_by_side.py",
+# files with hints that no case gives yet; of all other files every hint has a case
+OPEN = (
+    "api/load.py",
+    "api/shooter.py",
+    "cli/output.py",
+    "cli/saved.py",
+    "cli/tables.py",
+    "cli/training.py",
+    "datasets.py",
+    "design/columns.py",
+    "design/design.py",
+    "design/numbers.py",
+    "design/readers.py",
+    "engines/pseudo/engine.py",
+    "engines/variational/engine.py",
+    "model/clamped.py",
+    "report/canvas.py",
+    "results/batches.py",
+    "results/bicluster/tables.py",
+    "results/classifier.py",
+    "results/comparison.py",
+    "results/effects/refits.py",
+    "results/evaluation.py",
+    "results/log_likelihood.py",
+    "results/machine/contrasts.py",
+    "results/machine/distribution.py",
+    "results/machine/effect_source.py",
+    "results/machine/estimates.py",
+    "results/machine/inference.py",
+    "results/machine/machine.py",
+    "results/machine/monte_carlo.py",
+    "results/machine/nested.py",
+    "results/machine/posterior.py",
+    "results/network/network.py",
+    "results/network/structure.py",
+    "results/shooter/shooter.py",
+    "sklearn/base.py",
+    "sklearn/boltzmann.py",
+    "sklearn/features.py",
+    "sklearn/tables.py",
+    "storage.py",
 )
 
 
@@ -51,9 +80,12 @@ def provoked():
     return set().union(*(provoke(advice)[1] for advice in TABLE.values()))
 
 
-@pytest.mark.parametrize("path", sorted(COMPLETE))
-def test_every_hint_of_a_file_has_a_case(path):
-    missing = [f"{site.first}: {site.hint}" for site in sites(path) if site not in provoked()]
+def test_every_hint_has_a_case():
+    missing = {
+        path: [f"{site.first}: {site.hint}" for site in sites(path) if site not in provoked()]
+        for path in files()
+    }
+    missing = {path: hints for path, hints in missing.items() if hints and path not in OPEN}
     assert not missing, missing
 
 

@@ -362,7 +362,7 @@ MACHINES = {
         patched(
             "bbl.boltzmann.inference.score_covariance.tree_order",
             lambda *o, **p: None,
-            lambda: FITTED.avg_comparisons("a"),
+            lambda: fit().avg_comparisons("a"),  # a new fit: errors are kept
         ),
         lambda: FITTED.avg_comparisons("a", se="bootstrap", nboot=3),
     ),

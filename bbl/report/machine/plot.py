@@ -196,8 +196,8 @@ def _unpack_parameters(parameters: HasParameters | Sequence) -> tuple[Iterable, 
     if not hasattr(parameters, "h") or not hasattr(parameters, "J"):
         raise BBLTypeError(
             f"{type(parameters).__name__} has no fields h and couplings J to compare.",
-            hint="Give fits of bbl() by one method, such as a member of an average, "
-            "fit.members[0]; or pairs (h, J).",
+            hint="Give results of mlestimate() or randompar(), or pairs (h, J), as of a group of a "
+            "fit: (fit.coef().h[group], fit.coef().J[group]).",
         )
     return parameters.h, parameters.J
 

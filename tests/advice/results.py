@@ -1,0 +1,482 @@
+"""Hints of fitted models: effects, evaluations, tests, draws and figures."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+
+import bbl
+from advice.common import DATA, FITTED, GAPS, QUIET, RATINGS, blocks, case, fit, in_folder, patched
+from bbl import networks
+from bbl.report.machine.plot import plot_configurations
+
+QUICK = {"chains": 2, "warmup": 20, "draws": 20}
+THREE = DATA.assign(y=np.where(DATA["a"] == DATA["b"], DATA["y"], "u"))
+POSSIBLE = DATA[(DATA["a"] == 0) | (DATA["b"] == 0)]
+BOTH = pd.DataFrame({"a": [1], "b": [1]})
+BLANK = GAPS[GAPS["a"].isna()]
+DROPPING = fit("y ~ a + b", GAPS, missing="drop")
+STREAMED = fit("y ~ a + b", lambda: iter([DATA]))
+EXACT = fit("~ a*b + c", DATA, method="ml")
+AVERAGE = bbl.average([FITTED, fit("y ~ .")], weights="equal")
+BOOST = fit("y ~ a + b", method="boosting")
+CONDITIONAL = fit("y ~ a + b", method="conditional")
+RELEVANT = fit("y ~ .", relevance=0.9)
+TREE = networks.bnc("tan_cl", "y ~ .", DATA, 1)
+
+
+def hidden(**options: Any) -> Any:
+    options = {"hidden": 2} | QUICK | options
+    return fit("y ~ a + b", method="bayes", prior="conjugate", **options)
+
+
+def banned(formula: str = "y ~ a*b + c", table: Any = BOTH, **options: Any) -> Any:
+    return fit(formula, POSSIBLE, method="ml", structural_zeros=table, **options)
+
+
+def reloaded(folder: Any, model: Any = FITTED, store_data: bool = False) -> Any:
+    model.save(folder / "m.bbl", store_data=store_data)
+    return bbl.load(folder / "m.bbl")
+
+
+def closed(call: Any) -> Any:
+    """Return a call that closes the figures that it draws."""
+
+    def draw() -> Any:
+        try:
+            return call()
+        finally:
+            plt.close("all")
+
+    return draw
+
+
+EFFECTS = {
+    "effects of no predictor": case(
+        "Choose predictors among 'a', 'b', 'c'",
+        lambda: FITTED.avg_comparisons("z"),
+        lambda: FITTED.avg_comparisons("a"),
+    ),
+    "effects of an empty list": case(
+        "Name at least one predictor",
+        lambda: FITTED.avg_comparisons([]),
+        lambda: FITTED.avg_comparisons(["a"]),
+    ),
+    "effects of no level": case(
+        "Name at least one, or leave the predictor out",
+        lambda: FITTED.avg_comparisons("a", grid={"b": []}),
+        lambda: FITTED.avg_comparisons("a", grid={"b": [0]}),
+        lambda: FITTED.avg_comparisons("a"),
+    ),
+    "effects of an unknown level": case(
+        "Choose levels among 0, 1",
+        lambda: FITTED.avg_comparisons("a", grid={"b": [7]}),
+        lambda: FITTED.avg_comparisons("a", grid={"b": [0, 1]}),
+    ),
+    "a cross of one predictor": case(
+        "Name them in variables",
+        lambda: FITTED.avg_comparisons("a", cross=True),
+        lambda: FITTED.avg_comparisons(["a", "b"], cross=True),
+    ),
+    "too many quantities": case(
+        "Name fewer predictors, or pairs of levels",
+        patched(
+            "bbl.results.effects.questions.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons()
+        ),
+        patched(
+            "bbl.results.effects.questions.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons("a")
+        ),
+    ),
+    "a grid and rows": case(
+        "Give newdata or grid",
+        lambda: FITTED.avg_comparisons("a", newdata=DATA, grid="mode"),
+        lambda: FITTED.avg_comparisons("a", newdata=DATA),
+        lambda: FITTED.avg_comparisons("a", grid="mode"),
+    ),
+    "effects without rows": case(
+        r"Give newdata= or grid=; or save it with store_data=True",
+        in_folder(lambda f: reloaded(f).avg_comparisons("a")),
+        in_folder(lambda f: reloaded(f).avg_comparisons("a", newdata=DATA)),
+        in_folder(lambda f: reloaded(f).avg_comparisons("a", grid="mode")),
+        in_folder(lambda f: reloaded(f, store_data=True).avg_comparisons("a")),
+    ),
+    "effects of incomplete rows": case(
+        "Give rows without missing values",
+        lambda: DROPPING.avg_comparisons("a", newdata=BLANK),
+        lambda: DROPPING.avg_comparisons("a", newdata=DATA),
+    ),
+    "a large grid": case(
+        "Give grid='mode', or a dict of levels of some predictors",
+        patched(
+            "bbl.results.effects.rows.MAX_GRID",
+            1,
+            lambda: FITTED.avg_comparisons("a", grid="balanced"),
+        ),
+        lambda: FITTED.avg_comparisons("a", grid="mode"),
+        lambda: FITTED.avg_comparisons("a", grid={"b": [0, 1]}),
+    ),
+    "a grid of impossible rows": case(
+        "Give other levels",
+        lambda: banned().avg_predictions("c", grid={"a": [1], "b": [1]}),
+        lambda: banned().avg_predictions("c", grid={"a": [0], "b": [1]}),
+    ),
+    "effects by no predictor": case(
+        "Name predictors, or columns of newdata",
+        lambda: FITTED.avg_comparisons("a", by="z"),
+        lambda: FITTED.avg_comparisons("a", by="b"),
+        lambda: FITTED.avg_comparisons("a", by="z", newdata=DATA.assign(z=1)),
+    ),
+    "errors of a saved fit": case(
+        r"Save it with store_data=True",
+        in_folder(lambda f: reloaded(f).avg_comparisons("a", newdata=DATA)),
+        in_folder(lambda f: reloaded(f, store_data=True).avg_comparisons("a", newdata=DATA)),
+    ),
+    "errors without a covariance": case(
+        "Give se='bootstrap'",
+        lambda: fit("y ~ a + b", method="mf").avg_comparisons("a"),
+        lambda: fit("y ~ a + b", method="mf").avg_comparisons("a", se="bootstrap", nboot=3),
+    ),
+    "errors of relevant predictors": case(
+        "Give se='bootstrap', which chooses them in each refit",
+        lambda: RELEVANT.avg_comparisons(),
+        lambda: RELEVANT.avg_comparisons(se="bootstrap", nboot=3),
+    ),
+    "errors of a temperature": case(
+        "Fit with calibrate='none' or 'offset', or give se=False",
+        lambda: fit(calibrate="temperature").avg_comparisons("a"),
+        lambda: fit(calibrate="none").avg_comparisons("a"),
+        lambda: fit(calibrate="offset").avg_comparisons("a"),
+        lambda: fit(calibrate="temperature").avg_comparisons("a", se=False),
+    ),
+}
+
+JUDGED = {
+    "rows that cannot be judged": case(
+        "Give rows that have both",
+        lambda: DROPPING.evaluate(BLANK),
+        lambda: DROPPING.evaluate(DATA),
+    ),
+    "an explanation of no group": case(
+        "Choose one of",
+        lambda: FITTED.explain(DATA, of=("s", "z")),
+        lambda: FITTED.explain(DATA, of=("s", "t")),
+    ),
+    "a composite of no complete row": case(
+        "Compare aic or bic, or fit with missing='level'",
+        lambda: composite("marginal").claic,
+        lambda: (composite("level", method="naive").aic, composite("level").claic),
+    ),
+    "a splitter that is a number": case(
+        r"Give nfold=3\.",
+        lambda: FITTED.crossVal(cv=3, **QUIET),
+        lambda: FITTED.crossVal(nfold=3, shuffle=True, seed=0, **QUIET),
+    ),
+    "folds of a saved fit": case(
+        r"Call bbl\.crossVal\(.*\), or save fits with store_data=True",
+        in_folder(lambda f: reloaded(f).crossVal(**QUIET)),
+        lambda: bbl.crossVal(formula="y ~ .^2", data=DATA, **QUIET),
+        in_folder(lambda f: reloaded(f, store_data=True).crossVal(**QUIET)),
+    ),
+    "an unknown option of folds": case(
+        "Give one of .*lambda_",
+        lambda: FITTED.crossVal(eps=[0.1], **QUIET),
+        lambda: FITTED.crossVal(lambda_=[0.1], **QUIET),
+    ),
+    "coefficients of a chosen average": case(
+        r"Call coef\(\) of one of cv\.model\.members",
+        lambda: AVERAGE_CV().coef(),
+        lambda: AVERAGE_CV().model.members[0].coef(),
+    ),
+    "probabilities of a density": case(
+        "For the scores of all settings use cvframe",
+        lambda: bbl.crossVal("~ .", DATA, **QUIET).evaluate(),
+        lambda: bbl.crossVal("~ .", DATA, **QUIET).cvframe,
+    ),
+    "rows without weight": case(
+        "Give at least one",
+        lambda: weightless(),
+        lambda: FITTED.pnll(DATA),
+    ),
+    "a reconstruction with zeros": case(
+        "Give method='exact'",
+        lambda: banned().reconstruct(POSSIBLE.assign(c=np.nan), method="gibbs", **QUIET),
+        lambda: banned().reconstruct(POSSIBLE.assign(c=np.nan), method="exact", **QUIET),
+    ),
+    "a table of no group": case(
+        "Choose groups among",
+        lambda: FITTED.inference().table(of=("s", "z")),
+        lambda: FITTED.inference().table(of=("s", "t")),
+    ),
+    "a pooled conditional fit": case(
+        r"Give two groups, of=\(a, b\)",
+        lambda: CONDITIONAL.inference().table(of="pooled"),
+        lambda: CONDITIONAL.inference().table(of=("s", "t")),
+    ),
+    "an explanation with zeros of a group": case(
+        r"Use importance\(\)",
+        lambda: banned(table=BOTH.assign(y="s")).explain(),
+        lambda: banned(table=BOTH.assign(y="s")).importance(POSSIBLE),
+    ),
+    "an explanation of hidden units": case(
+        r"Call importance\(\), or fit hidden=0",
+        lambda: hidden().explain(DATA),
+        lambda: hidden().importance(DATA),
+        lambda: hidden(hidden=0).explain(DATA),
+    ),
+    "goodness of relevant predictors": case(
+        "Fit without relevance",
+        lambda: fit("y ~ a + b", method="ml", relevance=0.9).goodness_of_fit(),
+        lambda: fit("y ~ a + b", method="ml").goodness_of_fit(),
+    ),
+    "goodness of another method": case(
+        "Choose method='ml'",
+        lambda: FITTED.goodness_of_fit(),
+        lambda: fit(method="ml").goodness_of_fit(),
+    ),
+    "goodness of incomplete rows": case(
+        "Fit with missing='drop' or missing='level'",
+        lambda: gapped("marginal").goodness_of_fit(),
+        lambda: gapped("drop").goodness_of_fit(),
+        lambda: gapped("level").goodness_of_fit(),
+    ),
+    "the mean of hidden units": case(
+        "Give draws='all'",
+        lambda: hidden().predict(DATA, draws="mean"),
+        lambda: hidden().predict(DATA, draws="all"),
+    ),
+    "tests of relevant predictors": case(
+        r"Fit without relevance, or judge predictions with crossVal\(\) and evaluate\(\)",
+        lambda: RELEVANT.inference().bse,
+        lambda: fit("y ~ .").inference().bse,
+        lambda: (RELEVANT.crossVal(**QUIET), RELEVANT.evaluate()),
+    ),
+    "chains with zeros": case(
+        r"Draw independent rows with sample\(\), or list the counts of all rows with cells\(\)",
+        lambda: bbl.mcSample(banned(), nsteps=20, **QUIET),
+        lambda: banned().sample(5),
+        lambda: banned().cells(),
+    ),
+    "tests of incomplete rows": case(
+        "Compare the criteria",
+        lambda: bbl.anova(gapped("marginal"), gapped("marginal", "y ~ a + b")),
+        lambda: bbl.etable([gapped("marginal"), gapped("marginal", "y ~ a + b")]),
+    ),
+    "models of the same terms": case(
+        "Compare the criteria",
+        lambda: bbl.anova(fit("y ~ a*b + c"), fit("y ~ a + b*c")),
+        lambda: bbl.etable([fit("y ~ a*b + c"), fit("y ~ a + b*c")]),
+    ),
+    "logistic models of the same terms": case(
+        "Compare the criteria",
+        lambda: bbl.anova(logistic("y ~ a"), logistic("y ~ b")),
+        lambda: bbl.etable([logistic("y ~ a"), logistic("y ~ b")]),
+    ),
+    "models of other predictors": case(
+        r"Test the predictor in summary\(\)",
+        lambda: bbl.anova(fit("y ~ a"), fit("y ~ a + b")),
+        lambda: fit("y ~ a + b").summary(),
+    ),
+    "odds ratios of boosting": case(
+        "Choose method='ml' or method='pseudo'",
+        lambda: fit("y ~ a*b", method="mf").odds_ratios(),
+        lambda: fit("y ~ a*b", method="ml").odds_ratios(),
+        lambda: fit("y ~ a*b", method="pseudo").odds_ratios(),
+    ),
+    "odds ratios without pairs": case(
+        r"Fit a formula such as 'a\*b \+ c'",
+        lambda: fit("~ a + b + c", method="ml").odds_ratios(),
+        lambda: fit("~ a*b + c", method="ml").odds_ratios(),
+    ),
+    "odds ratios of a name": case(
+        r"Give a list of pairs of predictors, \[\(a, b\)\]",
+        lambda: EXACT.odds_ratios(pairs=["a"]),
+        lambda: EXACT.odds_ratios(pairs=[("a", "b")]),
+    ),
+    "odds ratios of no predictor": case(
+        "Choose predictors among 'a', 'b', 'c'",
+        lambda: EXACT.odds_ratios(pairs=[("a", "z")]),
+        lambda: EXACT.odds_ratios(pairs=[("a", "b")]),
+    ),
+    "odds ratios of no pair": case(
+        r"List the pairs that interact with interactions\(\)",
+        lambda: EXACT.odds_ratios(pairs=[("a", "c")]),
+        lambda: EXACT.interactions(),
+    ),
+    "draws of a closed form": case(
+        "Choose method='bayes'",
+        lambda: FITTED.posterior,
+        lambda: fit("y ~ a", method="bayes", **QUICK).posterior,
+    ),
+    "a bootstrap of chosen terms": case(
+        r"Judge predictions with crossVal\(\)",
+        lambda: fit("y ~ .", method="shbm").bootstrap(nboot=3),
+        lambda: fit("y ~ .", method="shbm").crossVal(**QUIET),
+    ),
+    "a permutation of two groups": case(
+        "Give of='group', or pvalues='auto'",
+        lambda: FITTED.interactions(of=("s", "t"), pvalues="permutation"),
+        lambda: FITTED.interactions(of="group", pvalues="permutation"),
+        lambda: FITTED.interactions(of=("s", "t"), pvalues="auto"),
+    ),
+    "rows of a saved fit": case(
+        "Give newdata=; or save it with store_data=True, or fit a table in memory",
+        in_folder(lambda f: reloaded(f).evaluate()),
+        in_folder(lambda f: reloaded(f).evaluate(DATA)),
+        in_folder(lambda f: reloaded(f, store_data=True).evaluate()),
+    ),
+    "values of no variable": case(
+        "Choose one of",
+        lambda: TREE.values("z"),
+        lambda: TREE.values("a"),
+    ),
+    "batches of nothing": case(
+        r"Give newdata; predict\(\) without it predicts the training rows",
+        lambda: list(FITTED.predict_batches(None)),
+        lambda: list(FITTED.predict_batches(DATA)),
+        lambda: FITTED.predict(),
+    ),
+    "chains of an average": case(
+        r"Call mcSample\(\) of one of fit\.members",
+        lambda: AVERAGE.mcSample(),
+        lambda: AVERAGE.members[0].mcSample(nsteps=20, **QUIET),
+    ),
+    "folds of an average": case(
+        r"Call crossVal\(\) of each of fit\.members",
+        lambda: AVERAGE.crossVal(**QUIET),
+        lambda: [member.crossVal(**QUIET) for member in AVERAGE.members],
+    ),
+    "criteria of an average": case(
+        r"Judge its predictions with evaluate\(\), or use the likelihoods of fit\.members",
+        lambda: AVERAGE.aic,
+        lambda: AVERAGE.evaluate(),
+        lambda: [member.aic for member in AVERAGE.members],
+    ),
+    "coefficients of averaged networks": case(
+        r"For the tables of networks use fit\.members\[0\]\.params",
+        lambda: bbl.average([TREE, networks.bnc("nb", "y ~ .", DATA, 1)]).coef(),
+        lambda: bbl.average([TREE, networks.bnc("nb", "y ~ .", DATA, 1)]).members[0].params,
+    ),
+    "shares of a table of numbers": case(
+        "Give 'response', or 'prob' for categorical tables",
+        lambda: blocks(groups=(2, 2)).predict(RATINGS, type="prob"),
+        lambda: blocks(groups=(2, 2)).predict(RATINGS, type="response"),
+    ),
+    "a new row without cells": case(
+        "Give some of its cells: the column 'rating'",
+        lambda: blocks(groups=(2, 2)).predict(pd.DataFrame({"user": [99], "movie": [0]})),
+        lambda: blocks(groups=(2, 2)).predict(
+            pd.DataFrame({"user": [99], "movie": [0], "rating": [1.0]})
+        ),
+    ),
+}
+
+
+def logistic(formula: str) -> Any:
+    return fit(formula, method="conditional", ridge=0, ordered="nominal")
+
+
+def gapped(missing: str, formula: str = "y ~ a*b") -> Any:
+    return fit(formula, GAPS, missing=missing, method="ml")
+
+
+def composite(missing: str, **options: Any) -> Any:
+    odd = (np.arange(60) % 2 == 0) | (DATA["y"] == "t")
+    data = DATA.assign(a=DATA["a"].where(odd), b=DATA["b"].where(~odd | (DATA["y"] == "t")))
+    return fit("y ~ a + b", data, missing=missing, **options)
+
+
+def drawn(nsteps: int) -> Any:
+    return bbl.mcSample(FITTED, nsteps=nsteps, seed=0, **QUIET)
+
+
+def AVERAGE_CV() -> Any:
+    return bbl.crossVal("y ~ .", DATA, method="auto", **QUIET)
+
+
+def weightless() -> Any:
+    return DROPPING.pnll(BLANK)
+
+
+def tables(model: Any) -> Any:
+    return model.coef().h["s"], model.coef().J["s"]
+
+
+LONELY = np.zeros((1, 3))
+FIGURES = {
+    "a figure of no group": case(
+        "Choose from 's', 't'",
+        closed(lambda: FITTED.plot_network(groups=["z"])),
+        closed(lambda: FITTED.plot_network(groups=["s"])),
+    ),
+    "a figure of groups that are empty": case(
+        "Name at least one",
+        closed(lambda: FITTED.plot_network(groups=[])),
+        closed(lambda: FITTED.plot_network(groups=["s"])),
+    ),
+    "a comparison of a table": case(
+        r"Give results of mlestimate\(\) or randompar\(\), or pairs \(h, J\)",
+        closed(lambda: bbl.plot_comparison(DATA, tables(FITTED))),
+        closed(lambda: bbl.plot_comparison(tables(FITTED), tables(fit()))),
+    ),
+    "a comparison of other predictors": case(
+        "Compare models of the same predictors and pairs",
+        closed(lambda: bbl.plot_comparison(tables(FITTED), tables(fit("y ~ a")))),
+        closed(lambda: bbl.plot_comparison(tables(FITTED), tables(fit()))),
+    ),
+    "a comparison of other sizes": case(
+        r"Compare the same model",
+        closed(lambda: bbl.plot_comparison(([[0.0]], []), ([[0.0, 1.0]], []))),
+        closed(lambda: bbl.plot_comparison(([[0.0]], []), ([[0.5]], []))),
+    ),
+    "pixels of another shape": case(
+        "Give positions too",
+        closed(lambda: plot_configurations(LONELY, shape=(2, 2))),
+        closed(lambda: plot_configurations(LONELY, shape=(2, 2), positions=[0, 1, 2])),
+    ),
+    "a network of triples": case(
+        r"Draw terms of more predictors with plot_terms\(\)",
+        closed(lambda: TRIPLES().plot_network()),
+        closed(lambda: TRIPLES().plot_terms()),
+    ),
+    "a long logo": case(
+        "Fit fewer of them",
+        patched(
+            "bbl.report.machine.plot_logo.MAX_POSITIONS",
+            2,
+            closed(lambda: FITTED.plot_logo()),
+        ),
+        patched(
+            "bbl.report.machine.plot_logo.MAX_POSITIONS",
+            2,
+            closed(lambda: fit("y ~ a + b").plot_logo()),
+        ),
+    ),
+    "a mosaic of many cells": case(
+        r"List the residuals with cells\(\), or fit fewer predictors",
+        patched("bbl.report.machine.plot_mosaic.MAX_TILES", 4, closed(lambda: EXACT.plot_mosaic())),
+        lambda: EXACT.cells(),
+        patched(
+            "bbl.report.machine.plot_mosaic.MAX_TILES",
+            4,
+            closed(lambda: fit("~ a*b", method="ml").plot_mosaic()),
+        ),
+    ),
+    "a term of two": case(
+        r"List the terms with interactions\(order=3\)",
+        closed(lambda: fit("y ~ .^3").plot_terms(term=("a", "b"))),
+        closed(lambda: fit("y ~ .^3").interactions(order=3)),
+    ),
+    "no terms of three": case(
+        r"Draw fields and pairs with plot\(\)",
+        closed(lambda: FITTED.plot_terms()),
+        closed(lambda: FITTED.plot()),
+    ),
+}
+
+
+def TRIPLES() -> Any:
+    return fit("y ~ a*b*c - a:b - a:c - b:c")
+
+
+TABLE = EFFECTS | JUDGED | FIGURES

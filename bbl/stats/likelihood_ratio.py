@@ -40,7 +40,9 @@ class LikelihoodRatio:
         margins and at least as large a statistic, over all tables for two groups and two levels,
         else over 1,999 random ones (from a fixed seed). nan where `df` is zero.
     exact : ndarray of bool, shape (m,)
-        Whether p is exact.
+        Whether p is that of the tables with the same margins, and not asymptotic.
+    is_drawn : ndarray of bool, shape (m,)
+        Whether these were random tables, so that p is at least 1/2,000: a bound if it is that.
     """
 
     h: list[np.ndarray]
@@ -49,6 +51,12 @@ class LikelihoodRatio:
     df: np.ndarray
     p: np.ndarray
     exact: np.ndarray
+    is_drawn: np.ndarray
+
+    @property
+    def is_bound(self) -> np.ndarray:
+        """Whether p (m,) is only a bound: no random table had as large a statistic."""
+        return self.is_drawn & (self.p <= 1.0 / (RANDOM_TABLES + 1.0))
 
 
 def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> LikelihoodRatio:
@@ -97,7 +105,15 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     p = np.where((df > 0) & is_count, chdtrc(np.maximum(df, 1), chisq), np.nan)
     for i in np.flatnonzero(exact):
         p[i] = _exact_p(occurring[i])
-    return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact)
+    is_drawn = exact & np.array([not _is_listed(n) for n in occurring], dtype=bool)
+    return LikelihoodRatio(
+        [fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact, is_drawn
+    )
+
+
+def _is_listed(n: np.ndarray) -> bool:
+    """Return whether all tables with the margins of a table n (K, L) are listed."""
+    return n.shape == (2, 2) and min(n.sum(axis=0).min(), n.sum(axis=1).min()) <= MAX_TABLES
 
 
 def _least_expected(n: np.ndarray) -> float:
@@ -125,7 +141,7 @@ def _exact_p(n: np.ndarray) -> float:
     # equal statistics may differ by rounding
     observed_statistic = _ratio_statistic(n) * (1.0 - 1e-12)
     max_cell = min(rows.min(), columns.min())
-    if n.shape == (2, 2) and max_cell <= MAX_TABLES:
+    if _is_listed(n):
         # a table is determined by the cell of the smaller row and the smaller column
         r = rows.min()
         c = columns.min()

@@ -102,3 +102,10 @@ def test_small_counts_have_the_permutation_distribution():
     assert test.exact.tolist() == [True, True, False] and test.df.tolist() == [1, 1, 1]
     assert test.p[1] == pytest.approx(test.p[0])  # the level that never occurs does not count
     assert test.p[0] == pytest.approx(4 / 286)  # of the tables with these margins only this one
+
+
+def test_random_tables_give_a_bound_and_say_so():
+    drawn = likelihood_ratio([np.array([[60, 0, 3], [0, 60, 1]])])
+    assert drawn.is_drawn[0] and drawn.is_bound[0] and drawn.p[0] == 1 / 2000
+    listed = likelihood_ratio([np.array([[60, 0], [0, 4]])])
+    assert listed.exact[0] and not listed.is_drawn[0] and not listed.is_bound[0]

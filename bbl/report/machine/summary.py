@@ -325,9 +325,17 @@ def fit_summary(
             {
                 "chisq": statistic_texts(shown["chisq"]),
                 "df": shown["df"].tolist(),
-                "Pr(>chisq)": p_texts(shown["Pr(>chisq)"]),
+                "Pr(>chisq)": [
+                    f"< {text}" if is_bound else text
+                    for text, is_bound in zip(
+                        p_texts(shown["Pr(>chisq)"]), tests.is_bound[largest], strict=True
+                    )
+                ],
                 "test": [
-                    "exact" if is_exact else "likelihood ratio" for is_exact in tests.exact[largest]
+                    "Monte Carlo" if is_drawn else "exact" if is_exact else "likelihood ratio"
+                    for is_exact, is_drawn in zip(
+                        tests.exact[largest], tests.is_drawn[largest], strict=True
+                    )
                 ],
             },
             index=shown.index,
@@ -470,6 +478,7 @@ def _h_section(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
         columns=[label_text(x) for x in labels.levels[i][1:]],
     )
     chisq, p = (format_numbers([v])[0] for v in (tests.chisq[i], tests.p[i]))
-    exact_note = " (exact)" if tests.exact[i] else ""
-    note = f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}{exact_note}"
+    kind = " (Monte Carlo)" if tests.is_drawn[i] else " (exact)" if tests.exact[i] else ""
+    sign = "<" if tests.is_bound[i] else "="
+    note = f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) {sign} {p}{kind}"
     return Section(f"h_{label_text(labels.names[i])}", table, note)

@@ -9,6 +9,7 @@ import pandas as pd
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.text import table_text
+from bbl.stats.enrichment import PERMUTATIONS
 
 __all__ = ["EnrichmentResults"]
 
@@ -62,9 +63,11 @@ class EnrichmentResults(Notebook):
 
     def _texts(self) -> tuple[str, str]:
         """Return two sentences: the numbers of pairs, and the test of the ranks."""
+        # the least p of random permutations is a bound
+        sign = "<" if self.p == 1.0 / (PERMUTATIONS + 1) else "="
         rank_test = (
             f"A known pair comes before another one with probability {self.area:.4g} (rank test: p "
-            f"= {self.p:.3g})"
+            f"{sign} {self.p:.3g})"
         )
         if self.n_known == self.n_pairs:
             rank_test = (

@@ -263,7 +263,7 @@ plt.show()
 # On the glass PVI has by far the smallest error, as in the paper: strong couplings are not shrunk.
 # On the ferromagnet, all of whose couplings are weak, these 2,500 iterations give about the error of
 # L1. The global scale is learnt last; 20,000 iterations, the default, reduce the error of PVI with
-# 1,000 rows and more to less than that of L1, as the page on accuracy shows.
+# 1,000 rows and more to less than that of L1, as the guide to posteriors shows.
 #
 # The parts of the method can be changed one at a time: the centred approximation, no prior (eq.
 # 10 of the paper), and scales that are fixed instead of averaged over (eq. 12).

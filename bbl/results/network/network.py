@@ -115,10 +115,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
     >>> fit.modelstring
     '[Survived] [Class|Survived] [Sex|Class:Survived] [Age|Class:Survived]'
     >>> fit.params["Sex"].round(3).head(2)  # doctest: +NORMALIZE_WHITESPACE
-    Sex              Male  Female
+    Sex             Female   Male
     Class Survived
-    1st   No        0.960   0.040
-          Yes       0.307   0.693
+    1st   No         0.040  0.960
+          Yes        0.693  0.307
     """
 
     structure: Structure | AveragedStructure

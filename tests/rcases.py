@@ -46,12 +46,16 @@ def bare(name: str) -> str:
     return name.strip("`")
 
 
-def frame(table) -> pd.DataFrame:
-    """Return a stored data table as a DataFrame of the types that R had."""
+def frame(table, response: str | None = None) -> pd.DataFrame:
+    """Return a stored data table as a DataFrame of the types that R had.
+
+    R's bbl keeps the declared order of the response's levels and sorts those of the predictors;
+    ours keeps every declared order, so factors other than the response are plain text here.
+    """
     columns = {}
     for column in table["columns"]:
         values = column["values"]
-        if column["type"] == "factor":
+        if column["type"] == "factor" and column["name"] == response:
             columns[column["name"]] = pd.Categorical(values, categories=column["levels"])
         elif column["type"] == "integer":
             columns[column["name"]] = np.array(values, dtype=np.int64)
@@ -193,18 +197,24 @@ class Case:
         return self.input["formula"]
 
     @property
+    def response(self) -> str:
+        if "response" in self.input:
+            return self.input["response"]
+        return bare(self.formula.split("~")[0].strip())
+
+    @property
     def args(self) -> dict:
         """The explicit arguments under R's names."""
         return self.input.get("args", {})
 
     @functools.cached_property
     def data(self) -> pd.DataFrame:
-        return frame(self.input["data"])
+        return frame(self.input["data"], self.response)
 
     @functools.cached_property
     def newdata(self) -> pd.DataFrame | None:
         table = self.input.get("newdata")
-        return None if table is None else frame(table)
+        return None if table is None else frame(table, self.response)
 
     @property
     def weights(self) -> np.ndarray | None:

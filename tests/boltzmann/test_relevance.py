@@ -265,7 +265,7 @@ def test_an_average_of_noise_predicts_the_shares_and_uses_nothing(tmp_path):
         noise = pd.DataFrame(rng.integers(0, 3, (300, 12)).astype(str)).add_prefix("x")
         noise["y"] = np.where(rng.random(300) < 0.3, "yes", "no")
         fit = bbl.bbl("y ~ .^2", noise, method="auto", verbose=0)
-        assert fit.relevant().empty and "The shares of the groups" in str(fit)
+        assert fit.relevant().empty and "The class proportions" in str(fit)
         shares = noise["y"].value_counts(normalize=True)[["no", "yes"]]
         np.testing.assert_allclose(probabilities(fit, noise), np.tile(shares, (300, 1)), rtol=1e-12)
     fit.save(tmp_path / "noise.bbl")

@@ -281,10 +281,10 @@ def test_figures_say_what_they_show(fits, digits, titanic):
     assert {t.get_text() for t in ax.texts} == {"1,470", "20", "452", "259"}
     assert [t.get_text() for t in ax.get_yticklabels()] == ["No", "Yes"]
     ax = fits["tan"].plot(kind="roc")
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["Yes: AUC 0.768"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["Yes: AUC 0.768", "chance"]
     many = bbl.bbl("y ~ .", digits, method="naive", prior_count=1).evaluate()
-    assert len(many.plot("roc").get_legend().get_texts()) == 4
-    assert len(many.plot("roc", groups=[7]).get_legend().get_texts()) == 1
+    assert len(many.plot("roc").get_legend().get_texts()) == 5
+    assert len(many.plot("roc", groups=[7]).get_legend().get_texts()) == 2
     assert len(fits["bbl"].plot(kind="calibration")) == 2
     with pytest.raises(OptionError, match="Did you mean 'confusion'"):
         fits["bbl"].plot(kind="confusions")
@@ -312,7 +312,7 @@ def test_long_names_of_six_groups_stay_apart_in_the_figures():
         assert all(
             inside.contains(*corner) for t in side for corner in t.get_window_extent().get_points()
         )
-    assert len({t.get_text() for t in found.plot("roc").get_legend().get_texts()}) == 6
+    assert len({t.get_text() for t in found.plot("roc").get_legend().get_texts()}) == 7
     plt.close("all")
 
 

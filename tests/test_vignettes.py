@@ -207,3 +207,40 @@ def test_codons_are_those_of_r(shared):
     case = json.loads((shared / "reference" / "bbl" / "codon_cv_paper.json").read_text())
     codons = letters(literal("genetic_code.py", "CODONS"), 2000, 3)
     np.testing.assert_array_equal(codons, columns(case, "b1", "b2", "b3"))
+
+
+def functions(script, *names):
+    """Return the functions of a vignette, without running its cells."""
+    wanted = ("RRandom", "NumpyRandom", *names)
+    tree = ast.parse((FOLDER / script).read_text(encoding="utf-8"))
+    kept = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in wanted)
+    ]
+    namespace = {}
+    exec(compile(ast.Module(kept, []), script, "exec"), namespace)  # noqa: S102
+    return namespace
+
+
+def test_binding_sites_takes_a_folder_of_jaspar_files(tmp_path):
+    page = functions(
+        "binding_sites.py", "with_controls", "read_motif", "read_motifs", "best_scores"
+    )
+    rng = np.random.default_rng(0)
+    first = rng.choice(list("ACGT"), size=(60, 6), p=[0.7, 0.1, 0.1, 0.1])
+    first[:, 3] = np.where(first[:, 2] == "A", "G", first[:, 3])
+    flanked = [f">MA0001.1\tsite{i}\nacg{''.join(site)}t\nttt\n" for i, site in enumerate(first)]
+    odd = [">short\nAC\n", ">unknown\nACNGTA\n", ">flanks\nacgt\n"]
+    (tmp_path / "MA0001.1.sites").write_text("".join(flanked + odd))
+    (tmp_path / "MA0002.1.fasta").write_text(">a\nACGT\n" * 29)  # one too few
+    (tmp_path / "MA0003.1.fa").write_text("")
+    (tmp_path / "README.txt").write_text(">a\nACGT\n" * 40)
+    ((name, sites),) = page["read_motifs"](tmp_path)
+    assert name == "MA0001.1"
+    np.testing.assert_array_equal(sites, first)
+    assert len(page["read_motifs"](tmp_path, 29)) == 2
+    scores = page["best_scores"](sites, 0)
+    assert scores[1] >= scores[0] > 0.5 and scores[3] >= scores[2] > 0.5
+    assert page["read_motifs"](tmp_path / "absent") == []

@@ -197,8 +197,9 @@ plt.show()
 #
 # * the sets that are at hand: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and
 #   MA0014.3;
-# * any set in the folder `motifs` of `BBL_DATA`, one FASTA file each, as JASPAR offers them for
-#   download (capital letters are the site, small ones its surroundings);
+# * any set of at least 30 sites in the folder `motifs` of `BBL_DATA`, one file each with the ending
+#   .sites, .fa or .fasta, as JASPAR offers them for download (capital letters are the site, small
+#   ones its surroundings). To draw the paper's figure, unpack JASPAR's archive of sites there;
 # * 30 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are
 #   coupled.
 
@@ -225,13 +226,28 @@ def simulated_motif(rng):
 
 
 def read_motif(path):
-    """Return the sites of a FASTA file: the capital letters of each sequence."""
+    """Return the sites of a FASTA file: the capital letters of each sequence. Sites with other
+    letters than ACGT, or of another length than most, are left out.
+    """
     records = ["".join(record.split("\n")[1:]) for record in path.read_text().split(">")[1:]]
-    found = pd.Series(["".join(filter(str.isupper, record)) for record in records])
-    found = found[found.str.fullmatch("[ACGT]+") & (found.str.len() == found.str.len().mode()[0])]
-    return pd.DataFrame(
-        [list(site) for site in found], columns=[str(j + 1) for j in range(len(found.iloc[0]))]
-    )
+    found = pd.Series(["".join(filter(str.isupper, record)) for record in records], dtype=str)
+    found = found[found.str.fullmatch("[ACGT]+")]
+    if found.empty:
+        return pd.DataFrame()
+    found = found[found.str.len() == found.str.len().mode()[0]]
+    columns = [str(j + 1) for j in range(len(found.iloc[0]))]
+    return pd.DataFrame([list(site) for site in found], columns=columns)
+
+
+def read_motifs(folder, least=30):
+    """Return the name and the sites of each file .sites, .fa or .fasta of a folder that has at
+    least so many sites.
+    """
+    files = [
+        path for path in sorted(folder.glob("*")) if path.suffix in (".sites", ".fa", ".fasta")
+    ]
+    read = [(path.stem, read_motif(path)) for path in files]
+    return [(name, sites) for name, sites in read if len(sites) >= least]
 
 
 rng = np.random.default_rng(9)
@@ -240,8 +256,7 @@ motifs.append(("splice sites", splice))
 if is_paper:
     motifs.append(("MA0014.3", sites))
 folder = os.environ.get("BBL_DATA")
-files = sorted(Path(folder, "motifs").glob("*")) if folder else []
-motifs += [("JASPAR", found) for found in map(read_motif, files) if len(found) >= 30]
+motifs += read_motifs(Path(folder, "motifs")) if folder else []
 motifs += [("simulated", simulated_motif(rng)) for _ in range(30)]
 print(len(motifs), "motifs")
 

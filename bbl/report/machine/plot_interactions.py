@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# `@verb`: an unknown keyword raises an error that names the closest one
-from bbl.checks import integer, verb
+from bbl.checks import integer
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.gauge import zero_sum
@@ -45,13 +44,12 @@ from bbl.report.canvas import (
 )
 from bbl.report.format import label_text
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
-from bbl.report.machine.arrays import MachineArrays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
 
-__all__ = ["draw_graph", "draw_network", "new_graph_axes", "plot_network"]
+__all__ = ["draw_graph", "draw_network", "new_graph_axes"]
 
 MAX_NODES = 40  # predictors up to which all are drawn; of more, only those with an edge
 NAME_RADIUS = 1.08  # where names begin, in units of the radius
@@ -60,53 +58,6 @@ MARGIN = 0.1  # inches beyond the names
 MAX_HORIZONTAL_NAMES = 12
 MAX_PAIRS = 80  # drawn by default in each of up to 4 graphs
 MAX_PAIRS_SMALL = 30  # drawn by default in each of more graphs, which are small
-
-
-@verb
-def plot_network(
-    self: MachineArrays,
-    groups: Sequence[Any] | None = None,
-    top: int | None = None,
-    axes: Sequence[Axes] | None = None,
-) -> list[Axes]:
-    """Draw the strongest interactions of each group as a graph of the predictors.
-
-    Parameters
-    ----------
-    groups : sequence, optional
-        Groups, or pairs ``(a, b)`` of groups for the difference of their parameters, a less b; all
-        groups by default.
-    top : int, optional
-        Number of pairs to draw; by default twice the number of predictors, 20 at least and 80 at
-        most (30 in more than 4 graphs).
-    axes : sequence of matplotlib Axes, optional
-        One per graph; a new figure by default.
-
-    Returns
-    -------
-    list of matplotlib Axes
-        The width of an edge is the strength of the pair (Frobenius norm of its couplings in the
-        zero-sum gauge). Edges are red where the strongest coupling of a pair is positive, blue and
-        dashed where that is negative.
-
-    Raises
-    ------
-    DataError
-        If the model has no interactions.
-    OptionError
-        If a group is unknown.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> [axis.get_title() for axis in fit.plot_network(groups=[("Yes", "No")])]
-    ['Survived = Yes less No']
-    >>> plt.close()
-    """
-    return draw_network(self.labels, self.parameters, groups=groups, top=top, axes=axes)
 
 
 def draw_network(

@@ -17,12 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# `@verb`: an unknown keyword raises an error that names the closest one
-from bbl.checks import choice, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.pairwise import cells
@@ -43,12 +41,11 @@ from bbl.report.canvas import (
     use_plain_numbers,
 )
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
-from bbl.report.machine.arrays import MachineArrays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_logo", "information", "plot_logo", "zero_sum_fields"]
+__all__ = ["draw_logo", "information", "zero_sum_fields"]
 
 MAX_POSITIONS = 200  # predictors of a logo
 NAME_DEPTH = 1.5  # inches for the names below a logo
@@ -65,56 +62,6 @@ AMINO_ACIDS = {
     )
     for letter in letters
 }
-
-
-@verb
-def plot_logo(
-    self: MachineArrays,
-    kind: Literal["information", "fields"] = "information",
-    groups: Sequence[Any] | None = None,
-    axes: Sequence[Axes] | None = None,
-) -> list[Axes]:
-    """Draw the levels of each predictor as stacked letters, one logo per group.
-
-    Parameters
-    ----------
-    kind : {"information", "fields"}, default "information"
-        Height of the letters: their frequency times the information of the position, in bits
-        (Schneider & Stephens 1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge,
-        where the fields of a predictor sum to zero over its levels and letters below the axis are
-        rarer in the group.
-    groups : sequence, optional
-        Groups to draw; all by default.
-    axes : sequence of matplotlib Axes, optional
-        One per group; a new figure by default.
-
-    Returns
-    -------
-    list of matplotlib Axes
-
-    Raises
-    ------
-    OptionError
-        If there are more than 200 predictors, or a group is unknown.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> [axis.get_title() for axis in fit.plot_logo()]
-    ['Survived = No', 'Survived = Yes']
-    >>> plt.close()
-    """
-    if choice("kind", kind, ("information", "fields")) == "information":
-        heights = information(self.labels, self._counts)
-        title = "Bits"
-    else:
-        d = "" if self.parameters.pooled is None else r"\Delta "
-        heights = zero_sum_fields(self.parameters)
-        title = f"Field ${d}h$"
-    return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
 
 def _alphabet_colours(labels: Labels) -> dict[str, str] | None:

@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-# `@verb`: an unknown keyword raises an error that names the closest one
-from bbl.checks import near_match, verb
 from bbl.design.labels import Labels
-from bbl.errors import DataError, OptionError
+from bbl.errors import DataError
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.canvas import (
@@ -40,83 +38,15 @@ from bbl.report.canvas import (
 )
 from bbl.report.format import label_text
 from bbl.report.grid import MOST_PANELS, Grid, axes_at, grid_columns, note_shown
-from bbl.report.machine.arrays import MachineArrays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_term", "plot_terms", "strongest_term"]
+__all__ = ["plot_term", "strongest_term"]
 
 CELL = 0.32  # inches of a cell
 MIN_SIDE = 1.0  # inches of a panel's side
 MAX_SIDE = 3.2  # inches of a panel's side
-
-
-@verb
-def plot_terms(
-    self: MachineArrays,
-    term: Sequence[Any] | None = None,
-    groups: Sequence[Any] | None = None,
-    axes: Sequence[Axes] | None = None,
-) -> list[Axes]:
-    """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
-
-    Parameters
-    ----------
-    term : sequence of predictor names, optional
-        By default the strongest term of the highest order. Rows of a map are the levels of the
-        first predictor, columns those of the second; each combination of levels of the other
-        predictors has a map.
-    groups : sequence, optional
-        Groups to draw; all by default.
-    axes : sequence of matplotlib Axes, optional
-        One for each group and combination; a new figure, of up to 24 maps, by default.
-
-    Returns
-    -------
-    list of matplotlib Axes
-        Group by group.
-
-    Raises
-    ------
-    DataError
-        If the model has no terms of three predictors or more.
-    OptionError
-        If `term` is no such term, or a group is unknown.
-
-    Examples
-    --------
-    >>> import matplotlib.pyplot as plt
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex * Age", titanic, weights="Freq", verbose=0)
-    >>> len(fit.plot_terms(groups=["Yes"]))
-    1
-    >>> plt.close()
-    """
-    layout = self.parameters.layout
-    names = list(self.labels.names)
-    # their positions; a DataError if no term has three predictors
-    predictors = strongest_term(self.parameters)
-    if term is not None:
-        term_names = [] if isinstance(term, str) else list(term)
-        unknown = [name for name in term_names if name not in names]
-        predictors = tuple(names.index(name) for name in term_names if name in names)
-        # fewer than three different predictors, a repeated one, or no term of the model
-        if (
-            unknown
-            or len(set(predictors)) < 3
-            or len(set(predictors)) < len(predictors)
-            or layout.index(*predictors) < 0
-        ):
-            near = near_match(unknown[0], names) if unknown else ""
-            raise OptionError(
-                f"term={term!r} is not a term of three predictors or more of this model.",
-                argument="term",
-                hint=f"{near}List the terms with interactions(order=3).",
-                value=term,
-            )
-    return plot_term(self.labels, self.parameters, predictors, groups, axes)
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:

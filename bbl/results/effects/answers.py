@@ -20,7 +20,8 @@ from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import generator
 from bbl.errors import DataError, OptionError
 from bbl.names import distinct_names
-from bbl.results.effects.fit import EffectFit, Scores
+from bbl.results.classifier_base import ClassifierBase
+from bbl.results.effects.error_source import Scores
 from bbl.results.effects.questions import Questions
 from bbl.results.effects.refits import ErrorOptions, refit_bootstrap, refit_replicates
 from bbl.results.effects.rows import EffectRows
@@ -66,7 +67,7 @@ TITLES = {
 
 
 def find_effects(
-    fit: EffectFit, questions: Questions, rows: EffectRows, errors: ErrorOptions
+    fit: ClassifierBase, questions: Questions, rows: EffectRows, errors: ErrorOptions
 ) -> Effects:
     """Return the table of the quantities of `questions` in each unit of `rows`, with errors as
     `errors` asks.
@@ -110,7 +111,11 @@ def find_effects(
 
 
 def _effects_by_source(
-    fit: EffectFit, questions: Questions, rows: EffectRows, scores: Scores, errors: ErrorOptions
+    fit: ClassifierBase,
+    questions: Questions,
+    rows: EffectRows,
+    scores: Scores,
+    errors: ErrorOptions,
 ) -> tuple[EffectValues, str, frozenset[tuple[int, int]]]:
     """Return (effects, note on their standard errors, levels of parameters without a finite
     optimum).
@@ -153,7 +158,7 @@ def _effects_by_source(
 
 
 def _make_notes(
-    fit: EffectFit,
+    fit: ClassifierBase,
     questions: Questions,
     values: EffectValues,
     unbounded: frozenset[tuple[int, int]],
@@ -209,7 +214,7 @@ def _make_notes(
     return notes
 
 
-def _effective_share(fit: EffectFit) -> float:
+def _effective_share(fit: ClassifierBase) -> float:
     """Return Kish's (1965) effective number of rows of a sampling design per unit of weight; 1
     without a design.
 
@@ -222,7 +227,11 @@ def _effective_share(fit: EffectFit) -> float:
 
 
 def _make_frame(
-    fit: EffectFit, questions: Questions, rows: EffectRows, values: EffectValues, notes: np.ndarray
+    fit: ClassifierBase,
+    questions: Questions,
+    rows: EffectRows,
+    values: EffectValues,
+    notes: np.ndarray,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """Return (the frame of effects, a row for each (quantity, unit, group); the names of the
     package's columns in it).

@@ -20,7 +20,8 @@ from bbl.checks import choice, generator, integer, share
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
-from bbl.results.effects.fit import EffectFit, Scores
+from bbl.results.classifier_base import ClassifierBase
+from bbl.results.effects.error_source import Scores
 from bbl.rows.sample import Sample
 from bbl.stats.scores import with_priors
 from bbl.stats.survey.sample import SurveySample, check_single_rows
@@ -70,7 +71,7 @@ class ErrorOptions:
         integer("nboot", self.nboot, 2)
 
 
-def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores], str]:
+def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Scores], str]:
     """Return (functions for the class scores, one for each bootstrap refit; what was drawn, as
     text).
 
@@ -119,7 +120,9 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
     return scores_by_refit, f"{errors.nboot} {description}"
 
 
-def refit_replicates(fit: EffectFit, survey: SurveySample, errors: ErrorOptions) -> list[Scores]:
+def refit_replicates(
+    fit: ClassifierBase, survey: SurveySample, errors: ErrorOptions
+) -> list[Scores]:
     """Return functions for the class scores, one for the refit to each set of replicate weights of
     a sampling design.
 
@@ -177,7 +180,7 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
     return scores_or_nan
 
 
-def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Scores:
+def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) -> Scores:
     """Return a function for the class scores of `fit` with its members refitted to `train`.
 
     With several members they are the members' probabilities averaged by weight, as

@@ -21,7 +21,7 @@ from bbl.checks import choice, near_match
 from bbl.design.frames import to_frame
 from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLTypeError, DataError, Hint, OptionError
-from bbl.results.effects.fit import EffectFit
+from bbl.results.classifier_base import ClassifierBase
 from bbl.results.effects.questions import find_level_codes, find_predictors
 from bbl.rows.sample import Sample, code_dtype
 
@@ -110,7 +110,7 @@ class _EncodedRows:
 
 
 def make_effect_rows(
-    fit: EffectFit, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
+    fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
 ) -> EffectRows:
     """Return the rows of a call in units, over each of which effects are averaged separately.
 
@@ -151,7 +151,7 @@ def make_effect_rows(
     return _merge_units(fit, rows, by)
 
 
-def _get_training_rows(fit: EffectFit) -> _EncodedRows:
+def _get_training_rows(fit: ClassifierBase) -> _EncodedRows:
     """Return the training rows; a DataError if the model has none."""
     if fit.training is None:
         raise DataError(
@@ -167,7 +167,7 @@ def _get_training_rows(fit: EffectFit) -> _EncodedRows:
     return _EncodedRows(rows.codes, rows.missing, rows.weights, fit._index(), "training rows")
 
 
-def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedRows:
+def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _EncodedRows:
     """Return new rows without those of weight 0 and those that the fit would have dropped for
     missing values.
 
@@ -196,7 +196,7 @@ def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedR
     )
 
 
-def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
+def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
     """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of
     each predictor.
 
@@ -240,7 +240,7 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
     return _EncodedRows(codes, None, np.ones(len(codes)), pd.RangeIndex(len(codes)), text)
 
 
-def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
+def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
     """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros).
 
     The fit refuses to score such rows by an error whose ``rows`` (n,) says which they are. An
@@ -261,7 +261,7 @@ def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
     )
 
 
-def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
+def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectRows:
     """Return rows in units of equal values of `by`, a single unit of all rows if it is None.
 
     Within a unit equal rows are merged, and ordered by their codes, so that sums do not depend on
@@ -302,7 +302,7 @@ def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
 
 
 def _number_units(
-    fit: EffectFit, rows: _EncodedRows, by: object
+    fit: ClassifierBase, rows: _EncodedRows, by: object
 ) -> tuple[list[Hashable], np.ndarray, list[list]]:
     """Return (the names of `by`, the unit number of each row (n,), the values of these names in
     each unit).

@@ -26,7 +26,7 @@ import numpy as np
 
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.memory import check_memory
-from bbl.results.effects.fit import DeltaMethod, Scores
+from bbl.results.effects.error_source import DeltaMethod, Scores
 from bbl.results.effects.questions import Questions, Scenario
 from bbl.results.effects.rows import EffectRows
 from bbl.stats.contrasts import TRANSFORMS, contrast_values

@@ -9,7 +9,7 @@ Z.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,15 +18,12 @@ from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.errors import DataError, Hint, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
-from bbl.results.effects.fit import DeltaMethod, EffectFit, ErrorSource, Scores
+from bbl.results.effects.error_source import DeltaMethod, ErrorSource, Scores
 from bbl.stats.scores import with_priors
 
 if TYPE_CHECKING:
     from bbl.boltzmann.fitted import Estimate
-    from bbl.engines import Engine
-    from bbl.model.parameters import Parameters
-    from bbl.rows.sample import Sample
-    from bbl.stats.survey.sample import SurveySample
+    from bbl.results.machine.fit import BBLResults
 
 __all__ = ["check_calibration", "delta_method", "machine_error_source"]
 
@@ -40,30 +37,7 @@ TEMPERATURE = (
 )
 
 
-class MachineFit(EffectFit, Protocol):
-    """The part of a fitted machine with classes that its error source needs; see `BBLResults` for
-    each member.
-    """
-
-    @property
-    # the method and its options; `posterior` is None without a posterior
-    def engine(self) -> Engine: ...
-    @property
-    # `class_prior` (K,): shares of the groups; `fits`: the engine's runs by group
-    def estimate(self) -> Estimate: ...
-    @property
-    # `theta` (K, size), and the `layout` of a group's `size` parameters
-    def parameters(self) -> Parameters: ...
-    @property
-    def survey(self) -> SurveySample | None: ...  # the sampling design; `replicates` may be None
-    @property
-    def _delta_method(self) -> DeltaMethod: ...  # `delta_method` below, cached
-    def nobs(self) -> float: ...  # number of observations: the sum of the weights
-    # the training rows, or the error that standard errors raise
-    def _testable_rows(self) -> Sample: ...
-
-
-def machine_error_source(fit: MachineFit, rng: np.random.Generator) -> ErrorSource:
+def machine_error_source(fit: BBLResults, rng: np.random.Generator) -> ErrorSource:
     """Return the source of standard errors: posterior draws if the method has them, survey
     replicates, or a covariance.
 
@@ -104,7 +78,7 @@ def machine_error_source(fit: MachineFit, rng: np.random.Generator) -> ErrorSour
     return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
 
-def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
+def _unbounded_levels(fit: BBLResults) -> frozenset[tuple[int, int]]:
     """Return all levels (predictor, code) of predictors that have a huge parameter, or did not
     converge.
 
@@ -136,7 +110,7 @@ def check_calibration(estimate: Estimate) -> None:
         )
 
 
-def delta_method(fit: MachineFit) -> DeltaMethod:
+def delta_method(fit: BBLResults) -> DeltaMethod:
     """Return the covariance and gradient for the delta method; an OptionError or DataError if the
     fit has none.
     """
@@ -154,7 +128,7 @@ def delta_method(fit: MachineFit) -> DeltaMethod:
     return DeltaMethod(covariance, gradient)
 
 
-def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
+def _scores_by_draw(fit: BBLResults, rng: np.random.Generator) -> list[Scores]:
     """Return functions for the class scores, one for each of T draws of the parameters.
 
     Each draw has class shares (K,) of its own, from a Dirichlet distribution with the group sizes

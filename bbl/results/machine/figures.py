@@ -1,5 +1,4 @@
-"""Figures of fitted Boltzmann machines that take their inference, evaluation or tuning: `plot`, a
-method.
+"""FiguresMixin: the figures of fitted Boltzmann machines.
 
 K groups with D fields each: a field for every level of a predictor but the reference level. Fields
 are the first D of the `size` parameters of a group, couplings of interacting predictors follow.
@@ -14,11 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import choice, flag, verb
+from bbl.checks import choice, flag, near_match, verb
 from bbl.choices import EvaluationFigure
-from bbl.errors import DataError
+from bbl.errors import DataError, OptionError
 from bbl.report.machine.plot import plot_cv
+from bbl.report.machine.plot_interactions import draw_network
+from bbl.report.machine.plot_logo import draw_logo, information, zero_sum_fields
 from bbl.report.machine.plot_parameters import plot_parameters
+from bbl.report.machine.plot_terms import plot_term, strongest_term
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.machine.machine import MachineResults
@@ -30,7 +32,7 @@ __all__ = ["FiguresMixin"]
 
 
 class FiguresMixin(MachineResults):
-    """The figure that a fitted Boltzmann machine draws by default."""
+    """Figures of a fitted Boltzmann machine: parameters, interactions, sequence logos."""
 
     @verb
     def plot(
@@ -140,3 +142,164 @@ class FiguresMixin(MachineResults):
             title=tuned.title,
             logarithmic=tuned.logarithmic,
         )
+
+    @verb
+    def plot_network(
+        self,
+        groups: Sequence[Any] | None = None,
+        top: int | None = None,
+        axes: Sequence[Axes] | None = None,
+    ) -> list[Axes]:
+        """Draw the strongest interactions of each group as a graph of the predictors.
+
+        Parameters
+        ----------
+        groups : sequence, optional
+            Groups, or pairs ``(a, b)`` of groups for the difference of their parameters, a less b;
+            all groups by default.
+        top : int, optional
+            Number of pairs to draw; by default twice the number of predictors, 20 at least and 80
+            at most (30 in more than 4 graphs).
+        axes : sequence of matplotlib Axes, optional
+            One per graph; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            The width of an edge is the strength of the pair (Frobenius norm of its couplings in the
+            zero-sum gauge). Edges are red where the strongest coupling of a pair is positive, blue
+            and dashed where that is negative.
+
+        Raises
+        ------
+        DataError
+            If the model has no interactions.
+        OptionError
+            If a group is unknown.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> [axis.get_title() for axis in fit.plot_network(groups=[("Yes", "No")])]
+        ['Survived = Yes less No']
+        >>> plt.close()
+        """
+        return draw_network(self.labels, self.parameters, groups=groups, top=top, axes=axes)
+
+    @verb
+    def plot_logo(
+        self,
+        kind: Literal["information", "fields"] = "information",
+        groups: Sequence[Any] | None = None,
+        axes: Sequence[Axes] | None = None,
+    ) -> list[Axes]:
+        """Draw the levels of each predictor as stacked letters, one logo per group.
+
+        Parameters
+        ----------
+        kind : {"information", "fields"}, default "information"
+            Height of the letters: their frequency times the information of the position, in bits
+            (Schneider & Stephens 1990); or the fields (``dh`` with a pooled fit) in the zero-sum
+            gauge, where the fields of a predictor sum to zero over its levels and letters below the
+            axis are rarer in the group.
+        groups : sequence, optional
+            Groups to draw; all by default.
+        axes : sequence of matplotlib Axes, optional
+            One per group; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+
+        Raises
+        ------
+        OptionError
+            If there are more than 200 predictors, or a group is unknown.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> [axis.get_title() for axis in fit.plot_logo()]
+        ['Survived = No', 'Survived = Yes']
+        >>> plt.close()
+        """
+        if choice("kind", kind, ("information", "fields")) == "information":
+            heights = information(self.labels, self._counts)
+            title = "Bits"
+        else:
+            d = "" if self.parameters.pooled is None else r"\Delta "
+            heights = zero_sum_fields(self.parameters)
+            title = f"Field ${d}h$"
+        return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
+
+    @verb
+    def plot_terms(
+        self,
+        term: Sequence[Any] | None = None,
+        groups: Sequence[Any] | None = None,
+        axes: Sequence[Axes] | None = None,
+    ) -> list[Axes]:
+        """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
+
+        Parameters
+        ----------
+        term : sequence of predictor names, optional
+            By default the strongest term of the highest order. Rows of a map are the levels of the
+            first predictor, columns those of the second; each combination of levels of the other
+            predictors has a map.
+        groups : sequence, optional
+            Groups to draw; all by default.
+        axes : sequence of matplotlib Axes, optional
+            One for each group and combination; a new figure, of up to 24 maps, by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            Group by group.
+
+        Raises
+        ------
+        DataError
+            If the model has no terms of three predictors or more.
+        OptionError
+            If `term` is no such term, or a group is unknown.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex * Age", titanic, weights="Freq", verbose=0)
+        >>> len(fit.plot_terms(groups=["Yes"]))
+        1
+        >>> plt.close()
+        """
+        layout = self.parameters.layout
+        names = list(self.labels.names)
+        # their positions; a DataError if no term has three predictors
+        predictors = strongest_term(self.parameters)
+        if term is not None:
+            term_names = [] if isinstance(term, str) else list(term)
+            unknown = [name for name in term_names if name not in names]
+            predictors = tuple(names.index(name) for name in term_names if name in names)
+            # fewer than three different predictors, a repeated one, or no term of the model
+            if (
+                unknown
+                or len(set(predictors)) < 3
+                or len(set(predictors)) < len(predictors)
+                or layout.index(*predictors) < 0
+            ):
+                near = near_match(unknown[0], names) if unknown else ""
+                raise OptionError(
+                    f"term={term!r} is not a term of three predictors or more of this model.",
+                    argument="term",
+                    hint=f"{near}List the terms with interactions(order=3).",
+                    value=term,
+                )
+        return plot_term(self.labels, self.parameters, predictors, groups, axes)

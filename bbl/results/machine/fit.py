@@ -30,7 +30,7 @@ from bbl.report.page import Part
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
-from bbl.results.effects.fit import DeltaMethod, ErrorSource
+from bbl.results.effects.error_source import DeltaMethod, ErrorSource
 from bbl.results.explanation import Attribution
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.effect_source import (
@@ -41,14 +41,6 @@ from bbl.results.machine.effect_source import (
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.report_parts import machine_parts, summary_notes
-from bbl.results.predictions import (
-    accuracy_score,
-    fitted,
-    importance,
-    predict_batches,
-    predict_rows,
-    residuals,
-)
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 from bbl.stats.scores import class_scores
@@ -109,12 +101,6 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     def _summary_notes(self) -> list[str]:
         return summary_notes(self)
-
-    fitted = fitted
-    importance = importance
-    predict_batches = predict_batches
-    residuals = residuals
-    score = accuracy_score
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
@@ -256,7 +242,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         >>> fit.predict(titanic.head(2), type="class").tolist()
         ['Yes', 'No']
         """
-        return predict_rows(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
+        model = self.plugged(draws)
+        return super(BBLResults, model).predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def _classifier_facts(self) -> dict[str, Any]:
         """Return the facts of the summary, values by title: those of the machine, calibration,

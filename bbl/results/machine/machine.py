@@ -38,9 +38,6 @@ from bbl.model.logz import APPROXIMATE
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import labelled
-from bbl.report.machine.plot_interactions import plot_network
-from bbl.report.machine.plot_logo import plot_logo
-from bbl.report.machine.plot_terms import plot_terms
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
@@ -74,10 +71,6 @@ class MachineResults(ModelResults):
     tuning: Tuning | None = None  # the cross-validation inside the fit
     # sampling design of the training rows
     survey: SurveySample | None = field(default=None, kw_only=True, repr=False)
-
-    plot_logo = plot_logo
-    plot_network = plot_network
-    plot_terms = plot_terms
 
     @property
     @abstractmethod

@@ -55,14 +55,6 @@ from bbl.results.network.archive import pack, unpack
 from bbl.results.network.facts import feature_facts, network_facts, network_text
 from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
 from bbl.results.network.tables import attribution, cell_tables, interchange_text, label_by_feature
-from bbl.results.predictions import (
-    accuracy_score,
-    fitted,
-    importance,
-    predict_batches,
-    predict_rows,
-    residuals,
-)
 from bbl.results.report_page import MAX_TABLE_ROWS
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.scores import log_probabilities
@@ -142,11 +134,6 @@ class NetworkResults(SingleGraph, ClassifierResults):
         effects="Tables of networks have no covariance here",
     )
     _can_refit = True
-
-    fitted = fitted
-    importance = importance
-    predict_batches = predict_batches
-    residuals = residuals
 
     # the structure
 
@@ -401,7 +388,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         0  0.308  0.692  Yes
         1  0.145  0.855  Yes
         """
-        return predict_rows(self, newdata, type, unseen, priors=priors, costs=costs)
+        return super().predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def _attribution(self) -> Attribution:
         """Return ``ln P(y, x)`` as a sum over families; an OptionError if networks are averaged."""
@@ -708,11 +695,11 @@ class NetworkResults(SingleGraph, ClassifierResults):
         # score(newdata, weights), as of other classifiers: by position, `kind` holds newdata, a
         # table or None; `newdata` holds the weights, unless weights= names them
         if kind is None or not isinstance(kind, str):
-            return accuracy_score(
-                self, kind, newdata if weights is None else weights, priors=priors, costs=costs
+            return super().score(
+                kind, newdata if weights is None else weights, priors=priors, costs=costs
             )
         if kind == "accuracy":
-            return accuracy_score(self, newdata, weights, priors=priors, costs=costs)
+            return super().score(newdata, weights, priors=priors, costs=costs)
         choice("kind", kind, ("accuracy", "loglik", "aic", "bic"))
         log_lik = self.logLik(newdata)
         penalty_per_parameter = {

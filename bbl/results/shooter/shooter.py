@@ -39,14 +39,6 @@ from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
-from bbl.results.predictions import (
-    accuracy_score,
-    fitted,
-    importance,
-    predict_batches,
-    predict_rows,
-    residuals,
-)
 from bbl.results.shooter.archive import pack, unpack
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts, feature_values
@@ -145,13 +137,6 @@ class ShooterResults(ClassifierResults):
         batches="shooter() needs all rows in memory",
         real_weights=NOT_COUNTS,
     )
-
-    fitted = fitted
-    importance = importance
-    predict = predict_rows
-    predict_batches = predict_batches
-    residuals = residuals
-    score = accuracy_score
 
     @property
     def _bootstrap_members(self) -> tuple[()]:

@@ -48,14 +48,6 @@ from bbl.results.machine.cross_validation import (
 from bbl.results.machine.cv import CVResults, score_frame
 from bbl.results.machine.fit import BBLResults
 from bbl.results.machine.machine import MachineResults
-from bbl.results.predictions import (
-    accuracy_score,
-    fitted,
-    importance,
-    predict_batches,
-    predict_rows,
-    residuals,
-)
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
@@ -86,9 +78,7 @@ TABLE = {
 
 
 # what single Boltzmann machines have
-MACHINE_NAMES = frozenset(
-    name for kind in (BBLResults, MachineResults) for name in vars(kind) if not name.startswith("_")
-)
+MACHINE_NAMES = frozenset(name for name in dir(BBLResults) if not name.startswith("_"))
 
 
 @final
@@ -132,13 +122,6 @@ class AverageResults(ClassifierResults):
         explain=NOT_A_SUM,
         effects=NO_COVARIANCE,
     )
-
-    fitted = fitted
-    importance = importance
-    predict = predict_rows
-    predict_batches = predict_batches
-    residuals = residuals
-    score = accuracy_score
 
     @verb
     def mcSample(self) -> NoReturn:

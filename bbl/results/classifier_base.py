@@ -1,0 +1,200 @@
+"""ClassifierBase: class scores, priors and log-loss of a fitted classifier, and how it is fitted to
+other rows.
+
+n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from bbl.boltzmann.prediction_checks import training_record
+from bbl.crossval import Refit
+from bbl.design.decisions import Priors, check_priors
+from bbl.errors import OptionError
+from bbl.results.classifier_facts import scored_rows
+from bbl.results.effects.error_source import ErrorSource
+from bbl.results.model import ModelResults
+from bbl.rows.on_disk import Rows
+from bbl.rows.sample import Sample
+from bbl.stats.loss_record import LossRecord
+from bbl.stats.scores import with_priors
+
+__all__ = ["ClassifierBase"]
+
+
+@dataclass(frozen=True, repr=False)
+class ClassifierBase(ModelResults):
+    """Class scores of a fitted classifier; predictions, effects and evaluation build on them.
+
+    Attributes
+    ----------
+    priors : ndarray, shape (K,), or None
+        Class shares for predictions; they replace the shares of the training rows.
+    stored_loss : LossRecord or None
+        Log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of
+        the training rows.
+    """
+
+    priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
+    stored_loss: LossRecord | None = field(default=None, kw_only=True, repr=False)
+
+    _can_refit: ClassVar[bool] = False  # whether `_refit` fits other rows
+
+    @abstractmethod
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return the class scores (n, K) of rows with level `codes` (n, m), summing out `missing`
+        (n, m) predictors.
+        """
+
+    @property
+    @abstractmethod
+    def _advice(self) -> str:
+        """The remedy for a log-loss above that of the shares of the groups, as a sentence."""
+
+    def _error_source(self, rng: np.random.Generator) -> ErrorSource:
+        """Return the source of the standard errors of effects; an OptionError or DataError if there
+        are none.
+        """
+        # a model that cannot be bootstrapped gives the reason under "effects_bootstrap"
+        advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
+        raise OptionError(f"{self.refusals['effects']}.", argument="se", hint=f"Give {advice}.")
+
+    @property
+    @abstractmethod
+    def _bootstrap_members(self) -> Sequence[tuple[ClassifierBase, float]]:
+        """The fits that a bootstrap refits, with their weights in predictions; empty if there is
+        none.
+        """
+
+    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit:
+        """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`.
+
+        Iterations begin at this fit's solution if `warm`: for its own rows with other weights, not
+        for other rows.
+        """
+        raise OptionError(
+            f"{type(self).__name__} is not refitted for a cross-validation of its predictions.",
+            argument="newdata",
+            hint="Give newdata=.",
+        )
+
+    def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None:
+        """Return (a draw of the model from its posterior given `rows`, class shares (K,)); None to
+        refit drawn rows.
+        """
+        return None
+
+    def with_priors(self, priors: Priors) -> Self:
+        """Return the model with other class shares for predictions; None for the shares of the
+        training rows.
+
+        Parameters
+        ----------
+        priors : mapping or Series by group, array_like of shape (K,), ``"equal"`` or None
+            As in `predict`.
+
+        Returns
+        -------
+        ClassifierResults
+            Of the same class. Nothing is refitted: the parameters of a group do not depend on the
+            shares.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.with_priors({"No": 0.9, "Yes": 0.1}).predict(titanic.head(1), type="prob").round(3)
+              No    Yes yhat
+        0  0.741  0.259   No
+        """
+        model = copy.copy(self)
+        shares = None if priors is None else check_priors(priors, self.design.response)
+        # the class is frozen, but nobody else has the copy yet
+        object.__setattr__(model, "priors", shares)
+        return model
+
+    @property
+    def shares_in_use(self) -> np.ndarray:
+        """Shares (K,) of the groups that predictions assume: the model's priors, or the shares of
+        the training rows.
+
+        The share of a group without training rows is 0, because it has no parameters.
+        """
+        if self.priors is None:
+            return self.class_shares
+        shares = np.where(self.class_shares > 0.0, self.priors, 0.0)
+        return shares / shares.sum()
+
+    def _prior_shifted(self, scores: np.ndarray, priors: Priors) -> np.ndarray:
+        """Return class scores (n, K) with other class shares: `priors`, or by default the priors of
+        the model.
+        """
+        shares = self.priors if priors is None else check_priors(priors, self.design.response)
+        # of `bbl.stats.scores`
+        return scores if shares is None else with_priors(scores, self.class_shares, shares)
+
+    def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
+        """Return the class scores (n, K) of new rows; nan for rows that the design drops for
+        missing values.
+        """
+        codes, missing = self.design.encode(newdata, unseen)  # (n, m); missing: None if no value is
+        return self._encoded_scores(codes, missing, self.design.dropped(newdata), priors)
+
+    def _encoded_scores(
+        self,
+        codes: np.ndarray,
+        missing: np.ndarray | None,
+        dropped: np.ndarray | None,
+        priors: Priors,
+    ) -> np.ndarray:
+        """Return the class scores (n, K) of encoded rows under `priors` or the model's; nan where
+        `dropped` (n,).
+        """
+        if dropped is None:
+            return self._prior_shifted(self.class_scores(codes, missing), priors)
+        scores = np.full((len(codes), len(self.labels.groups)), np.nan)
+        valid = ~dropped
+        scores[valid] = self._encoded_scores(
+            codes[valid], None if missing is None else missing[valid], None, priors
+        )
+        return scores
+
+    @cached_property
+    def log_loss(self) -> LossRecord | None:
+        """Log-loss, and the log-loss of predicting the shares of the groups for every row.
+
+        On validated rows if the fit was tuned, calibrated or averaged by cross-validation, else on
+        the training rows; independent of `priors`. Of very many training rows only a sample is
+        scored; then the record is None unless the log-loss is above that of the shares. None also
+        for a model from an earlier version's file without rows.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> print(bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv").log_loss)
+        0.48 of validated rows; 0.629 of the shares of the groups
+        """
+        if self.stored_loss is not None or self.training is None:
+            return self.stored_loss
+        return self.training_loss(self.training)
+
+    def training_loss(self, rows: Rows) -> LossRecord | None:
+        """Return the log-loss of training rows; of a sample of very many, None unless above that of
+        the shares.
+        """
+        # not complete: a sample, enough to warn
+        sample, is_complete = scored_rows(rows, self.design)
+        if not sample.n:
+            return None
+        scores = self.class_scores(sample.codes, sample.missing)
+        return training_record(sample, is_complete, scores, self.class_shares, self._advice)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.design.frames import Frame
+from bbl.rows.folds import Splitter
 
 __all__ = ["Batches", "RowFolds", "Splitter", "TableLike", "Weights"]
 
@@ -30,14 +30,6 @@ class ArrowStream(Protocol):
 
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object:
         """Return a capsule with a stream of the Arrow C interface."""
-        ...
-
-
-class Splitter(Protocol):
-    """A scikit-learn splitter."""
-
-    def split(self, X: Any, y: Any = ...) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield positions of training and of validation rows."""
         ...
 
 

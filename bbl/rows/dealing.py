@@ -14,10 +14,11 @@ f, ``without(f)`` its training rows; ``draw(size, rng)`` returns random rows as 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -234,19 +235,21 @@ class Dealer:
                 yield f, replace(fold_rows, weights=weights)
 
 
-class Sink(Protocol):
+class Sink(ABC):
     """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's, which has
     no `put`.
     """
 
+    @abstractmethod
     def finish(self, nfold: int) -> tuple[Rows, Folds | StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
 
+    @abstractmethod
     def close(self) -> None:
         """Remove what is stored."""
 
 
-class FileSink:
+class FileSink(Sink):
     """Writes rows to a `CodeFile`, a temporary file.
 
     Parameters
@@ -281,7 +284,7 @@ class FileSink:
 
 
 @dataclass
-class TableSink:
+class TableSink(Sink):
     """Sums the weights of rows by group, fold and state: for few states and many rows.
 
     With missing values there is one more level L_i of each predictor, which stands for "missing".

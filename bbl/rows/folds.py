@@ -10,10 +10,11 @@ folds are the consecutive ones of the R package bbl.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -56,20 +57,24 @@ class Splitter(Protocol):
 RowsT = TypeVar("RowsT", bound=Rows, contravariant=True)
 
 
-class Fold(Protocol[RowsT]):
+class Fold(ABC, Generic[RowsT]):
     """One fold of a sample: its training rows and its validation rows."""
 
+    @abstractmethod
     def training(self, sample: RowsT) -> Any:
         """Return the training rows."""
 
+    @abstractmethod
     def validation(self, sample: RowsT) -> tuple[Sample, np.ndarray, np.ndarray]:
         """Return the validation rows, group by group, their weights (n,), and their positions in
         the sample (n,).
         """
 
+    @abstractmethod
     def group_totals(self, sample: RowsT, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the training rows."""
 
+    @abstractmethod
     def held_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one
         more level.

@@ -23,7 +23,15 @@ from bbl.errors import BBLTypeError
 from bbl.memory import available_memory
 from bbl.rows.sample import Sample, Sums
 from bbl.rows.staged import BlockCache
-from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums, has_rare_level
+from bbl.rows.stored import (
+    CHUNK_ROWS,
+    Bucket,
+    BucketSize,
+    RowStore,
+    StoredSample,
+    add_sums,
+    has_rare_level,
+)
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -117,10 +125,8 @@ def remote_value(client: Client, value: object) -> Future:
 
 
 @dataclass(eq=False)
-class CodeParts:
-    """The parts of a data set on the workers; a `RowStore`, as `bbl.rows.on_disk.CodeFile` is for a
-    file.
-    """
+class CodeParts(RowStore):
+    """The parts of a data set on the workers of a cluster."""
 
     client: Client
     parts: list[Future]  # of `Part`
@@ -135,19 +141,15 @@ class CodeParts:
     passed: Callable[[int], None] | None = None  # called with `passes` after each pass
     # results of `StoredSample.sums`
     sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
-    buckets: dict[Bucket, _BucketSize] = field(init=False)  # sizes over all parts
+    buckets: dict[Bucket, BucketSize] = field(init=False)  # sizes over all parts
 
     def __post_init__(self) -> None:
         """Add up the sizes of the parts by bucket."""
+        self.m = len(self.n_levels)
         self.buckets = {}
         for part_sizes in self.sizes:
             for bucket, size in part_sizes.items():
-                self.buckets.setdefault(bucket, _BucketSize()).add(*size)
-
-    @property
-    def m(self) -> int:
-        """Number of predictors."""
-        return len(self.n_levels)
+                self.buckets.setdefault(bucket, BucketSize()).add(*size)
 
     def finish(self) -> ClusterSample:
         """Return all rows."""
@@ -176,21 +178,6 @@ class CodeParts:
     def close(self) -> None:
         """Release the rows on the workers."""
         self.parts = []
-
-
-@dataclass
-class _BucketSize:
-    """Size of a bucket over all parts."""
-
-    n: int = 0  # rows
-    total: float = 0.0  # sum of weights
-    whole: bool = True  # whether all weights are whole numbers
-
-    def add(self, n: int, total: float, whole: bool) -> None:
-        """Add the size of the bucket in one part."""
-        self.n = self.n + n
-        self.total = self.total + total
-        self.whole = self.whole and whole
 
 
 @dataclass(frozen=True, eq=False)

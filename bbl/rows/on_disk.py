@@ -29,7 +29,15 @@ from bbl.memory import available_memory
 from bbl.parallel import Stopped, read_ahead, stop_flag
 from bbl.rows.sample import Rows, Sample, Sums
 from bbl.rows.staged import BlockCache
-from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums, has_rare_level
+from bbl.rows.stored import (
+    CHUNK_ROWS,
+    Bucket,
+    BucketSize,
+    RowStore,
+    StoredSample,
+    add_sums,
+    has_rare_level,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -46,20 +54,17 @@ REMEDY = (
 
 
 @dataclass
-class _BucketChunks:
+class _BucketChunks(BucketSize):
     """The rows of a bucket: chunks in the file, the last of which may be shorter, and rows that
     wait to be written.
     """
 
     offsets: list[int] = field(default_factory=list)  # bytes in the file before each chunk
-    n: int = 0  # rows, written and waiting
-    total: float = 0.0  # sum of their weights
-    whole: bool = True  # whether all weights are whole numbers
     waiting: list[Sample] = field(default_factory=list)
     n_waiting: int = 0  # rows in `waiting`
 
 
-class CodeFile:
+class CodeFile(RowStore):
     """A temporary file of encoded rows by bucket; rows keep their order within a bucket.
 
     Each chunk has the codes of its rows, then their weights if `weighted`, then bits of missing

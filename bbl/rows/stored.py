@@ -8,16 +8,24 @@ predictors.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
 from bbl.rows.sample import Rows, Sample, Sums, concatenate
 
-__all__ = ["CHUNK_ROWS", "Bucket", "RowStore", "StoredSample", "add_sums", "has_rare_level"]
+__all__ = [
+    "CHUNK_ROWS",
+    "Bucket",
+    "BucketSize",
+    "RowStore",
+    "StoredSample",
+    "add_sums",
+    "has_rare_level",
+]
 
 CHUNK_ROWS = 65536  # greatest number of rows that are stored and read together
 
@@ -25,16 +33,23 @@ CHUNK_ROWS = 65536  # greatest number of rows that are stored and read together
 Bucket = tuple[int, int]
 
 
-class BucketSize(Protocol):
+@dataclass
+class BucketSize:
     """Size of a bucket."""
 
-    n: int  # rows
-    total: float  # sum of weights
-    whole: bool  # whether all weights are whole numbers
+    n: int = 0  # rows
+    total: float = 0.0  # sum of weights
+    whole: bool = True  # whether all weights are whole numbers
+
+    def add(self, n: int, total: float, whole: bool) -> None:
+        """Add other rows of the bucket."""
+        self.n = self.n + n
+        self.total = self.total + total
+        self.whole = self.whole and whole
 
 
-class RowStore(Protocol):
-    """A store of encoded rows outside of this process's memory: `CodeFile` or `CodeParts`."""
+class RowStore(ABC):
+    """A store of encoded rows outside of this process's memory, such as a file or a cluster."""
 
     dtype: np.dtype  # of codes
     weighted: bool  # whether rows have weights; else all are 1
@@ -44,15 +59,10 @@ class RowStore(Protocol):
     sums: dict[tuple[Hashable, Bucket], Any]
     passes: int  # number of passes that `StoredSample.summed` has made
     passed: Callable[[int], None] | None  # called with `passes` after each pass
+    m: int  # number of predictors
+    buckets: Mapping[Bucket, BucketSize]  # size of each bucket
 
-    @property
-    def m(self) -> int:
-        """Number of predictors."""
-
-    @property
-    def buckets(self) -> Mapping[Bucket, BucketSize]:
-        """Size of each bucket."""
-
+    @abstractmethod
     def close(self) -> None:
         """Remove the rows."""
 

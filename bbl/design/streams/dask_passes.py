@@ -158,7 +158,7 @@ class OnCluster:
 
 
 @dataclass
-class ClusterSink:
+class ClusterSink(Sink):
     """Sink of rows that stay on their workers, as one `Part` for each part of the source."""
 
     client: Client

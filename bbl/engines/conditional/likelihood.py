@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.engines.likelihood.influence import row_indicators
+from bbl.engines.likelihood.newton import Objective
 from bbl.model.layout import Layout
 
 __all__ = ["Likelihood", "design", "information"]
@@ -45,7 +46,7 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
     return out
 
 
-class Likelihood:
+class Likelihood(Objective):
     """The mean of ln P(group | row), as an `Objective` of Newton's method
     (`bbl.engines.likelihood.newton`).
 

@@ -10,8 +10,9 @@ of each predictor; they are the columns of X (n, D).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,26 +66,26 @@ class Fitted(NamedTuple):
     converged: bool
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """A convex function of parameters (size,); the Hessian is that at the last point of
     evaluation.
     """
 
+    @abstractmethod
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return value and gradient (size,)."""
-        ...
 
+    @abstractmethod
     def curve(self, v: np.ndarray) -> np.ndarray:
         """Return the Hessian times `v` (size,)."""
-        ...
 
+    @abstractmethod
     def diagonal(self) -> np.ndarray:
         """Return the diagonal (size,) of the Hessian, or an approximation."""
-        ...
 
 
-class PseudoObjective:
-    """`Objective`: minus the mean log pseudo-likelihood of rows plus a ridge penalty.
+class PseudoObjective(Objective):
+    """Minus the mean log pseudo-likelihood of rows plus a ridge penalty.
 
     `ridge` is the penalty per observation of terms; `P` (n, D) holds the conditional probabilities
     of all levels at the last point of evaluation.
@@ -131,8 +132,8 @@ class PseudoObjective:
         )
 
 
-class ExactObjective:
-    """`Objective`: minus the mean log-likelihood plus a ridge penalty, by enumeration of all
+class ExactObjective(Objective):
+    """Minus the mean log-likelihood plus a ridge penalty, by enumeration of all
     states.
 
     `means` (size,) are those of the monomials over the rows; `moments` (size,) those over the

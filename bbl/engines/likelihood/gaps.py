@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bbl.engines.likelihood.components import Component
+from bbl.engines.likelihood.newton import Objective
 from bbl.engines.likelihood.states import StateTable
 from bbl.memory import check_memory
 from bbl.rows.sample import Rows, Sample
@@ -86,7 +87,7 @@ def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield is_missing, np.flatnonzero(pattern_of.ravel() == k)
 
 
-class IncompleteLikelihood:
+class IncompleteLikelihood(Objective):
     """`Objective` of rows with missing values: the mean log-probability of what is known, less the
     penalty.
 

@@ -7,7 +7,8 @@ that the parameter belongs to.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,22 +29,22 @@ MIN_PIVOT = 1e-7
 ZERO_EIGENVALUE = 1e-12
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """A function of parameters (size,) that is maximised; what it returns is per observation."""
 
+    @abstractmethod
     def value(self, theta: np.ndarray) -> float:
         """Return the objective; the other methods are at this `theta`."""
-        ...
 
+    @abstractmethod
     def gradient(self) -> np.ndarray:
         """Return the gradient (size,)."""
-        ...
 
+    @abstractmethod
     def curvatures(self) -> list[np.ndarray]:
         """Return minus the Hessian (size, size), then matrices that are always positive and so give
         a step upwards.
         """
-        ...
 
 
 class Maximum(NamedTuple):
@@ -59,7 +60,7 @@ class Maximum(NamedTuple):
     n_iter: int
 
 
-class StateLikelihood:
+class StateLikelihood(Objective):
     """`Objective` of complete rows: ``target . theta - ln Z(theta) - sum(penalty theta^2) / 2``.
 
     Parameters

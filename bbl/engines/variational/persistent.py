@@ -19,9 +19,9 @@ the number of threads.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -53,9 +53,10 @@ CHUNK = 2048  # rows whose conditional probabilities are held at a time
 BLOCK = 2**15  # parameters of a block, which one thread takes
 
 
-class Likelihood(Protocol):
+class Likelihood(ABC):
     """Interface of a likelihood in the ascent."""
 
+    @abstractmethod
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write to `out` (size,) the gradient of the log-likelihood of all rows at draw q,
         `simplex` (size,).
@@ -133,7 +134,7 @@ def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
     )
 
 
-class SampledGradient:
+class SampledGradient(Likelihood):
     """The gradient of the likelihood, with expectations of the model over chains that go on from
     call to call.
 
@@ -189,7 +190,7 @@ class SampledGradient:
         out += self.sums
 
 
-class PseudoLikelihoodGradient:
+class PseudoLikelihoodGradient(Likelihood):
     """The gradient of the log pseudo-likelihood of the complete rows."""
 
     def __init__(self, sample: Sample, layout: Layout):

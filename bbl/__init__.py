@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import bbl.datasets as datasets
     import bbl.errors as errors
     import bbl.networks as networks
-    from bbl.api.bicluster import bicluster
+    from bbl.api.bicluster import bicluster, du_process
     from bbl.api.compare import anova, etable
     from bbl.api.effective import effective_size, effective_weights
     from bbl.api.enrichment import enrichment
@@ -101,6 +101,7 @@ __all__ = [
     "bin",
     "crossVal",
     "datasets",
+    "du_process",
     "enrichment",
     "effective_size",
     "effective_weights",
@@ -130,7 +131,7 @@ __all__ = [
 # names by the module that defines them; they are imported on first access
 NAMES_BY_MODULE = {
     "bbl.api.machine.average": ("average",),
-    "bbl.api.bicluster": ("bicluster",),
+    "bbl.api.bicluster": ("bicluster", "du_process"),
     "bbl.api.compare": ("anova", "etable"),
     "bbl.api.effective": ("effective_size", "effective_weights"),
     "bbl.api.enrichment": ("enrichment",),

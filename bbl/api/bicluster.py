@@ -1,4 +1,5 @@
-"""The public function `bicluster`: two-way clustering of a table.
+"""The public functions `bicluster`, two-way clustering of a table, and `du_process`, random
+partitions.
 
 A *cell* is one row and one column of the table, a *block* the cells of one row group and one column
 group. A `TwoWay` table has its `shape`, (rows, columns), and the factor `levels` of categories or
@@ -12,10 +13,12 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.api.caller import data_arguments
 from bbl.biclustering.cells import Cells
+from bbl.biclustering.du import du_draws
 from bbl.biclustering.mcmc import MIXED
 from bbl.biclustering.methods import Prototype, make_method
 from bbl.checks import arguments, generator, integer
@@ -26,7 +29,9 @@ from bbl.parallel import n_workers, progress_bar
 from bbl.report.text import call_text
 from bbl.results.bicluster.bicluster import BiclusterResults
 
-__all__ = ["bicluster"]
+__all__ = ["bicluster", "du_process"]
+
+MAX_ITEMS = 2**24  # items of a partition
 
 
 def bicluster(
@@ -73,11 +78,12 @@ def bicluster(
         0 for no progress bar.
     **options
         Options of the method. `Prototype`: ``metric`` ("squared", "levels", "pearson"), ``move``
-        ("all", "one"), ``empty`` ("reseed", "drop"), ``fill``, ``prior_count``, ``max_iter``,
-        ``max_groups``. `Genetic`: ``scale``, ``sigma``, ``penalty`` ("bic", "thesis" or a number),
-        ``mean`` ("block", "mle"), ``population``, ``generations``, ``crossover``, ``mutation``,
-        ``elitism``, ``refine``. `Mcmc`: ``draws``, ``warmup``, ``thin``, ``alpha``, ``sigma``,
-        ``step``, ``popularity``, ``loss`` ("vi", "binder"). See `bbl.biclustering.methods`.
+        ("all", "one"), ``start`` ("kmeans", "hierarchical", "random"), ``empty`` ("reseed",
+        "drop"), ``fill``, ``prior_count``, ``max_iter``, ``max_groups``. `Genetic`: ``scale``,
+        ``sigma``, ``penalty`` ("bic", "thesis" or a number), ``mean`` ("block", "mle"),
+        ``population``, ``generations``, ``crossover``, ``mutation``, ``elitism``, ``refine``.
+        `Mcmc`: ``draws``, ``warmup``, ``thin``, ``alpha``, ``sigma``, ``step``, ``popularity``,
+        ``loss`` ("vi", "binder"). See `bbl.biclustering.methods`.
 
     Returns
     -------
@@ -139,6 +145,82 @@ def bicluster(
     fit = BiclusterResults.from_found(call_string, table, biclusterer, cells, clustering)
     _warn_unconverged(fit)
     return fit
+
+
+def du_process(
+    start: int | ArrayLike,
+    draws: int = 1000,
+    *,
+    thin: int = 1,
+    seed: int | np.random.Generator | None = 0,
+) -> np.ndarray:
+    """Draw partitions of items by the Du process, whose stationary distribution is uniform.
+
+    A step picks an item at random. If it is alone in its group, it moves to one of the other
+    groups; else to one of the other groups or to a new one. All of these are equally probable.
+
+    Parameters
+    ----------
+    start : int or array_like of length n
+        Number of items, which are one group each at first; or the group of each item, any labels.
+    draws : int, default 1000
+        Number of partitions.
+    thin : int, default 1
+        Steps from one partition to the next; the first one is `thin` steps from the start.
+    seed : int, numpy.random.Generator or None, default 0
+        None for fresh entropy.
+
+    Returns
+    -------
+    ndarray of int32, shape (draws, n)
+        The group of each item: 0, 1, ... in order of first appearance.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an argument is out of range, or `start` has no items.
+
+    Notes
+    -----
+    Its transition matrix is symmetric, so all partitions of the items are equally probable in the
+    long run, and as a proposal of a Metropolis algorithm it needs no Hastings ratio. For two items
+    it is periodic. It is the mutation of ``bicluster(..., method="genetic")`` and the proposal of
+    ``method="mcmc"``. With n items, about n steps reach any partition; discard draws that still
+    depend on `start`.
+
+    References
+    ----------
+    Li J (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines in
+    statistical learning. Thesis, Iowa State University, appendix A, after Du (2014).
+
+    Examples
+    --------
+    The five partitions of three items, each about equally frequent:
+
+    >>> import numpy as np
+    >>> import bbl
+    >>> draws = bbl.du_process(3, 5000)
+    >>> partitions, counts = np.unique(draws, axis=0, return_counts=True)
+    >>> partitions.tolist()
+    [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1], [0, 1, 2]]
+    >>> bool(abs(counts / 5000 - 0.2).max() < 0.03)
+    True
+    """
+    rng = generator(seed)
+    n_draws = integer("draws", draws, 1)
+    steps = integer("thin", thin, 1)
+    if np.ndim(start) == 0:
+        labels = np.arange(integer("start", start, 1, MAX_ITEMS))
+    else:
+        given = np.asarray(start)
+        if given.ndim != 1 or not len(given):
+            raise OptionError(
+                f"start has the shape {given.shape}.",
+                argument="start",
+                hint="Give the number of items, or the group of each item.",
+            )
+        labels = pd.factorize(given, use_na_sentinel=False)[0]
+    return du_draws(labels, n_draws, steps, rng)
 
 
 def _warn_unconverged(fit: BiclusterResults) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from bbl._ext.bicluster import bicluster as kernel
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.partition import canonical
-from bbl.biclustering.starts import cluster_rows, refill_empty_groups
+from bbl.biclustering.starts import Starts, refill_empty_groups
 from bbl.errors import DataError
 from bbl.parallel import serial_blas, stop_flag
 
@@ -386,7 +386,7 @@ def alternate(
 
 
 def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[Table, Cells]:
-    """Return the table for `alternate`, and the cells for the k-means of the starts.
+    """Return the table for `alternate`, and the cells for its `Starts`.
 
     `fill` is as in `Table`. The cells for the starts are the table's cells, but with "levels" an
     observed cell becomes L cells, 1 at its level and 0 at the others.
@@ -435,29 +435,16 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
 
 
 def fit_once(
-    table: Table, start_cells: Cells, groups: tuple[int, int], seed: int, options: dict
+    table: Table, starts: Starts, groups: tuple[int, int], seed: int, options: dict
 ) -> PrototypeFit:
-    """Fit from one random start, one-way clusterings of the rows and of the columns of
-    `start_cells`.
+    """Fit from one start: one-way clusterings of the rows and of the columns.
 
-    `table` and `start_cells` are those of `make_tables`; `options` holds the keyword arguments of
-    `alternate`.
+    `starts` are of the cells that `make_tables` returns with `table`; `options` holds the keyword
+    arguments of `alternate`.
     """
     rng = np.random.default_rng(seed)
     with serial_blas():  # so that results do not depend on the number of threads
-        rows = cluster_rows(start_cells, groups[0], rng)
-        columns = cluster_rows(_transposed(start_cells, table.n_levels), groups[1], rng)
+        rows = starts.labels(0, groups[0], rng)
+        columns = starts.labels(1, groups[1], rng)
         solution = alternate(table, rows, columns, **options)
     return solution._replace(rows=canonical(solution.rows), columns=canonical(solution.columns))
-
-
-def _transposed(cells: Cells, n_levels: int) -> Cells:
-    """Return the transposed table: cells of shape (I, J L), by levels of columns, become cells of
-    shape (J, I L).
-    """
-    if n_levels == 1:
-        return cells.T
-    column, level = np.divmod(cells.column, n_levels)
-    row_level = cells.row * np.int64(n_levels) + level
-    shape = (cells.shape[1] // n_levels, cells.shape[0] * n_levels)
-    return Cells.from_entries(column, row_level, cells.value, cells.weight, shape)

@@ -19,6 +19,7 @@ from bbl.biclustering.bicluster_fit import BiclusterFit, draw_seeds, set_options
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.likelihood import Noise, block_criterion
 from bbl.biclustering.prototype import METRICS, PrototypeFit, fit_once, make_tables
+from bbl.biclustering.starts import STARTS, Starts
 from bbl.checks import choice, integer, real
 from bbl.errors import DataWarning, OptionError
 from bbl.memory import check_memory
@@ -42,6 +43,10 @@ class Prototype:
     move : {"all", "one"}, default "all"
         Whether all rows move at once, or one after the other, which takes longer and ends lower
         ("squared" only).
+    start : {"kmeans", "hierarchical", "random"}, default "kmeans"
+        How rows, and columns, are grouped before the first iteration, each by themselves:
+        k-means++ and a few steps of Lloyd's algorithm; Ward's hierarchical clustering, which is a
+        single start, whatever `n_init`, and compares all pairs of rows; or at random.
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group takes the row that fits worst, or is left out.
     fill : float, optional
@@ -60,6 +65,7 @@ class Prototype:
 
     metric: str = "squared"
     move: str = "all"
+    start: str = "kmeans"
     empty: str = "reseed"
     fill: float | None = None
     prior_count: float = 1.0
@@ -73,6 +79,7 @@ class Prototype:
             raise OptionError(
                 f"move='one' needs metric='squared', not {self.metric!r}.", argument="move"
             )
+        choice("start", self.start, STARTS)
         choice("empty", self.empty, ("reseed", "drop"))
         set_options(
             self,
@@ -89,7 +96,11 @@ class Prototype:
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
         """Return the number of tasks that progress counts: starts, over all numbers of groups."""
-        return n_init * len(self._grid(groups, shape))
+        return self._n_starts(n_init) * len(self._grid(groups, shape))
+
+    def _n_starts(self, n_init: int) -> int:
+        """Return the number of starts of each pair of numbers of groups."""
+        return 1 if self.start == "hierarchical" else n_init
 
     def _grid(
         self, groups: tuple[int, int] | None, shape: tuple[int, int]
@@ -119,7 +130,7 @@ class Prototype:
         return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` random starts for each pair of numbers of groups; return the fit of
+        """Fit from `n_init` starts for each pair of numbers of groups; return the fit of
         least criterion.
 
         `groups` is (rows, columns), or None to try all up to `max_groups`; `n_levels` is 1 for
@@ -137,10 +148,12 @@ class Prototype:
         )
         fill = self.prior_count if self.metric == "levels" else self.empty_block_mean(cells)
         table, start_cells = make_tables(cells, self.metric, n_levels, fill)
-        start_cells.T, table.cells.T  # noqa: B018  transposes are cached here once, for all threads
+        table.cells.T  # noqa: B018  the transpose is cached here once, for all threads
+        starts = Starts.from_cells(start_cells, n_levels, self.start)
+        n_init = self._n_starts(n_init)
         options = {"max_iter": self.max_iter, "move": self.move, "empty": self.empty}
         tasks = [
-            (table, start_cells, size, seed, options)
+            (table, starts, size, seed, options)
             for size in grid
             for seed in draw_seeds(rng, n_init)
         ]

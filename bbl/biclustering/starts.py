@@ -1,4 +1,5 @@
-"""Starts of two-way clustering: k-means of the I rows over observed cells.
+"""Starts of two-way clustering: the I rows, and the J columns, clustered by themselves over
+observed cells.
 
 Centres are arrays (J, centres), with a value for each of the J columns; `is_observed`, of the same
 shape, is 1 where a centre has a value and 0 elsewhere. `Cells` are n observed cells sorted by row,
@@ -9,13 +10,19 @@ Its `sums` adds up weights, and weights times values, of each row by group of co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bbl._ext.bicluster import bicluster as kernel
 from bbl.biclustering.cells import Cells
-from bbl.parallel import stop_flag
+from bbl.biclustering.partition import canonical
+from bbl.memory import check_memory
+from bbl.parallel import serial_blas, stop_flag
 
-__all__ = ["cluster_rows", "refill_empty_groups"]
+__all__ = ["STARTS", "Starts", "cluster_rows", "cut_tree", "merge_rows", "refill_empty_groups"]
+
+STARTS = ("kmeans", "hierarchical", "random")
 
 STEPS = 5  # steps of Lloyd's algorithm: a start need not be an optimum
 
@@ -153,3 +160,100 @@ def refill_empty_groups(
         size[group] = 1
         misfit[worst] = -np.inf
     return labels
+
+
+def merge_rows(cells: Cells) -> np.ndarray:
+    """Merge the rows one by one by Ward's method; return the tree (I - 1, 4) as scipy's `linkage`.
+
+    The squared distance of two rows is the mean squared difference over their jointly observed
+    columns, and the variance of all cells if they have none.
+    """
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
+
+    n, m = cells.shape
+    if n == 1:  # linkage needs two rows
+        return np.zeros((0, 4))
+    # distances, sums and weights, and the condensed half twice; centres with their masks
+    check_memory(
+        32.0 * n**2 + 16.0 * n * m,
+        f"A hierarchical start from the distances of {n} lines",
+        "Choose start='kmeans'.",
+    )
+    distances = _Distances(cells)
+    # from row to row, divided by the weight of the first: a mean over columns
+    squared = distances(*_rows_as_centres(cells, np.arange(n))) / distances.total
+    # the weights of a joint column are those of the first row
+    squared = 0.5 * (squared + squared.T)
+    np.fill_diagonal(squared, 0.0)
+    return linkage(np.sqrt(squareform(squared, checks=False)), "ward")
+
+
+def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
+    """Return the labels (I,) of `groups` groups, the last that a tree (I - 1, 4) of merges leaves
+    apart.
+
+    Examples
+    --------
+    >>> tree = np.array([[1.0, 2.0, 0.1, 2.0], [0.0, 3.0, 1.0, 3.0]])
+    >>> cut_tree(tree, 2).tolist(), cut_tree(tree, 1).tolist()
+    ([0, 1, 1], [0, 0, 0])
+    """
+    n = len(tree) + 1
+    # node n + k is what merge k makes; a node without a parent is a group
+    root = np.arange(2 * n - 1)
+    for step in range(n - groups - 1, -1, -1):  # the parent's root is known before its parts'
+        root[tree[step, :2].astype(np.int64)] = root[n + step]
+    return canonical(root[:n]).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """Where the alternation begins: a way to group each axis of a table by itself.
+
+    Attributes
+    ----------
+    kind : {"kmeans", "hierarchical", "random"}
+    sides : (Cells, Cells)
+        The cells row by row, and column by column.
+    trees : tuple of ndarray
+        "hierarchical": the merges of rows and of columns, see `merge_rows`; else empty.
+    """
+
+    kind: str
+    sides: tuple[Cells, Cells]
+    trees: tuple[np.ndarray, ...] = ()
+
+    @classmethod
+    def from_cells(cls, cells: Cells, n_levels: int = 1, kind: str = "kmeans") -> Starts:
+        """Return the starts of a table; `cells` are those of `make_tables`, of shape (I, J L)."""
+        sides = (cells, _transposed(cells, n_levels))
+        trees: tuple[np.ndarray, ...] = ()
+        if kind == "hierarchical":
+            with serial_blas():  # so that results do not depend on the number of threads
+                trees = tuple(merge_rows(side) for side in sides)
+        return cls(kind, sides, trees)
+
+    def labels(self, axis: int, groups: int, rng: np.random.Generator) -> np.ndarray:
+        """Return a group of each row (axis 0) or column (axis 1), int32; all groups are in use."""
+        side = self.sides[axis]
+        n = side.shape[0]
+        if self.kind == "kmeans":
+            return cluster_rows(side, groups, rng)
+        if self.kind == "hierarchical":
+            return cut_tree(self.trees[axis], groups)
+        labels = rng.integers(groups, size=n).astype(np.int32)
+        labels[rng.permutation(n)[:groups]] = np.arange(groups)  # so that none is empty
+        return labels
+
+
+def _transposed(cells: Cells, n_levels: int) -> Cells:
+    """Return the transposed table: cells of shape (I, J L), by levels of columns, become cells of
+    shape (J, I L).
+    """
+    if n_levels == 1:
+        return cells.T
+    column, level = np.divmod(cells.column, n_levels)
+    row_level = cells.row * np.int64(n_levels) + level
+    shape = (cells.shape[1] // n_levels, cells.shape[0] * n_levels)
+    return Cells.from_entries(column, row_level, cells.value, cells.weight, shape)

@@ -37,8 +37,10 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         correlation.
     move : {"all", "one"}, default "all"
         Whether an iteration moves all rows at once, or one row after the other.
+    start : {"kmeans", "hierarchical", "random"}, default "kmeans"
+        How rows, and columns, are grouped before the first iteration.
     n_init : int, default 10
-        Number of random starts.
+        Number of starts; a hierarchical one is the only one.
     max_iter : int, default 100
         Largest number of iterations.
     n_jobs : int, optional
@@ -92,6 +94,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         *,
         metric: str = "squared",
         move: str = "all",
+        start: str = "kmeans",
         n_init: int = 10,
         max_iter: int = 100,
         n_jobs: int | None = None,
@@ -100,6 +103,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.n_clusters = n_clusters
         self.metric = metric
         self.move = move
+        self.start = start
         self.n_init = n_init
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -164,6 +168,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
             verbose=0,
             metric=self.metric,
             move=self.move,
+            start=self.start,
             max_iter=self.max_iter,
         )
         # number of the group of each row (n_samples,), and of each column (n_features,)

@@ -489,6 +489,11 @@ TABLE = {
             lambda: fit("~ .", WIDE, log_z="exact"),
         ),
     ),
+    "items of random partitions": Advice(
+        "Give the number of items, or the group of each item",
+        lambda: bbl.du_process([[0, 1]]),
+        (lambda: bbl.du_process(3, 2), lambda: bbl.du_process([0, 1, 0], 2)),
+    ),
     "a choice of the numbers of groups": Advice(
         "Fit with groups=None",
         lambda: blocks(groups=(2, 2)).plot_selection(),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import reference_blocks as reference
 
+import bbl
 from bbl._ext.bicluster.genetic import du_steps
 from bbl.biclustering.partition import (
     canonical,
@@ -64,14 +65,28 @@ def test_du_steps_of_the_kernel_have_the_frequencies_of_the_matrix(n):
 
 def test_many_du_steps_reach_all_partitions_alike():
     states = reference.partitions(4)
-    at, counts = {p: k for k, p in enumerate(states)}, np.zeros(len(states))
-    stream, labels = np.array([1, 2, 3, 4], dtype=np.uint64), np.zeros(4, dtype=np.int32)
-    for _ in range(6000):
-        du_steps(labels, 5, stream)
-        counts[at[tuple(labels)]] += 1
+    draws = bbl.du_process(4, 6000, thin=5)
+    drawn, counts = np.unique(draws, axis=0, return_counts=True)
+    assert [tuple(p) for p in drawn] == sorted(states)
     expected = 6000 / len(states)
     # chi-square, 14 degrees of freedom: p = 1e-4
     assert ((counts - expected) ** 2 / expected).sum() < 42
+
+
+def test_du_draws_go_on_from_the_start_by_single_moves():
+    draws = bbl.du_process(["b", "a", "b", "c", "a"], 200, seed=np.random.default_rng(1))
+    assert draws.shape == (200, 5) and draws.dtype == np.int32
+    before = np.array([0, 1, 0, 2, 1])
+    for labels in draws:
+        # without some one item both partitions are equal
+        rest = [np.delete(np.stack([before, labels]), i, axis=1) for i in range(5)]
+        assert any((canonical(old) == canonical(new)).all() for old, new in rest)
+        before = labels
+    np.testing.assert_array_equal(bbl.du_process(5, 3), bbl.du_process(range(5), 3))
+    assert (bbl.du_process(1, 4) == 0).all()
+    for start, name in (([], "start"), ([[0, 1]], "start"), (0, "start")):
+        with pytest.raises(bbl.errors.OptionError, match=name):
+            bbl.du_process(start)
 
 
 def test_rand_index_counts_pairs():

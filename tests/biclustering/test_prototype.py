@@ -5,12 +5,20 @@ again.
 import numpy as np
 import pytest
 import reference_blocks as reference
+from scipy.cluster.hierarchy import fcluster, linkage
 
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.methods import Prototype
 from bbl.biclustering.partition import canonical, rand_index
 from bbl.biclustering.prototype import Table, alternate, fit_once, make_tables
-from bbl.biclustering.starts import cluster_rows, refill_empty_groups
+from bbl.biclustering.starts import (
+    STARTS,
+    Starts,
+    cluster_rows,
+    cut_tree,
+    merge_rows,
+    refill_empty_groups,
+)
 
 
 def cells_of(X, w=None):
@@ -143,12 +151,16 @@ def test_pearson_finds_shapes_whatever_their_level_and_size():
     X[rng.random(X.shape) < 0.2] = np.nan
     table, wide = make_tables(cells_of(X), "pearson", 1, 0.0)
     found = min(
-        (fit_once(table, wide, (3, 4), seed, {}) for seed in range(5)), key=lambda fit: fit.value
+        (fit_once(table, Starts.from_cells(wide), (3, 4), seed, {}) for seed in range(5)),
+        key=lambda fit: fit.value,
     )
     assert rand_index(found.rows, rows)[0] == 1.0
     assert found.value == found.history.min() >= 0.0
     squared = min(
-        (fit_once(Table(table.cells), wide, (3, 4), seed, {}) for seed in range(5)),
+        (
+            fit_once(Table(table.cells), Starts.from_cells(wide), (3, 4), seed, {})
+            for seed in range(5)
+        ),
         key=lambda fit: fit.value,
     )
     assert rand_index(squared.rows, rows)[0] < 1.0
@@ -163,6 +175,49 @@ def test_starts_use_all_groups_and_find_what_is_apart():
     assert rand_index(labels, true)[0] == 1.0
     same = cells_of(np.ones((6, 3)))
     assert sorted(set(cluster_rows(same, 4, np.random.default_rng(0)))) == [0, 1, 2, 3]
+
+
+def test_hierarchical_starts_are_those_of_ward_and_compare_what_both_rows_have():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(25, 7))
+    tree = merge_rows(cells_of(X))
+    for groups in (1, 3, 25):
+        expected = fcluster(linkage(X, "ward"), groups, "maxclust")
+        assert rand_index(cut_tree(tree, groups), expected)[0] == 1.0
+    X[rng.random(X.shape) < 0.3] = np.nan
+    X[:, 0] = rng.normal(size=25)  # no row is empty
+    # a weight of all cells changes nothing
+    heavy = cells_of(X, np.full(X.shape, 3.0))
+    np.testing.assert_allclose(merge_rows(heavy), merge_rows(cells_of(X)), rtol=1e-12)
+    both = ~np.isnan(X[:, None]) & ~np.isnan(X)
+    gap = np.where(both, X[:, None] - X, 0.0) ** 2
+    distances = np.sqrt(gap.sum(axis=2) / both.sum(axis=2))
+    expected = linkage(distances[np.triu_indices(25, 1)], "ward")
+    np.testing.assert_allclose(merge_rows(cells_of(X)), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_starts_use_all_groups_of_both_axes(kind):
+    X = np.round(np.random.default_rng(6).normal(size=(9, 4)))
+    starts = Starts.from_cells(cells_of(X), kind=kind)
+    for axis, n in ((0, 9), (1, 4)):
+        for groups in (1, 3, n):
+            labels = starts.labels(axis, groups, np.random.default_rng(7))
+            assert labels.dtype == np.int32
+            assert sorted(set(labels)) == list(range(groups)) and len(labels) == n
+    one_row = Starts.from_cells(cells_of(X[:1]), kind=kind)
+    assert one_row.labels(0, 1, np.random.default_rng(0)).tolist() == [0]
+
+
+def test_a_hierarchical_start_is_the_only_one_whatever_the_seed():
+    X = np.kron(np.arange(6.0).reshape(2, 3), np.ones((4, 3)))
+    X += np.random.default_rng(8).normal(0, 0.5, X.shape)
+    method = Prototype(start="hierarchical", max_groups=4)
+    assert method.steps(10, None, X.shape) == 16 and method.steps(10, (2, 2), X.shape) == 1
+    fits = [method.fit(cells_of(X), None, 3, np.random.default_rng(seed)) for seed in (0, 1)]
+    np.testing.assert_array_equal(fits[0].rows, fits[1].rows)
+    assert rand_index(fits[0].rows, np.repeat([0, 1], 4))[0] == 1.0
+    assert rand_index(fits[0].columns, np.repeat([0, 1, 2], 3))[0] == 1.0
 
 
 def test_empty_groups_take_the_rows_that_fit_worst():
@@ -228,7 +283,7 @@ def test_blocks_without_noise_are_found_again_from_one_start(shared, name, level
     # two prototypes of set 1 are equal
     for X, rows, columns in ratings(shared, name, level, slice(2, 8)):
         table, wide = make_tables(cells_of(X), "squared", 1, 3.0)
-        found = fit_once(table, wide, (5, 5), 0, {})
+        found = fit_once(table, Starts.from_cells(wide), (5, 5), 0, {})
         assert rand_index(found.rows, rows)[0] == rand_index(found.columns, columns)[0] == 1.0
 
 
@@ -237,7 +292,7 @@ def test_blocks_are_found_again_with_nine_cells_in_ten_missing(shared):
     for X, rows, columns in ratings(shared, "random", 3, slice(2, 12)):
         table, wide = make_tables(cells_of(X), "squared", 1, 3.0)
         found = min(
-            (fit_once(table, wide, (5, 5), seed, {}) for seed in range(4)),
+            (fit_once(table, Starts.from_cells(wide), (5, 5), seed, {}) for seed in range(4)),
             key=lambda fit: fit.value,
         )
         scores.append((rand_index(found.rows, rows)[0], rand_index(found.columns, columns)[0]))

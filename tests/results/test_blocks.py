@@ -303,6 +303,24 @@ def test_the_choice_of_groups_is_drawn(fits, closed):
         fits["prototype"].plot_selection()
 
 
+@pytest.mark.parametrize("kind", ["prototype", "levels", "genetic", "mcmc"])
+def test_the_history_of_the_search_is_drawn(fits, closed, kind):
+    fit = fits[kind]
+    ax = fit.plot_history()
+    drawn = np.concatenate([line.get_ydata() for line in ax.lines[: 2 if kind == "mcmc" else 1]])
+    np.testing.assert_array_equal(drawn, fit.history)
+    names = {
+        "prototype": ("half-step", "sum of squares"),
+        "levels": ("half-step", "deviance"),
+        "genetic": ("generation", "best fitness"),
+        "mcmc": ("draw", "log posterior"),
+    }
+    assert (ax.get_xlabel(), ax.get_ylabel()) == names[kind]
+    assert (ax.get_legend() is not None) == (kind == "mcmc")
+    own = closed.subplots()[1]
+    assert fit.plot_history(own) is own
+
+
 def test_similarities_are_drawn_in_the_order_of_groups(fits, closed):
     fit = fits["mcmc"]
     axes = fit.plot_similarity()

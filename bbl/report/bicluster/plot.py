@@ -1,5 +1,5 @@
-"""Figures of two-way clusterings: the table sorted by groups, criteria of numbers of groups,
-similarities of items.
+"""Figures of two-way clusterings: the table sorted by groups, the history of the search, criteria
+of numbers of groups, similarities of items.
 
 I rows are in a groups and J columns in b groups; a *block* is a row group by a column group. A
 *partition* is the group of each row, or of each column.
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.report.canvas import (
+    COLOURS,
     DIVERGING,
     MISSING,
     SEQUENTIAL,
@@ -25,18 +26,20 @@ from bbl.report.canvas import (
     fit_names,
     short_name,
     shorten_names,
+    use_plain_numbers,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_blocks", "plot_selection", "plot_similarity"]
+__all__ = ["plot_blocks", "plot_history", "plot_selection", "plot_similarity"]
 
 MAX_PIXELS = 1500  # pixels of a side of an image; cells of a larger table are averaged
 # cells of the shorter side; with fewer, each cell has a pixel of the screen or more
 SMOOTHED_FROM = 300
 MAX_NAMED = 40  # rows or columns up to which each is named
 MAX_NUMBERED = 30  # groups up to which each is numbered
+MAX_MARKED = 40  # steps of a history up to which each is marked
 MAX_LEGEND = 10  # levels up to which a legend names them
 # cells; with more of them, the colour scale leaves out the extreme 0.5 % at either end
 CLIP_ABOVE = 5000
@@ -300,6 +303,60 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     draw_colour_bar(image, bar=None, axes=[ax], title="-2 ICL above the best", ends="max")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
+    return ax
+
+
+def plot_history(
+    history: np.ndarray, axis_names: tuple[str, str], reached: float | None, ax: Axes | None = None
+) -> Axes:
+    """Draw an objective step by step.
+
+    Parameters
+    ----------
+    history : ndarray, shape (chains, steps)
+        The objective at steps 0, 1, ... of one search, or of several chains.
+    axis_names : (str, str)
+        Names of the steps and of the objective.
+    reached : float, optional
+        A value to mark by a dashed line: the objective after all steps, if it is another.
+    ax : matplotlib Axes, optional
+        A new figure by default.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    ax = axes_or_new(ax, size=(5.6, 3.6))
+    n_chains, n_steps = history.shape
+    # single values are marked where a line would have a few corners only
+    marker = "o" if n_steps <= MAX_MARKED else None
+    for k, values in enumerate(history):
+        ax.plot(
+            np.arange(n_steps),
+            values,
+            color=COLOURS[k % len(COLOURS)],
+            linewidth=1.4 if n_chains == 1 else 0.7,
+            marker=marker,
+            markersize=4,
+            label=f"chain {k + 1}",
+        )
+    if reached is not None:
+        ax.axhline(reached, color=COLOURS[4], linestyle="--", linewidth=1.0, zorder=1)
+        ax.annotate(
+            f"{reached:,.2f} after single moves",
+            (1.0, reached),
+            xytext=(-2, 4),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            color=COLOURS[4],
+        )
+    ax.set(xlabel=axis_names[0], ylabel=axis_names[1])
+    ax.margins(x=0.02)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    use_plain_numbers(ax)
+    ax.spines[["top", "right"]].set_visible(False)
+    if 1 < n_chains <= MAX_LEGEND:
+        draw_legend(ax, ax.lines[:n_chains], [f"chain {k + 1}" for k in range(n_chains)])
     return ax
 
 

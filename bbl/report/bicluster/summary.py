@@ -13,10 +13,16 @@ import pandas as pd
 from bbl.report.format import label_text, table_text
 from bbl.report.machine.summary import Section, Summary
 
-__all__ = ["CRITERIA", "blocks_summary", "blocks_text"]
+__all__ = ["CRITERIA", "OBJECTIVES", "blocks_summary", "blocks_text"]
 
 # title of the criterion of each method; ICL is the integrated completed likelihood
 CRITERIA = {"prototype": "-2 ICL", "genetic": "Fitness", "mcmc": "Expected loss"}
+# name of the objective of each metric
+OBJECTIVES = {
+    "squared": "sum of squares",
+    "levels": "deviance",
+    "pearson": "1 - r, added over rows and columns",
+}
 MAX_GROUPS = 12  # groups in a printed table
 
 

@@ -23,7 +23,12 @@ from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
 from bbl.errors import BBLTypeError, DataError, LevelError
 from bbl.report.bicluster import summary as report
-from bbl.report.bicluster.plot import plot_blocks, plot_selection, plot_similarity
+from bbl.report.bicluster.plot import (
+    plot_blocks,
+    plot_history,
+    plot_selection,
+    plot_similarity,
+)
 from bbl.report.machine.summary import Summary
 from bbl.results.bicluster.archive import pack, population_frame, selection_frame, unpack
 from bbl.results.bicluster.posterior import Posterior
@@ -436,6 +441,47 @@ class BiclusterResults(BlockTables):
             )
         names = (self.table.rows.name, self.table.columns.name)
         return plot_selection(self.selection, names, ax)
+
+    def plot_history(self, ax: Axes | None = None) -> Axes:
+        """Draw the objective over the steps of the search.
+
+        The genetic algorithm's best fitness in each generation; the objective of the best start at
+        the start and after each half-step of the alternation, or each iteration with the metric
+        "pearson"; the log posterior of each chain's draws.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1, 4], [2, 5]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, method="genetic", generations=200, verbose=0)
+        >>> axis = fit.plot_history()
+        >>> plt.close()
+        """
+        history = self.history[None]
+        reached = None
+        if self.posterior is not None:
+            history = self.posterior.draws.log_posterior
+            axis_names = ("draw", "log posterior")
+        elif self.method.name == "genetic":
+            axis_names = ("generation", "best fitness")
+            # single moves after the last generation may have lowered it
+            if self.criterion < self.history.min():
+                reached = self.criterion
+        else:
+            steps = "iteration" if self.method.metric == "pearson" else "half-step"
+            axis_names = (steps, report.OBJECTIVES[self.method.metric])
+        return plot_history(history, axis_names, reached, ax)
 
     def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
         """Draw the shares of posterior draws in which two rows, and two columns, are in one group;

@@ -1,0 +1,30 @@
+"""The Du process: a Markov chain on partitions of items (appendix A of the thesis of Li 2014)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl._ext.bicluster import genetic as kernel
+from bbl.biclustering.partition import canonical
+from bbl.memory import check_memory
+
+__all__ = ["du_draws"]
+
+
+def du_draws(start: np.ndarray, draws: int, thin: int, rng: np.random.Generator) -> np.ndarray:
+    """Return partitions (draws, n) with canonical labels, `thin` steps from each other; the first
+    is `thin` steps from the labels `start` (n,).
+
+    Examples
+    --------
+    >>> du_draws(np.zeros(3, dtype=int), 1, 1, np.random.default_rng(0)).max()
+    1
+    """
+    check_memory(4.0 * draws * len(start), f"Keeping {draws} partitions", "Raise thin.")
+    labels = canonical(start).astype(np.int32)
+    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator
+    out = np.empty((draws, len(labels)), dtype=np.int32)
+    for row in out:
+        kernel.du_steps(labels, thin, stream)
+        row[:] = labels
+    return out

@@ -8,8 +8,9 @@ these values ("number", "string", ...), and ``missing()``, a mask (n,) of missin
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -17,16 +18,17 @@ import pandas as pd
 from bbl.checks import choice, integer, near_match, verb
 from bbl.design.frames import Frame, to_frame
 from bbl.design.intervals import RARE_LEVEL
-from bbl.design.values import factorise
+from bbl.design.problems import ColumnProblems
+from bbl.design.values import factorise, is_missing
 from bbl.design.weights import named_weights
-from bbl.errors import DataError, OptionError
+from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
 from bbl.stats.cuts import CUTS, mdl_cuts, quantile_cuts, width_cuts
 
 if TYPE_CHECKING:
     from bbl.design.table_types import TableLike, Weights
     from bbl.design.values import Column
 
-__all__ = ["bin", "find_cuts", "lump"]
+__all__ = ["bin", "find_cuts", "lump", "refuse_text", "to_numbers"]
 
 
 @verb  # unknown keywords are errors
@@ -71,6 +73,11 @@ def bin(  # noqa: A001  # the word of the field
     DataError, OptionError
         If a column is absent, holds no numbers, or holds the weights.
 
+    Warns
+    -----
+    DataWarning
+        If ``"mdl"`` makes no cut in a column.
+
     Notes
     -----
     A model fitted to intervals, or to columns of `pandas.cut`, accepts numbers in new data:
@@ -105,29 +112,21 @@ def bin(  # noqa: A001  # the word of the field
                 hint="Give response=.",
             )
         column = factorise(response, frame.column(response), missing="keep")
-        is_missing = column.missing()
+        unknown = column.missing()
         # -1: group unknown
-        y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)
+        y = column.codes if unknown is None else np.where(unknown, -1, column.codes)
     column_names = _check_column_names(columns, frame, weights_name)
     series_by_name = {name: frame.column(name) for name in frame.columns}
+    problems = ColumnProblems()
+    uncut = []  # columns in which "mdl" made no cut
     for name in frame.columns if column_names is None else column_names:
-        numbers = _to_numbers(frame.column(name))
+        numbers = to_numbers(frame.column(name))
         # column_names None: columns choose themselves, those of numbers with more than max_bins
         # distinct ones
         if numbers is None:
             if column_names is not None:
-                cells = [
-                    cell
-                    for cell in dict.fromkeys(frame.column(name).dropna())
-                    if not _is_number(cell)
-                ]
-                raise DataError(
-                    f"column {name!r} contains values that are not numbers, so it cannot be "
-                    f"binned: {', '.join(map(repr, cells[:5]))}{' and more' * (len(cells) > 5)}.",
-                    column=name,
-                    value=cells[0] if cells else None,
-                    hint="Make these cells numbers or missing, or leave the column out.",
-                )
+                with problems.of_column():
+                    refuse_text(name, frame.column(name))
             continue
         is_number = ~np.isnan(numbers) & (row_weights > 0)
         # weights in an array may also be a column, which is not for binning either
@@ -146,9 +145,45 @@ def bin(  # noqa: A001  # the word of the field
             max_bins,
             None if y is None else y[is_usable],
         )
+        if y is not None and not len(cuts):
+            uncut.append(name)
         if len(cuts) or column_names is not None:
             series_by_name[name] = pd.Series(_cut_into_intervals(numbers, cuts), index=frame.index)
+    problems.refuse()
+    if uncut:
+        shown = ", ".join(map(repr, uncut[:5])) + f", and {len(uncut) - 5} more" * (len(uncut) > 5)
+        outcome = "are unchanged" if column_names is None else "have one interval each"
+        warnings.warn(
+            DataWarning(
+                f"method='mdl' found no cut in {shown}, because no single cut separates the groups "
+                f"of {response!r} well enough. These columns {outcome}.",
+                hint="Leave them out of the formula, or cut them with method='quantile'.",
+                argument="method",
+                column=uncut[0],
+            ),
+            stacklevel=3,  # the caller of the verb
+        )
     return _make_table(series_by_name, frame)
+
+
+def refuse_text(name: Hashable, series: pd.Series) -> NoReturn:
+    """Raise the error of a column to bin that contains values that are not numbers."""
+    # by their text, as lists cannot be hashed
+    cell_by_text = {repr(cell): cell for cell in series.dropna() if not _is_number(cell)}
+    cells = list(cell_by_text)
+    if not cells:
+        raise DataError(
+            f"column {name!r} has the type {series.dtype}, so it cannot be binned.",
+            column=name,
+            hint=f"Convert it to numbers: data[{name!r}].astype(float).",
+        )
+    raise DataError(
+        f"column {name!r} contains values that are not numbers, so it cannot be binned: "
+        f"{', '.join(cells[:5])}{' and more' * (len(cells) > 5)}.",
+        column=name,
+        value=cell_by_text[cells[0]],
+        hint="Make these cells numbers or missing, or leave the column out.",
+    )
 
 
 @verb  # unknown keywords are errors
@@ -206,7 +241,12 @@ def lump(
             name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)
         ):
             continue
-        column = factorise(name, series, missing="keep")
+        try:
+            column = factorise(name, series, missing="keep")
+        except BBLTypeError:
+            if column_names is None:
+                continue  # dates and nested values, which are refused where they are used
+            raise
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
             continue  # numbers, in a column of Python objects or of categories
         weight_of_value = np.bincount(
@@ -293,10 +333,14 @@ def _is_number(cell: object) -> bool:
         return False
 
 
-def _to_numbers(series: pd.Series) -> np.ndarray | None:
+def to_numbers(series: pd.Series) -> np.ndarray | None:
     """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse
     infinite numbers.
     """
+    if pd.api.types.infer_dtype(series, skipna=True) == "decimal":
+        series = pd.Series(
+            [np.nan if is_missing(value) else float(value) for value in series], name=series.name
+        )
     is_bool_or_complex = (
         pd.api.types.is_bool_dtype(series.dtype) or getattr(series.dtype, "kind", "") == "c"
     )

@@ -26,6 +26,7 @@ from bbl.design.amounts import check_discrete, refuse_identifier
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
+from bbl.design.problems import ColumnProblems
 from bbl.design.values import (
     Column,
     Counted,
@@ -419,8 +420,8 @@ def check_variable(factors: list[Factor]) -> None:
         )
 
 
-def check_levels(factors: list[Factor], n_rows: float) -> None:
-    """Refuse identifiers with undeclared levels; warn of many rare levels.
+def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems) -> None:
+    """Add identifiers with undeclared levels to `problems`; warn of many rare levels.
 
     `n_rows` is the number of rows, where a row of frequency k counts as k rows.
     """
@@ -431,12 +432,13 @@ def check_levels(factors: list[Factor], n_rows: float) -> None:
         name = factor.name
         # an identifier has fewer than two observations of a level, on average
         if L > MAX_UNQUESTIONED_LEVELS and n_rows < 2 * L and not factor.declared:
-            refuse_identifier(name, L, n_rows, set(factor.kinds) == {"number"})
+            with problems.of_column():
+                refuse_identifier(name, L, n_rows, set(factor.kinds) == {"number"})
         if L > MANY_LEVELS and n_rows < RARE_BELOW * L:
             rare.append(f"{name!r} ({L} levels in {n_rows:.0f} observations)")
             if set(factor.kinds) <= {"number", "missing"}:
                 numeric.append(name)
-    if rare:
+    if rare and not problems.errors:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
         cut = f", cut {numeric[0]!r} into intervals (bbl.bin)" if numeric else ""
         warnings.warn(

@@ -50,6 +50,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.numbers import NumberFactor, read_numbers
+from bbl.design.problems import ColumnProblems
 from bbl.design.values import Column, frame_column
 from bbl.design.weights import are_whole, as_rows, named_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning, Hint, OptionError
@@ -329,14 +330,25 @@ class Design:
             counts = as_rows(counts)
         incomplete = round(float(n_dropped.sum()))
         levels_by_name = read_xlevels(xlevels, terms)
-        response, y = read_response(
-            frame, terms, keep, levels_by_name, declared, missing, n_observed
-        )
+        problems = ColumnProblems()  # of all columns, so that one error names them all
+        with problems.of_column():
+            response, y = read_response(
+                frame, terms, keep, levels_by_name, declared, missing, n_observed
+            )
+
+        told = False
 
         def tell_missing() -> str:
-            """Return a sentence about missing values in all predictors."""
-            n_incomplete = int(missing_rows(frame, terms.predictors)[keep].sum())
-            n_missing = count_missing(frame, terms.predictors, keep)
+            """Return a sentence about missing values in all predictors, at the first call."""
+            nonlocal told
+            if told:
+                return ""
+            told = True
+            try:
+                n_incomplete = int(missing_rows(frame, terms.predictors)[keep].sum())
+                n_missing = count_missing(frame, terms.predictors, keep)
+            except (DataError, BBLTypeError):  # of another column, which has its own problem
+                return ""
             return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
 
         numeric = terms.predictors if rules.numeric is True else rules.numeric or ()
@@ -348,37 +360,41 @@ class Design:
                     value=name,
                     hint=f"{near_match(name, terms.predictors)}Name predictors of the formula.",
                 )
-        columns = (
-            _read_number(frame, name, keep, counts, rules.standardise, levels_by_name, missing)
-            if name in numeric
-            else read_column(
-                frame,
-                name,
-                keep,
-                levels_by_name,
-                missing,
-                declared,
-                sums_out=rules.sums_out,
-                tell_missing=tell_missing,
-                n_observed=n_observed,
-            )
-            for name in terms.predictors
-        )
         # wider if a column needs it
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         # is_missing: marks (n, m); None without any, as always under "raise", "drop"
         factors = []
         is_missing = None
-        for i, (factor, factor_codes, column_missing) in enumerate(columns):
-            if factor_codes.dtype.itemsize > codes.dtype.itemsize:
-                codes = codes.astype(factor_codes.dtype)
-            codes[:, i] = factor_codes
-            factors.append(factor)
-            is_missing = mark_rows(is_missing, codes.shape, i, column_missing)
+        for i, name in enumerate(terms.predictors):
+            with problems.of_column():
+                factor, factor_codes, column_missing = (
+                    _read_number(
+                        frame, name, keep, counts, rules.standardise, levels_by_name, missing
+                    )
+                    if name in numeric
+                    else read_column(
+                        frame,
+                        name,
+                        keep,
+                        levels_by_name,
+                        missing,
+                        declared,
+                        sums_out=rules.sums_out,
+                        tell_missing=tell_missing,
+                        n_observed=n_observed,
+                    )
+                )
+                if factor_codes.dtype.itemsize > codes.dtype.itemsize:
+                    codes = codes.astype(factor_codes.dtype)
+                codes[:, i] = factor_codes
+                factors.append(factor)
+                is_missing = mark_rows(is_missing, codes.shape, i, column_missing)
         if not (novarOk or declared):
-            check_variable(factors)
+            with problems.of_column():
+                check_variable(factors)
         if not declared:
-            check_levels(factors, float(n_observed.sum()))
+            check_levels(factors, float(n_observed.sum()), problems)
+        problems.refuse()
         check_size(terms, factors, len(response.levels))
         # under "level" or "marginal": the number of used rows with missing predictors
         if is_missing is not None:
@@ -437,30 +453,33 @@ class Design:
         codes = np.empty((frame.n, len(self.predictors)), dtype=self.code_dtype)
         policy = missing or self.missing
         is_missing = None
+        problems = ColumnProblems()
         for i, factor in enumerate(self.predictors):
-            if isinstance(factor, NumberFactor):
-                values = read_numbers(factor.name, frame.column(factor.name), "newdata")
-                is_nan = np.isnan(values)
-                if is_nan.any():
-                    if policy == "raise":
-                        refuse_missing_newdata(frame_column(frame, factor.name))
-                    is_missing = mark_rows(is_missing, codes.shape, i, is_nan)
-                codes[:, i] = np.where(is_nan, 0.0, factor.to_codes(values))
-                continue
-            column = frame_column(frame, factor.name)
-            if policy == "raise":
-                refuse_missing_newdata(column)
-            skip_missing = policy != "level"
-            codes[:, i], is_unseen = factor.encode(
-                column, unseen, "newdata", skip_missing=skip_missing
-            )
-            if unseen == "ignore" and is_unseen is not None:
-                _warn_of_unknown(factor, column, is_unseen, frame.argument)
-            # marks of column i: unknown levels, and missing values that are no level
-            is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
-            is_missing = mark_rows(
-                is_missing, codes.shape, i, column.missing() if skip_missing else None
-            )
+            with problems.of_column():
+                if isinstance(factor, NumberFactor):
+                    values = read_numbers(factor.name, frame.column(factor.name), "newdata")
+                    is_nan = np.isnan(values)
+                    if is_nan.any():
+                        if policy == "raise":
+                            refuse_missing_newdata(frame_column(frame, factor.name))
+                        is_missing = mark_rows(is_missing, codes.shape, i, is_nan)
+                    codes[:, i] = np.where(is_nan, 0.0, factor.to_codes(values))
+                    continue
+                column = frame_column(frame, factor.name)
+                if policy == "raise":
+                    refuse_missing_newdata(column)
+                skip_missing = policy != "level"
+                codes[:, i], is_unseen = factor.encode(
+                    column, unseen, "newdata", skip_missing=skip_missing
+                )
+                if unseen == "ignore" and is_unseen is not None:
+                    _warn_of_unknown(factor, column, is_unseen, frame.argument)
+                # marks of column i: unknown levels, and missing values that are no level
+                is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
+                is_missing = mark_rows(
+                    is_missing, codes.shape, i, column.missing() if skip_missing else None
+                )
+        problems.refuse()
         return codes, is_missing
 
     def weigh(

@@ -303,6 +303,11 @@ def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> p
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
+    if str(arrow.type).startswith("decimal"):  # pandas would get objects
+        try:
+            return arrow.cast("int64" if arrow.type.scale == 0 else "float64").to_pandas()
+        except ValueError:  # too large an integer; pyarrow's ArrowInvalid is a ValueError
+            return arrow.cast("float64").to_pandas()
     return arrow.to_pandas()
 
 
@@ -329,6 +334,13 @@ def _to_pandas(series: nw.Series) -> pd.Series:
         return pd.Series(
             pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True)
         )
+    if series.dtype.is_nested():
+        # Python objects, which are refused by the column's name where they would be used
+        return pd.Series(series.to_list(), dtype=object)
+    if series.dtype in (nw.Int128, nw.UInt128) and series.abs().max() in range(2**63):
+        return pd.Series(series.cast(nw.Int64).to_numpy())
+    if series.dtype in (nw.Decimal, nw.Int128, nw.UInt128):
+        return pd.Series(series.cast(nw.Float64).to_numpy())
     # polars orders categories by appearance: no declared order
     if series.dtype in (nw.String, nw.Categorical):
         try:

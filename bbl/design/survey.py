@@ -126,7 +126,7 @@ class SurveyDesign:
     def _read_positive(self, frame: Frame, name: Hashable, what: str) -> np.ndarray:
         """Return a column of positive numbers as floats (N,); `what` names them in messages."""
         shown = f"{what} in column {name!r}"
-        values = check_weights(self._find(frame, name), frame.n, shown, whole=False)
+        values = check_weights(self._find(frame, name), frame.n, shown, whole=False, positive=True)
         if not values.all():
             row = int((values == 0.0).argmax())
             raise DataError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -303,7 +304,8 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
     elif series.dtype == object:
         cells = series.to_numpy()
         is_missing = pd.isna(cells)
-        if all(isinstance(cell, int | float | np.number) for cell in cells[~is_missing]):
+        numeric_types = int | float | Decimal | np.number
+        if all(isinstance(cell, numeric_types) for cell in cells[~is_missing]):
             values = np.where(is_missing, np.nan, cells).astype(float)
     if values is None:
         raise BBLTypeError(

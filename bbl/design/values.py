@@ -173,7 +173,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     try:
         codes, values, dtype = find_distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
-        _refuse(name, "lists or other nested values")
+        _refuse(name, "lists or other nested values", nested=True)
     # the last is for rows of code -1
     is_missing_value = np.array([is_missing(v) for v in values] + [True])
     is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
@@ -234,8 +234,11 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
     try:
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     except pa.ArrowNotImplementedError:
+        _refuse(name, f"type {array.type}", nested=True)
+    try:
+        dictionary_values = encoded.dictionary.to_pandas()
+    except pa.ArrowInvalid:  # times with nanoseconds
         _refuse(name, f"type {array.type}")
-    dictionary_values = encoded.dictionary.to_pandas()
     if declared or encoded.type.ordered:
         dictionary_values = pd.Series(
             pd.Categorical(
@@ -283,14 +286,17 @@ def missing_remedy(sums_out: bool) -> str:
     )
 
 
-def _refuse(name: Hashable, what: str) -> NoReturn:
-    """Raise the error of a column that holds `what`, which cannot be levels."""
+def _refuse(name: Hashable, what: str, nested: bool = False) -> NoReturn:
+    """Raise the error of a column that contains `what`, which cannot be levels; `nested` says that
+    its values have parts.
+    """
+    remedy = (
+        "Turn it into strings, numbers or categories; of a date take a part, such as the month."
+    )
+    if nested:
+        remedy = "Put each part in a column of its own, or turn the values into strings."
     raise BBLTypeError(
-        f"column {name!r} contains {what}, which cannot be levels.",
-        column=name,
-        hint=(
-            "Turn it into strings, numbers or categories; of a date take a part, such as the month."
-        ),
+        f"column {name!r} contains {what}, which cannot be levels.", column=name, hint=remedy
     ) from None
 
 
@@ -323,7 +329,9 @@ def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, A
     if isinstance(value, str):
         return "string", str(value)
     if isinstance(value, UNUSABLE) or (isinstance(value, TIMES) and not declared):
-        _refuse(name, f"values of type {type(value).__name__}")
+        _refuse(
+            name, f"values of type {type(value).__name__}", not isinstance(value, (complex, *TIMES))
+        )
     return "other", value
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Hashable
+from decimal import Decimal
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -109,6 +110,7 @@ def check_weights(
     index: pd.Index | None = None,
     whole: bool = True,
     part: bool = False,
+    positive: bool = False,
 ) -> np.ndarray:
     """Return weights as float64; refuse negative numbers, all zeros, and fractions if `whole`.
 
@@ -125,6 +127,8 @@ def check_weights(
         Whether weights must be whole numbers, as they are counts.
     part : bool, default False
         Whether the n rows are a part of the data, so that all of them may have weight 0.
+    positive : bool, default False
+        Whether the caller refuses weights of 0, so that hints ask for positive ones.
 
     Returns
     -------
@@ -148,12 +152,12 @@ def check_weights(
 
     def fail(problem: str, error: type = DataError) -> NoReturn:
         """Raise an error of the given class; `problem` is the predicate of its first sentence."""
-        # 'whole ' * whole: the word, or nothing
+        kind = "integer" if whole else "number"
+        wanted = f"positive {kind}" if positive else f"{kind}, 0 or more,"
         raise error(
             f"{argument} {problem}.",
             argument=argument,
-            hint=f"Give one {'integer' if whole else 'number'}, 0 or more, for each of the {n} "
-            "rows.",
+            hint=f"Give one {wanted} for each of the {n} rows.",
         )
 
     if isinstance(weights, pd.Series) and index is not None and not weights.index.equals(index):
@@ -175,7 +179,7 @@ def check_weights(
         fail(f"have {array.ndim} dimensions", BBLTypeError)
     if array.dtype == object:
         is_missing = pd.isna(array)
-        other_objects = [v for v in array[~is_missing] if not isinstance(v, numbers.Real)]
+        other_objects = [v for v in array[~is_missing] if not isinstance(v, numbers.Real | Decimal)]
         if other_objects and isinstance(other_objects[0], pd.Interval):
             raise BBLTypeError(
                 f"{argument} were cut into intervals: {other_objects[0]}.",
@@ -183,7 +187,7 @@ def check_weights(
                 hint="Name them where the table is binned: bbl.bin(data, weights=...).",
             )
         if other_objects:
-            fail(f"hold {other_objects[0]!r}, which is no real number", BBLTypeError)
+            fail(f"contain {other_objects[0]!r}, which is not a number", BBLTypeError)
         array = np.where(is_missing, np.nan, array).astype(float)
     if array.dtype.kind not in "biuf":  # booleans, integers, floats
         fail(f"are of type {array.dtype}, not numbers", BBLTypeError)

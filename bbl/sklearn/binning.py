@@ -5,7 +5,9 @@ bins.
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
+from pandas.api.types import infer_dtype, is_bool_dtype
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -15,16 +17,19 @@ from sklearn.utils.validation import (
 )
 
 from bbl.checks import choice, integer
-from bbl.design.bins import find_cuts
+from bbl.design.bins import find_cuts, refuse_text, to_numbers
+from bbl.design.frames import to_frame
 from bbl.design.weights import check_weights
 from bbl.errors import DataError
+from bbl.sklearn.tables import as_frame
 from bbl.stats.cuts import CUTS
 
 __all__ = ["BinningTransformer"]
 
 
 class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Cut columns of numbers into bins, for classifiers of categorical data.
+    """Cut columns of numbers into bins, for classifiers of categorical data; columns of texts,
+    categories or dates stay as they are.
 
     Parameters
     ----------
@@ -37,9 +42,9 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    cuts_ : list of ndarray
+    cuts_ : list of ndarray or None
         Ascending cuts of each column; empty if the column is constant, or no cut is worth its
-        description.
+        description. None for a column that is not binned.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
@@ -83,7 +88,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array_like, shape (n, m)
-            Numbers; missing values (nan) stay missing.
+            Missing values of numbers (nan) stay missing.
         y : array_like, shape (n,), optional
             Classes, for ``"mdl"``.
         sample_weight : array_like, shape (n,), optional
@@ -104,7 +109,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         max_bins = integer("bins", self.bins, 2)
         method = choice("method", self.method, CUTS)
-        array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan")
+        columns = self._read_columns(X, reset=True)
         class_codes = None
         if method == "mdl":
             if y is None:
@@ -112,13 +117,16 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     f"{type(self).__name__} requires y to be passed, but the target y is None.",
                     argument="y",
                 )
-            check_consistent_length(array, y)
+            check_consistent_length(columns[0], y)
             # (n,), 0 to K - 1
             class_codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
         row_weights = None if sample_weight is None else column_or_1d(sample_weight)
-        weights = check_weights(row_weights, len(array), "sample_weight", whole=False)
-        self.cuts_ = []
-        for column in array.T:
+        weights = check_weights(row_weights, len(columns[0]), "sample_weight", whole=False)
+        self.cuts_: list[np.ndarray | None] = []
+        for column in columns:
+            if column.dtype == object:
+                self.cuts_.append(None)
+                continue
             is_used = ~np.isnan(column) & (weights > 0)
             used_codes = None if class_codes is None else class_codes[is_used]
             self.cuts_.append(
@@ -138,6 +146,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of float64, shape (n, m)
+            An object array if columns are passed through.
 
         Examples
         --------
@@ -148,9 +157,50 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
         """
         check_is_fitted(self)
-        array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=False)
-        bin_numbers = np.full(array.shape, np.nan)
-        for k, cuts in enumerate(self.cuts_):
-            is_known = ~np.isnan(array[:, k])
-            bin_numbers[is_known, k] = np.searchsorted(cuts, array[is_known, k], side="left")
-        return bin_numbers
+        columns = self._read_columns(X, reset=False)
+        is_passed = any(cuts is None for cuts in self.cuts_)
+        cells = np.empty((len(columns[0]), len(columns)), dtype=object if is_passed else float)
+        for k, (column, cuts) in enumerate(zip(columns, self.cuts_, strict=True)):
+            if cuts is None:
+                cells[:, k] = column
+                continue
+            if column.dtype == object:
+                name = getattr(self, "feature_names_in_", range(len(columns)))[k]
+                refuse_text(name, pd.Series(column))
+            cells[:, k] = np.nan
+            is_known = ~np.isnan(column)
+            cells[is_known, k] = np.searchsorted(cuts, column[is_known], side="left")
+        return cells
+
+    def _read_columns(self, X: ArrayLike, reset: bool) -> list[np.ndarray]:
+        """Return the columns of X, each of shape (n,): floats where they are numbers, and Python
+        objects where they are passed through.
+
+        `reset` (in `fit`) stores number and names of the columns; otherwise they are checked
+        against the stored ones.
+        """
+        table = as_frame(X)
+        if table is None and isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 2:
+            table = to_frame(pd.DataFrame(X).infer_objects(), "X")
+        columns = [] if table is None else [table.get(k) for k in range(len(table.columns))]
+        if table is None or not any(_is_passed(column) for column in columns):
+            array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=reset)
+            return list(array.T)
+        # names alone: scikit-learn would convert the cells to numbers
+        names = X if isinstance(X, np.ndarray) else pd.DataFrame(columns=list(table.columns))
+        validate_data(self, names, reset=reset, skip_check_array=True)
+        return [
+            column.to_numpy(dtype=object)
+            if _is_passed(column)
+            else column.to_numpy(dtype=float, na_value=np.nan)
+            for column in columns
+        ]
+
+
+def _is_passed(column: pd.Series) -> bool:
+    """Return whether a column of a table contains texts, categories or dates."""
+    if is_bool_dtype(column.dtype) or column.dtype.kind == "c":
+        return False
+    if column.dtype == object and infer_dtype(column, skipna=True) != "string":
+        return False  # of an array of objects, for scikit-learn to convert or refuse
+    return to_numbers(column) is None

@@ -37,6 +37,8 @@ SAMPLE = DATA.assign(
     w=1.0, h=np.arange(60) // 30, c=np.arange(60) // 5, v=np.arange(60) // 10, N=500, M=10
 )
 RATED_TWICE = pd.DataFrame({"user": [0, 0, 1, 1], "movie": [0, 0, 0, 1], "rating": [0, 1, 1, 1]})
+NOISE = DATA[["a", "y"]].assign(d=np.arange(60) % 40 / 8)
+NESTED = DATA.assign(d=[[b, c] for b, c in zip(DATA["b"], DATA["c"], strict=True)])
 MATRIX = RATINGS.pivot(index="user", columns="movie", values="rating")
 
 
@@ -480,6 +482,28 @@ COLUMNS = {
         lambda: bbl.bin(NUMBERS.assign(x=["?", *NUMBERS["x"][1:]]), columns=["x"]),
         lambda: bbl.bin(NUMBERS.assign(x=[np.nan, *NUMBERS["x"][1:]]), columns=["x"]),
         lambda: bbl.bin(NUMBERS.assign(x=["?", *NUMBERS["x"][1:]]), columns=["a"]),
+    ),
+    "a bin of booleans": case(
+        r"Convert it to numbers: data\['d'\]\.astype\(float\)\.",
+        lambda: bbl.bin(DATA.assign(d=True), "d"),
+        lambda: bbl.bin(DATA.assign(d=DATA.assign(d=True)["d"].astype(float)), "d"),
+    ),
+    "a bin without a cut": case(
+        "Leave them out of the formula, or cut them with method='quantile'",
+        lambda: bbl.bin(NOISE, "d", method="mdl", response="y"),
+        lambda: fit("y ~ . - d", bbl.bin(NOISE, method="mdl", response="y")),
+        lambda: fit("y ~ .", bbl.bin(NOISE, "d", method="quantile")),
+    ),
+    "two columns of amounts": case(
+        r"bbl\.bin\(data, 'd'\).* The same for 'e'\.",
+        lambda: fit("y ~ .", NOISE.assign(e=NOISE["d"] / 7)),
+        lambda: fit("y ~ .", bbl.bin(NOISE.assign(e=NOISE["d"] / 7), ["d", "e"])),
+    ),
+    "a column of lists": case(
+        "Put each part in a column of its own, or turn the values into strings",
+        lambda: fit("y ~ a + d", NESTED),
+        lambda: fit("y ~ a + first + last", NESTED.assign(first=DATA["b"], last=DATA["c"])),
+        lambda: fit("y ~ a + d", NESTED.assign(d=NESTED["d"].astype(str))),
     ),
     "a bin of no column": case(
         "Name columns of the data",

@@ -2,6 +2,8 @@
 file.
 """
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -223,3 +225,28 @@ def test_other_tables_are_binned_too(people):
         == bbl.bin(people, response="y")["age"].astype(str).tolist()
     )
     assert bbl.bin({"x": list(range(10)), "y": ["a", "b"] * 5})["x"].nunique() == 5
+
+
+def test_a_column_without_a_cut_is_told_with_what_works():
+    table = pd.DataFrame({"x": np.arange(40.0), "y": list("uv") * 20, "a": list("pq") * 20})
+    with pytest.warns(bbl.errors.DataWarning, match="no cut in 'x'.*are unchanged") as caught:
+        binned = bbl.bin(table, method="mdl", response="y")
+    assert binned["x"].equals(table["x"])
+    assert caught[0].filename == __file__
+    with pytest.warns(bbl.errors.DataWarning, match="have one interval each"):
+        bbl.bin(table, "x", method="mdl", response="y")
+    bbl.bbl("y ~ x + a", bbl.bin(table, "x", method="quantile"), lambdah=0.1)
+    bbl.bbl("y ~ . - x", binned, lambdah=0.1)
+
+
+def test_decimals_are_numbers():
+    values = [Decimal(k) / 10 for k in range(30)]
+    binned = bbl.bin({"x": values}, "x", bins=2)["x"]
+    assert binned.equals(bbl.bin({"x": [k / 10 for k in range(30)]}, "x", bins=2)["x"])
+
+
+def test_all_columns_that_cannot_be_binned_are_named():
+    table = {"a": ["x", "y"], "b": [[1], [2]], "c": [1, 2], "d": ["1", "2"]}
+    with pytest.raises(bbl.errors.DataError, match="column 'a'.*Column 'b'.*Column 'd'") as caught:
+        bbl.bin(table, ["a", "b", "c", "d"])
+    assert "data['d'].astype(float)" in caught.value.hint

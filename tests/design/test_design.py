@@ -97,7 +97,7 @@ BAD_WEIGHTS = [
     ([0, 0, 0, 0], DataError, "all zero"),
     ([1e300] * 4, DataError, "more than can be counted"),
     (["1", "2", "3", "4"], BBLTypeError, "not numbers"),
-    (np.array(["1", 2, 3, 4], dtype=object), BBLTypeError, "'1', which is no real number"),
+    (np.array(["1", 2, 3, 4], dtype=object), BBLTypeError, "'1', which is not a number"),
     ([[1, 1], [1, 1]], BBLTypeError, "2 dimensions"),
     ([[1], [1, 1]], BBLTypeError, "no array"),
     (np.ones((4, 1)), BBLTypeError, "2 dimensions"),
@@ -127,7 +127,7 @@ def test_weights_that_are_no_column():
     assert caught.value.argument == "weights"
     with pytest.raises(DataError, match="weights are not all counts: row 0 has -1"):
         Design.from_data("y ~ a", data(w=[-1, 1, 1, 1]), "w")
-    with pytest.raises(BBLTypeError, match="weights hold 'u', which is no real number"):
+    with pytest.raises(BBLTypeError, match="weights contain 'u', which is not a number"):
         Design.from_data("y ~ b", data(), "a")
 
 

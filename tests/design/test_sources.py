@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bbl
 from bbl.design.design import Design
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.passes import encode_source
@@ -342,3 +343,42 @@ def test_folders_of_partitions_have_the_columns_of_their_names(table, tmp_path):
         level_counts(found.sample, [6, 6], 2), level_counts(sample, [6, 6], 2), strict=True
     ):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["relation", "polars", "arrow", "pandas", "lazy", "int128"])
+def test_sums_of_sql_are_weights_and_levels(kind):
+    # DuckDB's sum() is a HUGEINT, a decimal in Arrow
+    duckdb = pytest.importorskip("duckdb")
+    pl = pytest.importorskip("polars")
+    counts = pd.DataFrame({"a": list("aabb"), "x": list("xyxy"), "n": [3, 1, 2, 4]})
+    relation = duckdb.sql("select a, x, sum(n) as n, sum(n) as k from counts group by all")
+    wide = pl.DataFrame(counts).with_columns(k=pl.col("n")).cast({"n": pl.Int128, "k": pl.Int128})
+    data = {
+        "relation": relation,
+        "polars": relation.pl(),
+        "arrow": relation.to_arrow_table(),
+        "pandas": relation.to_arrow_table().to_pandas(),
+        "lazy": wide.lazy(),
+        "int128": wide,
+    }[kind]
+    fit = bbl.bbl("x ~ a + k", data, weights="n", lambdah=0.1)
+    assert fit.nobs() == 10
+    assert fit.labels.levels[1] == (1, 2, 3, 4)
+
+
+def test_nested_columns_of_polars_are_refused_by_name():
+    pl = pytest.importorskip("polars")
+    data = pl.DataFrame({"y": ["u", "v"] * 4, "a": ["p", "q", "q", "p"] * 2}).with_columns(
+        parts=pl.Series([[1], [2, 3]] * 4),
+        pair=pl.Series([{"k": 1}, {"k": 2}] * 4),
+        fixed=pl.Series([[1, 2], [3, 4]] * 4, dtype=pl.Array(pl.Int64, 2)),
+    )
+    assert bbl.bbl("y ~ a", data, lambdah=0.1).nobs() == 8  # other columns do not matter
+    for name in ("parts", "pair", "fixed"):
+        for table in (data, data.lazy()):
+            with pytest.raises(
+                BBLTypeError, match="Put each part in a column of its own"
+            ) as caught:
+                bbl.bbl(f"y ~ a + {name}", table, lambdah=0.1)
+            assert caught.value.column == name
+    assert bbl.bbl("y ~ a + k", data.unnest("pair"), lambdah=0.1).nobs() == 8

@@ -35,6 +35,7 @@ def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 
 
+@pytest.mark.filterwarnings("ignore:method='mdl' found no cut in 'b'")
 def test_codes_are_those_of_bin():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.normal(size=200), "b": rng.exponential(size=200)}).mask(
@@ -73,3 +74,17 @@ def test_sample_weights_need_not_be_whole():
         whole.cuts_, BinningTransformer(4).fit(X, sample_weight=weights / 8.0).cuts_, strict=True
     ):
         np.testing.assert_array_equal(a, b)
+
+
+def test_texts_pass_through():
+    X = pd.DataFrame({"a": np.arange(8.0), "sex": list("fm") * 4})
+    transformer = BinningTransformer(2).fit(X)
+    assert transformer.cuts_[1] is None
+    cells = transformer.transform(X)
+    assert cells[:, 0].tolist() == [0] * 4 + [1] * 4
+    assert cells[:, 1].tolist() == X["sex"].tolist()
+    np.testing.assert_array_equal(BinningTransformer(2).fit_transform(X.to_numpy()), cells)
+    model = make_pipeline(BinningTransformer(2), BBLClassifier("pseudo"))
+    assert model.fit(X, np.arange(8) // 4).score(X, np.arange(8) // 4) == 1
+    with pytest.raises(DataError, match="column 'a' contains values that are not numbers"):
+        transformer.transform(X.assign(a="q"))

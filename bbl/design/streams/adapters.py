@@ -204,14 +204,20 @@ def _polars_source(data: pl.LazyFrame) -> Source:
             argument="data",
             hint="Update polars, or write the frame with sink_parquet() and give the file.",
         )
+    import polars as pl
+
     names = tuple(data.collect_schema().names())
+    # the first does not exist in all versions
+    wide_types = [getattr(pl, name) for name in ("UInt128", "Int128") if hasattr(pl, name)]
+    casts = dict.fromkeys(wide_types, pl.Float64)
 
     def read(wanted: list) -> Iterator[Batch]:
         """Yield what polars collects, batch by batch."""
         for frame in data.select(wanted).collect_batches(
             chunk_size=BATCH_ROWS, maintain_order=True
         ):
-            table = frame.to_arrow()
+            # pyarrow has no integers of 128 bits
+            table = frame.cast(casts).to_arrow()
             for batch in table.to_batches():
                 yield arrow_batch(batch, "", declared_order(table.schema))
 

@@ -43,6 +43,7 @@ from bbl.design.columns import (
 from bbl.design.design import MAX_UNCHECKED, MISSING, Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
+from bbl.design.problems import ColumnProblems
 from bbl.design.streams.merged import Merged
 from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
 from bbl.design.streams.source import Source
@@ -209,13 +210,16 @@ def encode_source(
     )
     # rows, totals (K,): number of rows and weight of each group; rows with a missing response are
     # in none
+    problems = ColumnProblems()  # of all columns, so that one error names them all
     response, factors, rows, totals = _make_factors(
-        summary, terms, levels_by_name, missing, declared, rules.sums_out
+        summary, terms, levels_by_name, missing, declared, rules.sums_out, problems
     )
     if not (novarOk or declared):
-        check_variable(factors)
+        with problems.of_column():
+            check_variable(factors)
     if not declared:
-        check_levels(factors, summary.n_observed)
+        check_levels(factors, summary.n_observed, problems)
+    problems.refuse()
     m = len(factors)
     K = len(response.levels)
     # to two levels or more
@@ -304,10 +308,13 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
         summary.rows += batch.rows
         has_missing = np.zeros(batch.n, dtype=bool)  # which rows have a missing predictor
         with place_in_errors(batch.place):  # errors name the file or partition
+            problems = ColumnProblems()
             for name, column in batch.columns.items():
-                summary.columns[name].add(column, batch.weights)
+                with problems.of_column():
+                    summary.columns[name].add(column, batch.weights)
                 if name != terms.response and (is_missing := column.missing()) is not None:
                     has_missing |= is_missing
+            problems.refuse()
         weights = batch.weights
         summary.n += batch.n
         summary.total += batch.n if weights is None else float(weights.sum())
@@ -362,16 +369,23 @@ def _make_factors(
     missing: str,
     declared: bool,
     sums_out: bool,
+    problems: ColumnProblems,
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each
     group.
 
     `levels_by_name` are the factors of `xlevels`; `sums_out` says whether the error of missing
-    values may advise ``missing="marginal"``. Other arguments as in `column_factor`.
+    values may advise ``missing="marginal"``. Errors of columns go to `problems`. Other arguments
+    as in `column_factor`.
     """
+    told = False
 
     def tell_missing() -> str:
-        """Return a sentence about missing values in all predictors."""
+        """Return a sentence about missing values in all predictors, at the first call."""
+        nonlocal told
+        if told:
+            return ""
+        told = True
         counts = {name: summary.columns[name].counted().n_missing for name in terms.predictors}
         return describe_missing(counts, summary.n - summary.n_incomplete, summary.n)
 
@@ -393,19 +407,18 @@ def _make_factors(
             factor, argument, skip_missing=is_response or missing == "marginal"
         )
 
-    if terms.response is None:
-        response = NO_RESPONSE
-        n_rows = np.array([float(summary.n)])
-        totals = np.array([summary.total])
-    else:
-        response, n_rows, totals = make_factor(terms.response, is_response=True)
-        check_groups(response, n_rows, declared)
-    return (
-        response,
-        [make_factor(name, is_response=False)[0] for name in terms.predictors],
-        n_rows,
-        totals,
-    )
+    response = NO_RESPONSE
+    n_rows = np.array([float(summary.n)])
+    totals = np.array([summary.total])
+    if terms.response is not None:
+        with problems.of_column():
+            response, n_rows, totals = make_factor(terms.response, is_response=True)
+            check_groups(response, n_rows, declared)
+    factors = []
+    for name in terms.predictors:
+        with problems.of_column():
+            factors.append(make_factor(name, is_response=False)[0])
+    return response, factors, n_rows, totals
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bbl.design.formula import FormulaTerms
+from bbl.design.problems import ColumnProblems
 from bbl.design.streams.source import Batch, Source
 from bbl.design.values import Column, frame_column
 from bbl.design.weights import check_weights
@@ -113,7 +114,12 @@ class Reader:
                 series = batch.frame.column(self.weights)
                 # part: all weights of a batch may be 0
                 weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
-            columns = {name: frame_column(batch.frame, name) for name in self.terms.columns}
+            columns = {}
+            problems = ColumnProblems()
+            for name in self.terms.columns:
+                with problems.of_column():
+                    columns[name] = frame_column(batch.frame, name)
+            problems.refuse()
         return self._select_used_rows(batch, columns, weights)
 
     def _select_used_rows(

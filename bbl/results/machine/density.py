@@ -24,7 +24,7 @@ from bbl.results.machine.report_parts import machine_parts, summary_notes
 __all__ = ["DensityResults"]
 
 # public methods and properties of classifiers; those that this class lacks raise a ClassError
-CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))
+CLASSIFIER_NAMES = frozenset(name for name in dir(ClassifierResults) if not name.startswith("_"))
 
 
 @final

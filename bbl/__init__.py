@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bbl.engines import (
         Boosting,
         Conditional,
+        ContrastiveDivergence,
         HighOrder,
         MarkovBlanket,
         MaximumLikelihood,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         NaiveBayes,
         PersistentVI,
         Posterior,
+        ProbabilityFlow,
         PseudoLikelihood,
     )
     from bbl.errors import BBLError, ConvergenceWarning, DataWarning
@@ -76,6 +78,7 @@ __all__ = [
     "Boosting",
     "CVResults",
     "Conditional",
+    "ContrastiveDivergence",
     "ConvergenceWarning",
     "DataWarning",
     "DensityResults",
@@ -89,6 +92,7 @@ __all__ = [
     "NaiveBayes",
     "PersistentVI",
     "Posterior",
+    "ProbabilityFlow",
     "PseudoLikelihood",
     "SampleResults",
     "ShooterResults",
@@ -151,6 +155,7 @@ NAMES_BY_MODULE = {
     "bbl.engines": (
         "Boosting",
         "Conditional",
+        "ContrastiveDivergence",
         "HighOrder",
         "MarkovBlanket",
         "MaximumLikelihood",
@@ -158,6 +163,7 @@ NAMES_BY_MODULE = {
         "NaiveBayes",
         "PersistentVI",
         "Posterior",
+        "ProbabilityFlow",
         "PseudoLikelihood",
     ),
     "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),

@@ -24,7 +24,18 @@ __all__ = [
 ]
 
 Method: TypeAlias = Literal[
-    "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm"
+    "pseudo",
+    "ml",
+    "mf",
+    "naive",
+    "conditional",
+    "blanket",
+    "boosting",
+    "pvi",
+    "bayes",
+    "shbm",
+    "pcd",
+    "mpf",
 ]
 NetworkLearner: TypeAlias = Literal[
     "nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"

@@ -86,6 +86,30 @@ def probabilities(h, J, L):
     return np.exp(E - logsumexp(E))
 
 
+def flow(h, J, x, w):
+    """Return the mean flow of probability out of rows: the sum over states y that differ from a row
+    in one predictor of ``exp((E(y) - E(x)) / 2)`` (Sohl-Dickstein et al. 2011).
+    """
+    L = [len(own) + 1 for own in h]
+    total = np.zeros(len(x))
+    for i, n_levels in enumerate(L):
+        for a in range(n_levels):
+            y = np.array(x, dtype=int)
+            y[:, i] = a
+            rate = np.exp(0.5 * (energy(h, J, y) - energy(h, J, x)))
+            total += np.where(x[:, i] == a, 0.0, rate)
+    return float(w @ total / np.sum(w))
+
+
+def centred_table(table):
+    """Return the table (L_i, L_j) in the zero-sum gauge of the couplings of non-reference
+    levels.
+    """
+    full = with_references(table)
+    full = full - full.mean(axis=0)
+    return full - full.mean(axis=1, keepdims=True)
+
+
 def highest(h, J, L):
     """Return the state of highest energy and that energy."""
     grid = states(L)

@@ -24,6 +24,7 @@ FAST = {
     "shbm": {"lambda_": 0.5},
     "bayes": {"warmup": 10, "draws": 8, "chains": 1},
     "pvi": {"n_iter": 20},
+    "pcd": {"n_iter": 20},
     "conditional": {"start": None},
 }
 RNG = np.random.default_rng(0)

@@ -17,6 +17,8 @@ from bbl.engines.highorder.engine import HighOrder
 from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
+from bbl.engines.pairwise.divergence import ContrastiveDivergence
+from bbl.engines.pairwise.flow import ProbabilityFlow
 from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.engines.traits import Tuned
 from bbl.engines.variational.engine import PersistentVI
@@ -29,6 +31,7 @@ __all__ = [
     "EXACT",
     "Boosting",
     "Conditional",
+    "ContrastiveDivergence",
     "Engine",
     "EngineFit",
     "Equations",
@@ -39,6 +42,7 @@ __all__ = [
     "NaiveBayes",
     "PersistentVI",
     "Posterior",
+    "ProbabilityFlow",
     "PseudoLikelihood",
     "Tuned",
     "engine_class",
@@ -54,6 +58,8 @@ ENGINES: dict[str, type[Engine]] = {
         MaximumLikelihood,
         PersistentVI,
         Posterior,
+        ContrastiveDivergence,
+        ProbabilityFlow,
         HighOrder,
         Conditional,
         MarkovBlanket,

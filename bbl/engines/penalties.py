@@ -13,7 +13,7 @@ from bbl.engines.traits import Tuned
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 
-__all__ = ["PENALTY", "check_orders", "penalty_option"]
+__all__ = ["PENALTY", "check_orders", "check_two_levels", "penalty_option"]
 
 PENALTY = Tuned(
     "lambda_",
@@ -64,4 +64,17 @@ def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
                 f"Give {n_orders if n_orders > 1 else 'one number'}; a grid of values is for "
                 "crossVal."
             ),
+        )
+
+
+def check_two_levels(layout: Layout) -> None:
+    """Raise an OptionError, for ``penalty="l1"``, if a predictor has three levels or more."""
+    if (layout.n_levels > 2).any():
+        raise OptionError(
+            f"penalty='l1' is for predictors of two levels; some have "
+            f"{int(layout.n_levels.max())}, and which couplings it would make zero would "
+            "depend on the reference level.",
+            hint="Give penalty='group', which makes whole tables zero.",
+            argument="penalty",
+            value="l1",
         )

@@ -23,8 +23,9 @@ from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import one_hot
 from bbl.model.pairwise import to_matrix
 from bbl.parallel import serial_blas
+from bbl.rows.sample import Sample
 
-__all__ = ["Fields", "pseudo_log_likelihood"]
+__all__ = ["Fields", "mean_pseudo_log_likelihood", "pseudo_log_likelihood"]
 
 ROWS = 2048  # rows of a chunk
 CHUNK_CELLS = 2**22  # products of indicators (rows times parameters) that are formed at a time
@@ -144,6 +145,19 @@ def pseudo_log_likelihood(
         rows = np.flatnonzero(~is_complete)
         out[rows] = _sum_log_conditionals(layout, theta, codes[rows], missing[rows])
     return out
+
+
+def mean_pseudo_log_likelihood(layout: Layout, theta: np.ndarray, sample: Sample) -> float:
+    """Return the mean log pseudo-likelihood of the complete rows at `theta` (size,); nan without
+    any.
+    """
+    complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
+    if not complete.n:
+        return float("nan")
+    return (
+        float(complete.weights @ pseudo_log_likelihood(layout, theta, complete.codes))
+        / complete.total
+    )
 
 
 def _sum_log_conditionals(

@@ -102,9 +102,9 @@ class BBLClassifier(TableClassifier):
     Notes
     -----
     Sample weights are frequencies: how often a row is repeated. A row of weight 0 is ignored, with
-    its levels and its class. The methods "pseudo", "mf", "naive" and "pvi" accept fractional
-    weights. Pseudocounts are in units of the weights, so that the weights should sum to about the
-    number of rows.
+    its levels and its class. The methods "pseudo", "mf", "naive", "pvi", "pcd" and "mpf" accept
+    fractional weights. Pseudocounts are in units of the weights, so that the weights should sum to
+    about the number of rows.
 
     A column with a single value in the training rows (of a fold, for example) is left out of the
     formula; if all columns have a single value, the first column stays.

@@ -13,6 +13,7 @@ SHARES = TITANIC.groupby("Survived")["Freq"].sum() / TITANIC["Freq"].sum()
 QUICK = {
     "bayes": {"chains": 2, "warmup": 20, "draws": 20},
     "pvi": {"draws": 2, "chains": 20, "n_iter": 20},
+    "pcd": {"n_iter": 20},
 }
 
 

@@ -12,7 +12,7 @@ from bbl.engines import ENGINES
 from bbl.errors import DataError, DataWarning
 
 FORMULA = "Survived ~ Class * Sex + Age"
-TAKEN = ("pseudo", "ml", "mf", "naive", "pvi", "conditional")
+TAKEN = ("pseudo", "ml", "mf", "naive", "pvi", "conditional", "pcd", "mpf")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:weights are not all integers", "ignore:On the validated rows"
 )

@@ -295,7 +295,7 @@ def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
 ROOM = Path(bbl.__file__).parent
 ELSEWHERE = {  # words that are names of engines, and mean something else here
     "choices.py": set(ENGINES),  # the words of public signatures, for type checkers
-    "api/machine/signatures.py": {"pseudo", "mf"},  # `refit=`
+    "api/machine/signatures.py": {"pseudo", "mf", "pcd"},  # `refit=`
     "results/machine/distribution.py": {"mf"},  # how the margins are computed
     "api/machine/onegroup.py": {"naive"},  # R's argument
     "model/clamped.py": {"mf"},  # how the margins are computed

@@ -19,9 +19,9 @@ from bbl.engines.variational.persistent import (
     PseudoLikelihoodGradient,
     SampledGradient,
     _State,
-    _tables,
     ascend,
     feature_sums,
+    simplex_tables,
 )
 from bbl.engines.variational.priors import PRIORS, scale_moments, slabbed
 from bbl.engines.variational.scaled import Approximation, Groups, start
@@ -115,7 +115,7 @@ def test_the_kernel_changes_gauges_as_the_matrices_do(layout):
     rng = np.random.default_rng(3)
     simplex = rng.normal(size=layout.size)
     h, J = np.empty(layout.D), np.zeros((layout.D, layout.D))
-    _tables(layout).couple(simplex, h, J)
+    simplex_tables(layout).couple(simplex, h, J)
     expected = to_matrix(layout, to_reference(layout, simplex))
     assert_allclose(h, expected[0], atol=1e-12)
     assert_allclose(J, expected[1], atol=1e-12)
@@ -124,7 +124,7 @@ def test_the_kernel_changes_gauges_as_the_matrices_do(layout):
     from bbl.model.pairwise import from_matrix
 
     found = np.empty(layout.size)
-    _tables(layout).features(G, 0.0, found)
+    simplex_tables(layout).features(G, 0.0, found)
     assert_allclose(
         found, simplex_gradient(layout, from_matrix(layout, G.diagonal(), G)), atol=1e-11
     )
@@ -132,7 +132,7 @@ def test_the_kernel_changes_gauges_as_the_matrices_do(layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_sums_of_features_are_those_of_the_rows(layout):
-    sample, tables = rows(layout), _tables(layout)
+    sample, tables = rows(layout), simplex_tables(layout)
     expected = sample.weights @ features(layout, sample.codes)
     found = np.empty(layout.size)
     tables.features(pair_counts(sample, layout), sample.total, found)
@@ -147,7 +147,9 @@ def test_pairs_with_missing_values_count_as_the_rows_in_which_both_are_known():
     sample = rows(layout, 80)
     missing = np.random.default_rng(4).random(sample.codes.shape) < 0.2
     codes = np.where(missing, 0, sample.codes).astype(np.uint8)
-    found = feature_sums(Sample(codes, sample.weights, missing=missing), layout, _tables(layout))
+    found = feature_sums(
+        Sample(codes, sample.weights, missing=missing), layout, simplex_tables(layout)
+    )
     each = features(layout, sample.codes) * sample.weights[:, None]
     for scope in [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]:
         known = ~missing[:, list(scope)].any(axis=1)
@@ -167,7 +169,7 @@ def test_bits_of_chains_hold_the_states_after_each_sweep(levels):
     marked, plain = (Chains(h, J, levels, 40, 7) for _ in range(2))
     bits, n = marked.sweep_bits(3)
     sums = np.empty(layout.size)
-    _tables(layout).features_of_bits(bits, n, sums)
+    simplex_tables(layout).features_of_bits(bits, n, sums)
     expected = np.zeros(layout.size)
     for _ in range(3):
         plain.sweep(1)
@@ -178,7 +180,7 @@ def test_bits_of_chains_hold_the_states_after_each_sweep(levels):
 
 
 def test_arrays_that_do_not_fit_are_refused():
-    tables, x = _tables(Layout([2, 2])), np.zeros(3)
+    tables, x = simplex_tables(Layout([2, 2])), np.zeros(3)
     with pytest.raises(ValueError, match="fit the layout"):
         tables.couple(x[:2], np.zeros(2), np.zeros((2, 2)))
     with pytest.raises(ValueError, match="no states"):
@@ -239,7 +241,7 @@ def test_blocks_of_tables_add_up_to_the_whole(monkeypatch):
     assert persistent._blocks(np.zeros(0)) == [(0, 0)] and persistent._blocks(np.array([900])) == [
         (0, 1)
     ]
-    rng, tables, D = np.random.default_rng(12), _tables(layout), layout.D
+    rng, tables, D = np.random.default_rng(12), simplex_tables(layout), layout.D
     simplex, bits = rng.normal(size=layout.size), rng.integers(0, 2**63, (D, 2)).astype(np.uint64)
     whole, parts = np.zeros((D, D)), np.zeros((D, D))
     h, own, found, expected = (

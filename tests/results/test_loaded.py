@@ -103,6 +103,8 @@ FITS = {
     "conditional": titanic(method="conditional", ridge=1e-3),
     "pvi": titanic("Survived ~ Sex + Age", method="pvi", n_iter=20),
     "bayes": titanic("Survived ~ Sex * Age", **BAYES),
+    "mpf": titanic("Survived ~ Sex * Age", method="mpf"),
+    "pcd": titanic("Survived ~ Sex * Age", method="pcd", n_iter=20),
     "ml": titanic("Survived ~ Class + Sex*Age", method="ml"),
     "shbm": titanic(method="shbm", order=2),
     "auto": titanic("Survived ~ .", method="auto"),

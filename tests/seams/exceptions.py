@@ -59,7 +59,7 @@ def by_reference(case: Case) -> bool:
             or option(case, "lambda_") is not None
             or option(case, "lambdah") is not None
         )
-    return s.method in ("mf", "pseudo", "bayes", "pvi", "shbm", "auto")
+    return s.method in ("mf", "pseudo", "bayes", "pcd", "pvi", "shbm", "auto")
 
 
 def constant_within_a_group(case: Case) -> bool:
@@ -156,7 +156,7 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         EQUAL,
         lambda case: (
-            case.s.method in ("bayes", "pvi", "shbm", "auto")
+            case.s.method in ("bayes", "pcd", "pvi", "shbm", "auto")
             or option(case, "log_z") == "ais"
             or option(case, "awnb_trees")
         ),

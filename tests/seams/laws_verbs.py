@@ -176,7 +176,7 @@ def a_cross_validation_is_its_own_model(case: Case) -> None:
     it evaluates.
     """
     random = (
-        case.s.method in ("auto", "bayes", "boosting", "pvi", "shbm")
+        case.s.method in ("auto", "bayes", "boosting", "pcd", "pvi", "shbm")
         or case.s.options.get("log_z") == "ais"
     )
     if random or not (case.classes and len(case.frame) >= 8 and case.s.source == "pandas"):

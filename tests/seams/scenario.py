@@ -304,10 +304,17 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
     small = draft.n <= 60 and len(draft.levels) <= 3
     methods = {"naive": 0.25, "mf": 0.25, "pseudo": 0.34, "ml": 0.10, "conditional": 0.06}
     if small:
-        methods |= {"auto": 0.003, "bayes": 0.003, "pvi": 0.003, "shbm": 0.03}
+        methods |= {
+            "auto": 0.003,
+            "bayes": 0.003,
+            "pvi": 0.003,
+            "shbm": 0.03,
+            "mpf": 0.03,
+            "pcd": 0.01,
+        }
     method = one(methods)
     m = len(draft.levels)
-    top = {"naive": 3, "mf": 2}.get(method, 4 if m <= 6 else 2)
+    top = {"naive": 3, "mf": 2, "mpf": 2, "pcd": 2}.get(method, 4 if m <= 6 else 2)
     order = min(one({1: 0.3, 2: 0.5, 3: 0.12, 4: 0.08}), top, 2 if m > 8 else 4)
     if method == "mf" and chance(0.03):
         order = 3
@@ -356,6 +363,10 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
             options["ridge"] = "cv" if tuning else one(ridges)
         if chance(0.1) and draft.n <= 200 and options.get("ridge") not in (0.0, "firth"):
             options |= {"start": "pseudo", "lambda_": 0.01}
+    elif method in ("mpf", "pcd"):
+        options |= {"lambda_": one((1e-3, 0.1)), "penalty": one(("l2", "group"))}
+        if method == "pcd":
+            options["n_iter"] = 50
     elif method == "bayes":
         options |= {"draws": 20, "chains": 2, "warmup": 20}
     response = method in ("conditional", "auto") or not chance(0.1)

@@ -121,16 +121,17 @@ def bbl(
         column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "ml", "mf",
-        "naive", "pvi" and "conditional" take any positive numbers, but then without tests and
-        standard errors, which `design` gives.
+        "naive", "pvi", "pcd", "mpf" and "conditional" take any positive numbers, but then without
+        tests and standard errors, which `design` gives.
     method : str or Engine, default "pseudo"
-        "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm"
-        or "auto"; in this order: pseudo-likelihood; exact maximum likelihood; mean field; naive
-        Bayes; conditional likelihood, for prediction, and with ``ridge=0`` logistic and multinomial
-        regression; the Markov blanket of the response in a Bayesian network, for prediction from
-        few of many predictors; boosting, for prediction from levels of which many act alike; a
-        posterior under sparse priors by persistent variational inference, or by Markov chains; a
-        sparse high-order Boltzmann machine, which chooses its terms itself; an average of "pseudo",
+        "pseudo", "ml", "mf", "naive", "conditional", "blanket", "boosting", "pvi", "bayes", "shbm",
+        "pcd", "mpf" or "auto"; in this order: pseudo-likelihood; exact maximum likelihood; mean
+        field; naive Bayes; conditional likelihood, for prediction, and with ``ridge=0`` logistic
+        and multinomial regression; the Markov blanket of the response in a Bayesian network, for
+        prediction from few of many predictors; boosting, for prediction from levels of which many
+        act alike; a posterior under sparse priors by persistent variational inference, or by Markov
+        chains; a sparse high-order Boltzmann machine, which chooses its terms itself; persistent
+        contrastive divergence and minimum probability flow, for comparison; an average of "pseudo",
         "mf", "conditional", "naive", "blanket" and "boosting", of all and of the relevant
         predictors, tuned, calibrated and weighted by cross-validation.
     design : SurveyDesign, optional
@@ -188,15 +189,15 @@ def bbl(
         0 for no progress bar.
     **options
         Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`,
-        `PseudoLikelihood` (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``,
-        ``symmetrize``, ``precision``, ``gauge``), `MeanField` (``eps``, ``prior_count``,
-        ``gauge``), `NaiveBayes` (``prior_count``), `MarkovBlanket` (``iss``), `Boosting` (``rate``,
-        ``pairs``) and `Conditional` (``ridge``, ``scale``, ``start``, ``lambda_``, ``epochs``,
-        ``early_stopping``, ``ordered``). ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and
-        ``iss="cv"`` choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the
-        simplest setting within one standard error of it; ``fit.tuning`` holds the losses. Without a
-        response, the negative log pseudo-likelihood of the left-out rows (`DensityResults.pnll`)
-        takes the place of the log-loss.
+        `ContrastiveDivergence`, `ProbabilityFlow`, `PseudoLikelihood` (``lambda_``, ``lambdah``,
+        ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
+        `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``),
+        `MarkovBlanket` (``iss``), `Boosting` (``rate``, ``pairs``) and `Conditional` (``ridge``,
+        ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``, ``ordered``).
+        ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"`` choose the setting of least
+        log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard error of
+        it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-likelihood
+        of the left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
 
     Returns
     -------

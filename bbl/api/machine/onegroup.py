@@ -64,9 +64,10 @@ def mlestimate(
     xi : array_like of int, shape (n, m)
         Codes ``0..L_i-1``.
     weights : array_like, shape (n,), optional
-        Frequencies, whole numbers; any positive numbers for "pseudo", "mf", "naive" and "pvi". If
-        `xi` is a DataFrame and they are a Series, both must have the same index; rows and columns
-        of a `qJ` with labels, and the index of an `L` with labels, must be the columns of `xi`.
+        Frequencies, whole numbers; any positive numbers for "pseudo", "mf", "naive", "pvi", "pcd"
+        and "mpf". If `xi` is a DataFrame and they are a Series, both must have the same index; rows
+        and columns of a `qJ` with labels, and the index of an `L` with labels, must be the columns
+        of `xi`.
     qJ : array_like of bool (or 0 and 1), shape (m, m), optional
         Which predictors interact, symmetric; all by default. The diagonal does not matter.
     L : array_like of int, shape (m,), optional

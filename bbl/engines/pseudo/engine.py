@@ -23,7 +23,7 @@ from bbl.choices import PairPenalty
 from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Equations, Note
 from bbl.engines.naive import absent_levels
-from bbl.engines.penalties import PENALTY, check_orders, penalty_option
+from bbl.engines.penalties import PENALTY, check_orders, check_two_levels, penalty_option
 from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo.nodes import n_shares
 from bbl.engines.pseudo.path import (
@@ -245,15 +245,8 @@ class PseudoLikelihood(Engine):
                 hint="Take a formula of pairs, or method='shbm'.",
                 argument="penalty",
             )
-        if self.penalty == "l1" and (layout.n_levels > 2).any():
-            raise OptionError(
-                f"{what} is for predictors of two levels; some have "
-                f"{int(layout.n_levels.max())}, and which couplings it would make zero would "
-                "depend on the reference level.",
-                hint="Give penalty='group', which makes whole tables zero.",
-                argument="penalty",
-                value=self.penalty,
-            )
+        if self.penalty == "l1":
+            check_two_levels(layout)
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
         """Return whether fits are costly, so that penalties are compared a few at a time, with warm

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -33,7 +34,7 @@ from bbl.engines.variational.response import MAX_MULTIPLICATIONS, count_multipli
 from bbl.engines.variational.scaled import Approximation, start
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.fields import pseudo_log_likelihood
+from bbl.model.fields import mean_pseudo_log_likelihood
 from bbl.model.gauge import equal_tables
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
@@ -345,12 +346,10 @@ class PersistentVI(Engine):
             if progress is None
             else lambda share, note="": progress(share / len(engines), note)
         )
-        state = rng.bit_generator.state  # restored before each fit
-        fits = []
-        for engine in engines:
-            rng.bit_generator.state = state
-            fits.append(engine._fit(sample, layout, rng, report_share, workers))
-        return fits
+        # a copy has the same numbers and, for chains, the same generators
+        return [
+            engine._fit(sample, layout, deepcopy(rng), report_share, workers) for engine in engines
+        ]
 
     def _fit(
         self,
@@ -391,7 +390,7 @@ class PersistentVI(Engine):
         theta = approximation.theta
         return EngineFit(
             theta,
-            _mean_log_pseudo_likelihood(sample, layout, theta),
+            mean_pseudo_log_likelihood(layout, theta, sample),
             grad_norm=np.full(layout.m, history["gradient"][-1]),
             n_iter=np.full(layout.m, int(history["iteration"][-1])),
             converged=np.full(layout.m, not unsettled),
@@ -508,19 +507,6 @@ class PersistentVI(Engine):
 
     posterior: ClassVar[PosteriorTraits] = PosteriorTraits(
         name=posterior_name, describe=posterior_name, keeps_history=True, strengths=strengths
-    )
-
-
-def _mean_log_pseudo_likelihood(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
-    """Return the mean log pseudo-likelihood of the complete rows at the parameters `theta`
-    (size,).
-    """
-    complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
-    if not complete.n:
-        return float("nan")
-    return (
-        float(complete.weights @ pseudo_log_likelihood(layout, theta, complete.codes))
-        / complete.total
     )
 
 

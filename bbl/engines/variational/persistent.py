@@ -41,6 +41,7 @@ __all__ = [
     "SampledGradient",
     "ascend",
     "model_sums",
+    "simplex_tables",
 ]
 
 FIRST_DECAY = 0.99  # decay of Adam's first moment; it falls to zero with the step size
@@ -98,17 +99,17 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
         np.fill_diagonal(table_counts, margins * scale[i, j])
         pair_layout = Layout(layout.n_levels[[i, j]])
         pair_sums = np.empty(pair_layout.size)
-        _tables(pair_layout).features(np.ascontiguousarray(table_counts), total, pair_sums)
+        simplex_tables(pair_layout).features(np.ascontiguousarray(table_counts), total, pair_sums)
         layout.table(out, int(i), int(j))[...] = pair_layout.table(pair_sums, 0, 1)
     return out
 
 
 def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
     """Return the `feature_sums` of a layout."""
-    return feature_sums(sample, layout, _tables(layout))
+    return feature_sums(sample, layout, simplex_tables(layout))
 
 
-def _tables(layout: Layout) -> kernel.Tables:
+def simplex_tables(layout: Layout) -> kernel.Tables:
     """Return the layout as the kernel takes it."""
     pairs = np.ascontiguousarray(layout.pairs, dtype=np.intp)
     return kernel.Tables(
@@ -151,7 +152,7 @@ class SampledGradient(Likelihood):
         rng: np.random.Generator,
         crews: Sequence[Crew],
     ):
-        self.tables = _tables(layout)
+        self.tables = simplex_tables(layout)
         self.sweeps = sweeps
         self.total = sample.total
         self.sums = feature_sums(sample, layout, self.tables)  # (size,)
@@ -197,7 +198,7 @@ class PseudoLikelihoodGradient(Likelihood):
         if sample.missing is not None:
             sample = sample.rows(~sample.missing.any(axis=1))
         self.layout = layout
-        self.tables = _tables(layout)
+        self.tables = simplex_tables(layout)
         self.rows = sample
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:

@@ -1,0 +1,48 @@
+"""What the two engines of this folder share: their penalties, which are of tables in the zero-sum
+gauge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+
+from bbl.checks import choice, real
+from bbl.choices import PairPenalty
+from bbl.engines.base import Engine
+from bbl.engines.penalties import PENALTY, check_two_levels
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+
+__all__ = ["PairwiseEngine"]
+
+
+@dataclass(frozen=True)
+class PairwiseEngine(Engine):
+    """Options of the penalty, see `ProbabilityFlow`."""
+
+    lambda_: float = 1e-5
+    lambdah: float = 0.0
+    penalty: str = "l2"
+    order_reason = "the method works on tables of pairs"
+    tuned = PENALTY
+    log_z = "half"
+    weights = "real"
+    # bounds fields of levels without rows, and changes little else
+    classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
+
+    def __post_init__(self):
+        for name in ("lambda_", "lambdah"):
+            object.__setattr__(self, name, real(name, getattr(self, name), 0.0))
+        choice("penalty", self.penalty, get_args(PairPenalty))
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a penalty shrinks the estimates."""
+        return self.lambda_ > 0.0 or self.lambdah > 0.0
+
+    def layout(self, sample: Sample, layout: Layout) -> Layout:
+        """Return the layout unchanged; raise an OptionError if the penalty does not suit it."""
+        if self.penalty == "l1":
+            check_two_levels(layout)
+        return layout

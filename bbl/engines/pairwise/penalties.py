@@ -1,0 +1,83 @@
+"""Penalties of whole tables of couplings, in simplex coding.
+
+A table holds the fields of a predictor, or the couplings of a pair; `size` is the number of
+parameters. The norm of a pair's coefficients in simplex coding is proportional to the Frobenius
+norm of its table in the zero-sum gauge.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.model.layout import Layout
+
+__all__ = ["TablePenalty"]
+
+
+class TablePenalty:
+    """The penalty `lambda_` of the couplings of pairs, of one `kind`, and the L2 penalty `lambdah`
+    of fields.
+
+    ``"l2"`` is ``lambda_ / 2`` times the squared norm of each pair's table in the zero-sum gauge,
+    ``"group"`` is `lambda_` times the norm, and ``"l1"`` twice that: for two levels, the coupling
+    in the reference gauge.
+
+    Attributes
+    ----------
+    cuts : ndarray of intp, shape (G + 1,)
+        Position of the first parameter of each table that has any, and the number of parameters.
+    sizes : ndarray of intp, shape (G,)
+        Number of parameters of each table.
+    ridge : ndarray, shape (size,)
+        Weight of half of each squared parameter; zero for couplings with a penalty of norms.
+    threshold : ndarray, shape (G,)
+        Weight of the norm of each table; zero for fields and for the L2 penalty.
+    """
+
+    def __init__(self, layout: Layout, kind: str, lambda_: float, lambdah: float):
+        table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])
+        tables = np.flatnonzero(np.diff(table_cuts))
+        self.cuts = np.append(table_cuts[tables], layout.size).astype(np.intp)
+        self.sizes = np.diff(self.cuts)
+        # the squared ratio of both norms, of each table: C'C = L / (L - 1) I for the contrasts C
+        L = np.maximum(layout.n_levels, 2).astype(float)
+        ratio = L / (L - 1.0)
+        ratio = np.concatenate([ratio, ratio[layout.pairs].prod(axis=1)])[tables]
+        is_pair = tables >= layout.m
+        # weight of half the squared norm in the zero-sum gauge
+        squared = np.where(is_pair, lambda_ if kind == "l2" else 0.0, lambdah)
+        self.ridge = np.repeat(squared * ratio, self.sizes)
+        weight = {"l2": 0.0, "group": 1.0, "l1": 2.0}[kind] * lambda_
+        self.threshold = np.where(is_pair, weight, 0.0) * np.sqrt(ratio)
+
+    def norms(self, simplex: np.ndarray) -> np.ndarray:
+        """Return the norm (G,) of each table of parameters `simplex` (size,)."""
+        return np.sqrt(self.sum_tables(simplex**2))
+
+    def sum_tables(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums (G,) of `values` (size,) over each table."""
+        return np.add.reduceat(values, self.cuts[:-1]) if len(values) else np.zeros(0)
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return for each parameter (size,) the entry of `values` (G,) of its table."""
+        return np.repeat(values, self.sizes)
+
+    def value(self, simplex: np.ndarray) -> float:
+        """Return the penalty of `simplex` (size,)."""
+        return float(0.5 * (self.ridge @ simplex**2) + self.threshold @ self.norms(simplex))
+
+    def shrink(self, simplex: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Return the proximal map of the norms, with the step lengths `step` (G,) of the tables."""
+        norms = self.norms(simplex)
+        left = np.maximum(norms - step * self.threshold, 0.0)
+        return simplex * self.spread(left / np.maximum(norms, 1e-300))
+
+    def violation(self, simplex: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Return for each table (G,) how far the conditions of optimality are from holding.
+
+        `gradient` (size,) is that of the rest of the objective, the L2 penalty included.
+        """
+        norms = self.norms(simplex)
+        slope = gradient + simplex * self.spread(self.threshold / np.maximum(norms, 1e-300))
+        at_zero = np.maximum(self.norms(gradient) - self.threshold, 0.0)
+        return np.where(norms > 0.0, self.norms(slope), at_zero)

@@ -64,6 +64,7 @@ def test_all_are_there():
         "survey",
         "titanic",
         "two_way_clustering",
+        "two_way_simulations",
     ]
     assert [script.stem for script in SCRIPTS] == names
 

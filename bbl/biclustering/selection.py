@@ -46,7 +46,8 @@ class Prototype:
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
         How rows, and columns, are grouped before the first iteration, each by themselves:
         k-means++ and a few steps of Lloyd's algorithm; Ward's hierarchical clustering, which is a
-        single start, whatever `n_init`, and compares all pairs of rows; or at random.
+        single start, whatever `n_init`, and compares all pairs of rows; or by the nearest of
+        random rows, the prototypes of Li (2014).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group takes the row that fits worst, or is left out.
     fill : float, optional

@@ -20,7 +20,15 @@ from bbl.biclustering.partition import canonical
 from bbl.memory import check_memory
 from bbl.parallel import serial_blas, stop_flag
 
-__all__ = ["STARTS", "Starts", "cluster_rows", "cut_tree", "merge_rows", "refill_empty_groups"]
+__all__ = [
+    "STARTS",
+    "Starts",
+    "cluster_rows",
+    "cut_tree",
+    "join_random_rows",
+    "merge_rows",
+    "refill_empty_groups",
+]
 
 STARTS = ("kmeans", "hierarchical", "random")
 
@@ -162,6 +170,16 @@ def refill_empty_groups(
     return labels
 
 
+def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw `groups` rows at random, the prototypes of Li (2014), and let each row join the nearest;
+    return the labels, int32 (I,).
+    """
+    seeds = rng.choice(cells.shape[0], groups, replace=False)
+    labels = _Distances(cells)(*_rows_as_centres(cells, seeds)).argmin(axis=1).astype(np.int32)
+    labels[seeds] = np.arange(groups)  # so that none is empty, even if two prototypes are equal
+    return labels
+
+
 def merge_rows(cells: Cells) -> np.ndarray:
     """Merge the rows one by one by Ward's method; return the tree (I - 1, 4) as scipy's `linkage`.
 
@@ -237,14 +255,11 @@ class Starts:
     def labels(self, axis: int, groups: int, rng: np.random.Generator) -> np.ndarray:
         """Return a group of each row (axis 0) or column (axis 1), int32; all groups are in use."""
         side = self.sides[axis]
-        n = side.shape[0]
         if self.kind == "kmeans":
             return cluster_rows(side, groups, rng)
         if self.kind == "hierarchical":
             return cut_tree(self.trees[axis], groups)
-        labels = rng.integers(groups, size=n).astype(np.int32)
-        labels[rng.permutation(n)[:groups]] = np.arange(groups)  # so that none is empty
-        return labels
+        return join_random_rows(side, groups, rng)
 
 
 def _transposed(cells: Cells, n_levels: int) -> Cells:

@@ -1,0 +1,344 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Blocks found again: the simulations of Li's thesis
+#
+# Chapters 1 and 2 of Li (2014) test two-way clustering on ratings whose groups are known. This page
+# simulates the same ratings and sets our numbers beside those of the thesis, table by table and
+# figure by figure. What the methods do is on the page on two-way clustering; its real data,
+# expression of the NCI60 cell lines, are in the vignette *Ratings in blocks*.
+
+# %%
+import time
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from scipy.stats import truncnorm
+
+import bbl
+
+# %% [markdown]
+# ## Table 1.1: ten ratings, and the posterior of their groups
+#
+# The first model of the thesis looks at which films a user rated. Its Markov chain took hours for
+# 10,000 sweeps over these two users and ten films. `method="mcmc"` samples the corrected model (see
+# the page on theory).
+
+# %%
+rated = pd.DataFrame(
+    {"user": [1] * 5 + [2] * 5, "film": [20, 33, 61, 117, 155, 13, 50, 251, 280, 281]}
+)
+began = time.process_time()
+chain = bbl.bicluster(
+    "~ user*film", rated, method="mcmc", n_init=1, draws=9000, warmup=1000, verbose=0
+)
+print(f"10,000 sweeps in {time.process_time() - began:.1f} seconds")
+print("probability of one group of users, and of two:")
+print(chain.posterior.n_groups["rows"].head(2).round(2).to_list())
+
+# %% [markdown]
+# The users have no film in common. Before the data one group of users is as probable as two, and
+# after them two groups are several times as probable.
+#
+# ## The Du process
+#
+# The thesis moves between partitions by a process of Du (appendix A): a random item leaves its
+# group for another one or, unless it is alone, for a new one. In the long run all partitions are
+# equally probable, here the 15 partitions of four items.
+
+# %%
+draws = bbl.du_process(4, 20000, thin=4)
+partitions, counts = np.unique(draws, axis=0, return_counts=True)
+figure, ax = plt.subplots(figsize=(6.4, 2.9), layout="constrained")
+ax.bar(range(len(partitions)), counts / len(draws), color="#0072B2")
+ax.axhline(1 / 15, color="black", linewidth=1, linestyle="--")
+ax.set_xticks(range(len(partitions)), ["".join(map(str, p)) for p in partitions], rotation=90)
+ax.set(xlabel="groups of the four items", ylabel="share of draws")
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
+
+# %% [markdown]
+# ## Table 1.2, Figures 1.1 and 1.2: ratings by a genetic algorithm
+#
+# 15 films in five groups and 10 users in three. A rating is a normal variable around the mean of
+# its block (Table 1.2), truncated to 0.5...5.5 and rounded; the standard deviation is 0.5.
+
+# %%
+MEANS = pd.DataFrame(
+    [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [2, 3, 1, 4, 5]],
+    index=["T1", "T2", "T3"],
+    columns=["S1", "S2", "S3", "S4", "S5"],
+)
+FILMS = np.repeat(range(5), 3)
+USERS = np.repeat(range(3), [3, 3, 4])
+
+
+def simulate_ratings(seed):
+    means = MEANS.to_numpy().T[FILMS][:, USERS]
+    low = (0.5 - means) / 0.5
+    high = (5.5 - means) / 0.5
+    return np.rint(truncnorm.rvs(low, high, loc=means, scale=0.5, random_state=seed))
+
+
+small = simulate_ratings(0)
+print(MEANS)
+
+# %% [markdown]
+# The thesis penalises each block by half the logarithm of the number of ratings, and reports that
+# two runs of 1,000 generations ended at the true groups of its data set. Over several data sets
+# that penalty is too small: in some of them a partition that splits true groups is fitter than the
+# truth. The default here is the whole logarithm, as in the BIC, with which the truth is found in
+# all.
+
+# %%
+rows = []
+for seed in range(5):
+    ratings = simulate_ratings(seed)
+    for penalty in ("thesis", "bic"):
+        fit = bbl.bicluster(None, ratings, method="genetic", penalty=penalty, n_init=4, verbose=0)
+        agreement = fit.rand_index((FILMS, USERS))
+        rows.append(
+            {
+                "data set": seed,
+                "penalty": penalty,
+                "fitness": fit.criterion,
+                "film groups": fit.groups[0],
+                "user groups": fit.groups[1],
+                "Rand index of films": agreement.iloc[0, 0],
+                "of users": agreement.iloc[1, 0],
+            }
+        )
+print(pd.DataFrame(rows).set_index(["data set", "penalty"]).round(2).to_string())
+
+# %% [markdown]
+# Figure 1.1, the ratings, and Figure 1.2, the best fitness of each generation, in two runs as in
+# the thesis. The true groups are found within the first few hundred generations.
+
+# %%
+runs = [
+    bbl.bicluster(None, small, method="genetic", n_init=1, seed=seed, verbose=0) for seed in (1, 2)
+]
+figure, axes = plt.subplots(1, 2, figsize=(9.6, 4), layout="constrained")
+picture = axes[0].imshow(small.T, cmap=plt.get_cmap("viridis", 5), vmin=0.5, vmax=5.5)
+figure.colorbar(picture, ax=axes[0], ticks=range(1, 6), label="rating", shrink=0.7)
+axes[0].set(title="Figure 1.1", xlabel="film", ylabel="user")
+axes[0].set_xticks(range(15), range(1, 16))
+axes[0].set_yticks(range(10), range(1, 11))
+for run in runs:
+    run.plot_history(axes[1])
+axes[1].lines[0].set_label("first run")
+axes[1].lines[1].set(label="second run", color="#E69F00")
+axes[1].legend(frameon=False)
+axes[1].set_title("Figure 1.2")
+plt.show()
+
+# %% [markdown]
+# ## Table 2.1 and Figure 2.1: blocks without noise
+#
+# 100 users in five groups of 20, 150 films in five groups of 30. A user gives a film the number of
+# their block: that of Table 2.1, or in each data set other random ones from 1 to 5. Then 0, 10, 50
+# or 90 % of the cells are removed, and cells with a high rating are more likely to stay: they are
+# drawn one after the other with probabilities in proportion to their rating. (That each cell stays
+# with such a probability, as the thesis says, cannot be at 10 %: the probability of a 5 would be
+# 1.39.)
+
+# %%
+PROTOTYPES = np.array(
+    [[1, 1, 1, 4, 5], [3, 3, 5, 5, 2], [4, 4, 3, 4, 3], [3, 2, 4, 4, 1], [5, 5, 3, 5, 1]]
+)
+RATERS = np.repeat(range(5), 20)
+MOVIES = np.repeat(range(5), 30)
+MISSING = [0, 10, 50, 90]
+
+
+def remove_cells(table, percent, rng):
+    """Return the table with `percent` of its cells missing, and none of its rows and columns."""
+    observed = round(table.size * (1 - percent / 100))
+    while True:
+        # the smallest waiting times, at rates of the ratings: draws without replacement
+        order = np.argsort(rng.exponential(size=table.size) / table.ravel())
+        kept = np.full(table.size, np.nan)
+        kept[order[:observed]] = table.ravel()[order[:observed]]
+        kept = kept.reshape(table.shape)
+        if not (np.isnan(kept).all(axis=0).any() or np.isnan(kept).all(axis=1).any()):
+            return kept
+
+
+def simulate_table(percent, is_fixed, rng):
+    prototypes = PROTOTYPES if is_fixed else rng.integers(1, 6, (5, 5))
+    raters = rng.permutation(RATERS)
+    movies = rng.permutation(MOVIES)
+    table = prototypes[raters][:, movies].astype(float)
+    return remove_cells(table, percent, rng), raters, movies
+
+
+example, raters, movies = simulate_table(50, is_fixed=True, rng=np.random.default_rng(0))
+found = bbl.bicluster(None, example, (5, 5), n_init=1, verbose=0)
+print(found.rand_index((raters, movies)))
+print(found.block_means.round(2))
+
+# %% [markdown]
+# Figure 2.1: a table as it comes, half of it missing, and with its rows and columns in groups.
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
+grey = plt.get_cmap("viridis").with_extremes(bad="0.9")
+axes[0].imshow(example, aspect="auto", interpolation="nearest", cmap=grey)
+axes[0].set(xlabel="film", ylabel="user", title="as it comes")
+found.plot(ax=axes[1])
+axes[1].set_title("in groups")
+plt.show()
+
+# %% [markdown]
+# ## Tables 2.2 to 2.6
+#
+# The thesis simulated 1,000 data sets for each share of missing cells; here there are 100, and each
+# is clustered from one start. `start="random"` begins with random rows and columns as prototypes,
+# as the thesis does; `"kmeans"`, the default, with k-means++; `"hierarchical"` with Ward's
+# clustering of rows and of columns.
+
+# %%
+SETS = {"kmeans": 100, "hierarchical": 40, "random": 40}
+results = []
+with warnings.catch_warnings():
+    # with 90 % missing, groups may still change after 100 iterations
+    warnings.simplefilter("ignore", bbl.ConvergenceWarning)
+    for prototypes in ("fixed", "random"):
+        for percent in MISSING:
+            rng = np.random.default_rng(percent)
+            for number in range(max(SETS.values())):
+                table, raters, movies = simulate_table(percent, prototypes == "fixed", rng)
+                for start, sets in SETS.items():
+                    if number >= sets:
+                        continue
+                    fit = bbl.bicluster(
+                        None, table, (5, 5), n_init=1, start=start, n_jobs=1, verbose=0
+                    )
+                    agreement = fit.rand_index((raters, movies)).iloc[:, 0]
+                    results.append((prototypes, percent, start, *agreement))
+results = pd.DataFrame(results, columns=["prototypes", "missing", "start", "rows", "columns"])
+
+# %% [markdown]
+# The Rand index of the true groups and those that are found, ours by the default start.
+
+# %%
+SHOWN = ["Min", "1st Q", "Median", "Mean", "3rd Q", "Max", "Stdev"]
+THESIS = {
+    ("2.2", "fixed", "rows"): [
+        [0.76, 0.92, 1, 0.96, 1, 1, 0.06],
+        [0.92, 1, 1, 1, 1, 1, 0.01],
+        [0.92, 1, 1, 1, 1, 1, 0.004],
+        [0.40, 0.98, 1, 0.96, 1, 1, 0.11],
+    ],
+    ("2.3", "fixed", "columns"): [
+        [0.76, 0.92, 1, 0.94, 1, 1, 0.10],
+        [0.86, 1, 1, 1, 1, 1, 0.02],
+        [0.92, 1, 1, 1, 1, 1, 0.01],
+        [0.67, 0.95, 0.96, 0.95, 0.97, 0.97, 0.04],
+    ],
+    ("2.4", "random", "rows"): [
+        [0.19, 0.92, 1, 0.92, 1, 1, 0.17],
+        [0.19, 1, 1, 0.96, 1, 1, 0.15],
+        [0.19, 1, 1, 0.94, 1, 1, 0.18],
+        [0.19, 0.55, 0.92, 0.76, 1, 1, 0.30],
+    ],
+    ("2.5", "random", "columns"): [
+        [0.19, 1, 1, 0.94, 1, 1, 0.15],
+        [0.19, 1, 1, 0.96, 1, 1, 0.13],
+        [0.19, 1, 1, 0.95, 1, 1, 0.16],
+        [0.19, 0.79, 0.94, 0.86, 0.99, 1, 0.17],
+    ],
+}
+ours = results[results["start"] == "kmeans"]
+for (number, prototypes, side), thesis in THESIS.items():
+    columns = {}
+    for percent, printed in zip(MISSING, thesis, strict=True):
+        index = ours.loc[(ours["prototypes"] == prototypes) & (ours["missing"] == percent), side]
+        quartiles = index.quantile([0.25, 0.5, 0.75]).tolist()
+        columns[f"{percent} %", "thesis"] = printed
+        columns[f"{percent} %", "ours"] = [
+            index.min(),
+            *quartiles[:2],
+            index.mean(),
+            quartiles[2],
+            index.max(),
+            index.std(),
+        ]
+    print(f"Table {number}: {side}, {prototypes} prototypes")
+    print(pd.DataFrame(columns, index=SHOWN).round(3).to_string(), "\n")
+
+# %% [markdown]
+# Figures 2.2 to 2.5, the same as histograms.
+
+# %%
+figure, axes = plt.subplots(
+    4, 4, figsize=(9.6, 7.6), sharex=True, sharey=True, layout="constrained"
+)
+for row, (number, prototypes, side) in zip(axes, THESIS, strict=True):
+    for ax, percent in zip(row, MISSING, strict=True):
+        index = ours.loc[(ours["prototypes"] == prototypes) & (ours["missing"] == percent), side]
+        weights = np.full(len(index), 100 / len(index))
+        ax.hist(index, bins=np.linspace(0.7, 1, 31), weights=weights, color="#0072B2")
+        ax.spines[["top", "right"]].set_visible(False)
+    row[0].set_ylabel(f"Figure {number}\n{side}, {prototypes}\n% of data sets")
+for ax, percent in zip(axes[0], MISSING, strict=True):
+    ax.set_title(f"{percent} % missing")
+figure.supxlabel("Rand index")
+plt.show()
+
+# %% [markdown]
+# Table 2.6: how often all groups are found, of rows and of columns, in percent.
+
+# %%
+PERFECT = {"fixed": [61.2, 94.5, 98.3, 0.0], "random": [63.7, 87.3, 80.7, 12.6]}
+is_perfect = (results[["rows", "columns"]] == 1.0).all(axis=1)
+shares = (
+    100 * is_perfect.groupby([results[name] for name in ("prototypes", "missing", "start")]).mean()
+)
+perfect = shares.unstack("start")[["random", "kmeans", "hierarchical"]]
+perfect.insert(0, "thesis", [*PERFECT["fixed"], *PERFECT["random"]])
+print(perfect.round(1))
+
+# %% [markdown]
+# With the default start, and with Ward's, nearly every table is reconstructed as long as half of
+# its cells are there. The tables that are not may have random prototypes of which two rows or
+# columns are equal: no method can tell such groups apart. With 90 % missing and the prototypes of
+# Table 2.1, two groups of films differ only in their ratings by one group of users, and a film has
+# 10 cells in all. Random prototypes are a poor start: two of the same group leave another group
+# without one, and the alternation does not recover. The thesis does not say enough about its start
+# to repeat it exactly; its advice at the end, to cluster rows and columns by themselves first, is
+# what the other two starts do.
+#
+# ## Figure 2.9: time against the share of missing cells
+#
+# In the thesis time grows with the share of missing cells. Here only observed cells are visited,
+# and the more are missing, the less there is to do; what remains are more iterations.
+
+# %%
+shares = [*range(0, 90, 10), 85, 90]
+seconds = []
+rng = np.random.default_rng(1)
+for percent in shares:
+    tables = [simulate_table(percent, True, rng)[0] for _ in range(15)]
+    began = time.process_time()
+    for table in tables:
+        bbl.bicluster(None, table, (5, 5), n_init=1, n_jobs=1, verbose=0)
+    seconds.append((time.process_time() - began) / len(tables))
+figure, ax = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
+ax.plot(shares, 1000 * np.array(seconds), marker="o", color="#0072B2")
+ax.set(xlabel="missing cells, %", ylabel="milliseconds a table", ylim=(0, None))
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
+print(f"1,000 tables with 90 % missing take {1000 * seconds[-1]:.0f} seconds")

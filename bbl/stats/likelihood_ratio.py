@@ -11,11 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bbl.stats.exact_tables import enumerated_p
+from bbl.stats.goodness import is_sparse
+
 __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
-EXACT_BELOW = 5.0  # expected count of a cell below which the test is exact
 RANDOM_TABLES = 1999  # tables drawn if not all tables with the same margins are listed
 MAX_TABLES = 10**6  # largest number of 2 x 2 tables with the same margins that are listed
+MAX_PARTIAL = 10**6  # most partial tables that are enumerated for a predictor, under a second
+ALL_PARTIAL = 4 * 10**6  # the same for all predictors of a call together
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,15 @@ class LikelihoodRatio:
     df : ndarray of int, shape (m,)
         ``(K - 1)(L_i - 1)``, counting groups that have rows and levels that occur.
     p : ndarray, shape (m,)
-        Asymptotic p-value: that of `chisq` under a chi-square with `df` degrees of freedom. Exact
-        p-value, if the expected count of a cell is below 5: the probability of tables with the same
-        margins and at least as large a statistic, over all tables for two groups and two levels,
-        else over 1,999 random ones (from a fixed seed). nan where `df` is zero.
+        Asymptotic p-value: that of `chisq` under a chi-square with `df` degrees of freedom. Where
+        Cochran's rule (`bbl.stats.goodness.is_sparse`) does not hold, the probability of tables
+        with the same margins and at least as large a statistic: over all tables, where they can be
+        enumerated, else over 1,999 random ones (from a fixed seed). nan where `df` is zero.
     exact : ndarray of bool, shape (m,)
         Whether p is that of the tables with the same margins, and not asymptotic.
     is_drawn : ndarray of bool, shape (m,)
-        Whether these were random tables, so that p is at least 1/2,000: a bound if it is that.
+        Whether these were random tables, so that p is at least 1/2,000: an upper bound if it is
+        that.
     """
 
     h: list[np.ndarray]
@@ -55,8 +60,17 @@ class LikelihoodRatio:
 
     @property
     def is_bound(self) -> np.ndarray:
-        """Whether p (m,) is only a bound: no random table had as large a statistic."""
+        """Whether p (m,) is an upper bound: no random table had as large a statistic."""
         return self.is_drawn & (self.p <= 1.0 / (RANDOM_TABLES + 1.0))
+
+    @property
+    def test(self) -> np.ndarray:
+        """How p (m,) was computed, as text; empty without a test."""
+        texts = np.where(self.exact, "exact", "chi-square").astype(object)
+        texts[self.is_drawn] = "Monte Carlo"
+        texts[self.is_bound] = "Monte Carlo, upper bound"
+        texts[np.isnan(self.p)] = ""
+        return texts
 
 
 def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> LikelihoodRatio:
@@ -73,8 +87,9 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     Notes
     -----
     Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square
-    distribution needs some rows in every cell (Cochran 1954); the permutation distribution given
-    the margins, as in Fisher's test, keeps its level for any counts. Neither holds for weights that
+    distribution needs some rows in nearly every cell (Cochran 1954: at least 1 expected in all
+    cells, and 5 in 80 % of them); the permutation distribution given the margins, as in Fisher's
+    test, keeps its level for any counts. Neither holds for weights that
     are not whole numbers: p is then nan. A `prior_count` changes `chisq`, not the exact p-value.
 
     Examples
@@ -95,7 +110,7 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring], dtype=int)
     exact = np.array(
         [
-            bool(df_i) and _least_expected(n) < EXACT_BELOW
+            bool(df_i) and is_sparse(_expected(n).ravel())
             for n, df_i in zip(occurring, df, strict=True)
         ],
         dtype=bool,  # without predictors too
@@ -103,9 +118,14 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     is_count = np.array([bool((n == np.rint(n)).all()) for n in tables], dtype=bool)
     exact &= is_count
     p = np.where((df > 0) & is_count, chdtrc(np.maximum(df, 1), chisq), np.nan)
+    is_drawn = np.zeros(len(p), dtype=bool)
+    budget = min(MAX_PARTIAL, ALL_PARTIAL // max(int(exact.sum()), 1))
     for i in np.flatnonzero(exact):
-        p[i] = _exact_p(occurring[i])
-    is_drawn = exact & np.array([not _is_listed(n) for n in occurring], dtype=bool)
+        listed = _listed_p(occurring[i]) if _is_listed(occurring[i]) else None
+        if listed is None:
+            listed = enumerated_p(occurring[i], budget)
+        is_drawn[i] = listed is None
+        p[i] = _drawn_p(occurring[i]) if listed is None else listed
     return LikelihoodRatio(
         [fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact, is_drawn
     )
@@ -116,9 +136,9 @@ def _is_listed(n: np.ndarray) -> bool:
     return n.shape == (2, 2) and min(n.sum(axis=0).min(), n.sum(axis=1).min()) <= MAX_TABLES
 
 
-def _least_expected(n: np.ndarray) -> float:
-    """Return the smallest expected count of a cell of a table (K, L)."""
-    return float(n.sum(axis=1).min() * n.sum(axis=0).min() / n.sum())
+def _expected(n: np.ndarray) -> np.ndarray:
+    """Return the expected counts of a table (K, L) without differences between groups."""
+    return n.sum(axis=1, keepdims=True) * n.sum(axis=0) / n.sum()
 
 
 def _ratio_statistic(n: np.ndarray) -> np.ndarray:
@@ -130,36 +150,43 @@ def _ratio_statistic(n: np.ndarray) -> np.ndarray:
     return 2.0 * xlogy(n, n).sum(axis=(-2, -1))
 
 
-def _exact_p(n: np.ndarray) -> float:
+def _listed_p(n: np.ndarray) -> float:
     """Return the probability, given the margins, of a statistic at least as large as that of a
-    table n (K, L).
+    table n (2, 2).
     """
-    from scipy.stats import hypergeom, random_table
+    from scipy.stats import hypergeom
+
+    r = np.rint(n.sum(axis=1).min())
+    c = np.rint(n.sum(axis=0).min())
+    total = np.rint(n.sum())
+    # a table is determined by the cell of the smaller row and the smaller column
+    cell = np.arange(min(r, c) + 1)
+    tables = np.stack([cell, r - cell, c - cell, total - r - c + cell], axis=-1)
+    possible = (tables >= 0).all(axis=1)
+    probability = hypergeom.pmf(cell, total, r, c)[possible]
+    as_large = _ratio_statistic(tables[possible].reshape(-1, 2, 2)) >= _least_as_large(n)
+    return min(1.0, float(probability[as_large].sum()))
+
+
+def _drawn_p(n: np.ndarray) -> float:
+    """Return the share of random tables, the observed one among them, with the margins of a table n
+    (K, L) and a statistic at least as large.
+    """
+    from scipy.stats import random_table
 
     # the margins (K,) and (L,)
     rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
-    # equal statistics may differ by rounding
-    observed_statistic = _ratio_statistic(n) * (1.0 - 1e-12)
-    max_cell = min(rows.min(), columns.min())
-    if _is_listed(n):
-        # a table is determined by the cell of the smaller row and the smaller column
-        r = rows.min()
-        c = columns.min()
-        cell = np.arange(max_cell + 1)
-        tables = np.stack([cell, r - cell, c - cell, rows.sum() - r - c + cell], axis=-1).astype(
-            float
-        )
-        possible = (tables >= 0).all(axis=1)
-        probability = hypergeom.pmf(cell, rows.sum(), r, c)[possible]
-        as_large = _ratio_statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
-        return min(1.0, float(probability[as_large].sum()))
     drawn = random_table(rows, columns).rvs(
         size=RANDOM_TABLES, random_state=np.random.default_rng(0)
     )
-    # the observed table counts as one of the drawn
-    return (1.0 + float((_ratio_statistic(drawn) >= observed_statistic).sum())) / (
+    return (1.0 + float((_ratio_statistic(drawn) >= _least_as_large(n)).sum())) / (
         RANDOM_TABLES + 1.0
     )
+
+
+def _least_as_large(n: np.ndarray) -> float:
+    """Return the statistic of a table n (K, L), less the rounding by which equal ones differ."""
+    return float(_ratio_statistic(n)) * (1.0 - 1e-12)
 
 
 def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:

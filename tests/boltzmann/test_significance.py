@@ -40,19 +40,19 @@ def test_empty_cells_of_the_titanic_are_marked_and_not_tested():
     )
     # the crew had no children; those of the second class are missed among the dead
     assert (
-        pairs.loc["No", "test"] == "exact, 1 of 3"
+        pairs.loc["No", "test"] == "exact (mid-p), 1 of 3"
         and pairs.loc["No", "df"] == 1
         and pairs.loc["No", "p"] < 1e-3
     )
     # and no child of the crew lived
-    assert pairs.loc["Yes", "df"] == 3 and pairs.loc["Yes", "test"] == "exact"
+    assert pairs.loc["Yes", "df"] == 3 and pairs.loc["Yes", "test"] == "exact (mid-p)"
     assert (
         table.loc[table["test"] == "Wald", ["se", "z", "p", "lower", "upper"]]
         .notna()
         .all(axis=None)
     )
     text = str(bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").summary())
-    assert "exact, 1 of 3" in text
+    assert "exact (mid-p), 1 of 3" in text
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 1e-5, 1e-3])
@@ -111,7 +111,8 @@ def test_copied_and_collinear_predictors_have_no_tests_and_do_not_converge():
     copies = touched & pairs[["predictor", "predictor2"]].isin(["a", "d"]).all(axis=1)
     assert pairs.loc[touched & ~copies, "p"].isna().all() and pairs.loc[~touched, "p"].notna().all()
     assert pairs.loc[touched & ~copies, "test"].str.startswith("not estimable").all()
-    assert (pairs.loc[copies, "p"] < 1e-30).all() and (pairs.loc[copies, "test"] == "exact").all()
+    assert (pairs.loc[copies, "p"] < 1e-30).all()
+    assert (pairs.loc[copies, "test"] == "exact (mid-p)").all()
     table = fit.inference().table()
     assert table.loc[table["predictor"].isin(["a", "d"]), "p"].isna().all()
 
@@ -337,3 +338,25 @@ def test_a_field_that_only_certain_rows_tell_of_has_no_test():
             field["test"].tolist() == ["not estimable: no finite optimum"]
             and np.isnan(field["se"]).all()
         )
+
+
+def test_tables_of_one_hypothesis_have_one_p_value_and_say_that_it_is_mid_p():
+    """Of two groups, the difference and that from the pooled fit had p = .0837 and .0915."""
+    inference = bbl.bbl("Survived ~ Class * Sex + Sex * Age", TITANIC, weights="Freq").inference()
+    for of in ("pooled", ("Yes", "No")):
+        for frame in (inference.table(of=of), inference.tests(of=of)):
+            of_age = frame[(frame["predictor"] == "Age") & frame["predictor2"].isna()]
+            assert of_age["p"].to_numpy() == pytest.approx(0.091477, abs=1e-6)
+            assert set(of_age["test"]) == {"exact (mid-p)"}
+    # a binomial count has no mid-p
+    assert set(inference.verdicts()) == {"Wald", "exact", "exact (mid-p)"}
+
+
+def test_a_permutation_p_at_its_bound_is_named():
+    pairs = bbl.bbl("Survived ~ .^2", TITANIC, weights="Freq").interactions(
+        pvalues="permutation", n=99, seed=1
+    )
+    is_bound = pairs["p"] == 0.01
+    assert is_bound.any() and not is_bound.all()
+    assert set(pairs.loc[is_bound, "test"]) == {"permutation: p is at most 1/100"}
+    assert (pairs.loc[~is_bound, "test"] == "permutation").all()

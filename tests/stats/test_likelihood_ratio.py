@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2, chi2_contingency
 
 from bbl.stats.likelihood_ratio import likelihood_ratio
 
@@ -104,8 +104,23 @@ def test_small_counts_have_the_permutation_distribution():
     assert test.p[0] == pytest.approx(4 / 286)  # of the tables with these margins only this one
 
 
+def test_a_small_p_is_that_of_all_tables_with_the_same_margins():
+    """One in 2,000 random tables is no p-value of a table this far from independence."""
+    test = likelihood_ratio([np.array([[60, 0, 3], [0, 60, 1]])])
+    assert test.test.tolist() == ["exact"] and not test.is_bound[0]
+    assert test.p[0] == pytest.approx(5.345222e-36, rel=1e-6)
+
+
 def test_random_tables_give_a_bound_and_say_so():
-    drawn = likelihood_ratio([np.array([[60, 0, 3], [0, 60, 1]])])
+    drawn = likelihood_ratio([np.eye(7, dtype=int) * 12 + np.arange(49).reshape(7, 7) % 5])
     assert drawn.is_drawn[0] and drawn.is_bound[0] and drawn.p[0] == 1 / 2000
+    assert drawn.test.tolist() == ["Monte Carlo, upper bound"]
     listed = likelihood_ratio([np.array([[60, 0], [0, 4]])])
     assert listed.exact[0] and not listed.is_drawn[0] and not listed.is_bound[0]
+
+
+def test_chi_square_is_used_where_cochrans_rule_holds():
+    """Of six cells one expects fewer than 5 rows, but more than 1."""
+    test = likelihood_ratio([np.array([[40, 30, 2], [60, 50, 7]]), np.array([[9, 0], [0, 9]])])
+    assert test.test.tolist() == ["chi-square", "exact"]
+    assert test.p[0] == pytest.approx(chi2.sf(test.chisq[0], 2))

@@ -48,11 +48,13 @@ INFORMATION_OF_COUPLINGS = 10.0
 LONGEST_SUPPORT = 20_000  # values of an exact distribution from which on it is not computed
 
 
-def compare_groups(one: Evidence, other: Evidence) -> Comparison:
+def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = None) -> Comparison:
     """Return the test of the difference of two groups, which share no rows.
 
     Fields of predictors without interactions are tested by counts of levels, see
-    `_with_odds_ratios`.
+    `_with_odds_ratios`. The others have Wald tests by the rule of `compare_pooled`, so that of two
+    groups both tables have the same kind of test. Without the evidence of all rows, `pooled`, the
+    information of either group is that of its own estimates alone.
     """
     if one.survey is not None:
         return _compare_under_design(one, other)
@@ -65,6 +67,8 @@ def compare_groups(one: Evidence, other: Evidence) -> Comparison:
     kind = np.maximum(one.kind, other.kind)  # the more cautious kind of test
     # one with structural zeros, if any has
     layout = one.layout if one.layout.support is not None else other.layout
+    lacks_information = _lacks_information((one, other), pooled) & (kind == Kind.WALD)
+    kind[lacks_information & ~lacks_exact_test(layout)] = Kind.EXACT
     difference = Comparison(
         layout, one.theta - other.theta, covariances, kind, partial(_difference_family, one, other)
     )
@@ -196,7 +200,7 @@ def _merge_samples(samples: list[Sample]) -> Sample:
     return Sample(codes, weights, y=None, missing=np.concatenate(missing))
 
 
-def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np.ndarray:
+def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None) -> np.ndarray:
     """Return which parameters have too little information on one side for a normal shift from the
     pooled fit.
 
@@ -205,17 +209,17 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np
     happen to go together more often than expected: limits given only then would miss the true
     value. `sides` are a group, and all other groups together.
     """
-    layout = pooled.layout
+    layout = sides[0].layout
     least_information = np.where(
         np.arange(layout.size) < layout.D, INFORMATION_OF_FIELDS, INFORMATION_OF_COUPLINGS
     )
     lacks_information = np.zeros(layout.size, dtype=bool)
     for side in sides:
-        if side.terms and pooled.terms:
+        if side.terms:
+            lacks_information |= variances(side.terms) > 1.0 / least_information
+        if side.terms and pooled is not None and pooled.terms:
             expected_variances = variances(pooled.terms) * (pooled.rows.total / side.rows.total)
-            lacks_information |= (
-                np.maximum(variances(side.terms), expected_variances) > 1.0 / least_information
-            )
+            lacks_information |= expected_variances > 1.0 / least_information
     return lacks_information
 
 

@@ -36,6 +36,7 @@ from bbl.stats.wald import wald
 
 __all__ = [
     "CELL",
+    "MID_P",
     "Comparison",
     "Evidence",
     "Kind",
@@ -86,6 +87,7 @@ class Kind(IntEnum):
         )[self]
 
 
+MID_P = "exact (mid-p)"  # text of an exact test whose tails have half of the observed probability
 Family = Callable[[int, bool], PowerSeries | None]  # as `Evidence.family`
 
 
@@ -372,6 +374,13 @@ class Comparison:
         kind[list(self.exact)] = Kind.EXACT
         return kind
 
+    @property
+    def verdict_texts(self) -> np.ndarray:
+        """The text of each parameter's `verdict`; that of an exact test says whether p is mid-p."""
+        texts = np.array([kind.text for kind in Kind], dtype=object)[self.verdict]
+        texts[[k for k, family in self.exact.items() if family.share < 1.0]] = MID_P
+        return texts
+
     @cached_property
     def z(self) -> np.ndarray:
         """Estimate without a penalty over its standard error; nan without a Wald test."""
@@ -427,9 +436,10 @@ class Comparison:
         statistic, df, p : ndarray
             Joint Wald test of those parameters of a table that have a Wald test; `df` is their
             number. If none has one, `p` is the smallest exact p-value times the number `df` of
-            exact tests, and `statistic` is nan. Exact tests need no finite estimates: if two levels
-            never go together, though rows with both are expected, this is evidence of an
-            interaction, whatever its strength. Under a sampling design the Wald test takes the
+            exact tests, and `statistic` is nan. The p-value of a parameter is `self.p`, if its
+            estimate is finite. Exact tests need no finite estimates: if two levels never go
+            together, though rows with both are expected, this is evidence of an interaction,
+            whatever its strength. Under a sampling design the Wald test takes the
             `working` covariance, and is corrected by Rao & Scott.
         words : ndarray of str
             How each table was tested, or why it was not.
@@ -462,14 +472,17 @@ class Comparison:
             statistic[tested], df[tested], p[tested] = wald(estimates, covariances)
         table_of = np.repeat(np.arange(len(n_wald)), np.diff(cuts))  # of each parameter
         exact_p_values: dict[int, list[float]] = {}
+        is_mid_p = np.zeros(len(n_wald), dtype=bool)
         for k in np.flatnonzero((n_wald[table_of] == 0) & ~lacks_exact_test(layout)):
-            family = self.family(int(k), False)  # not conditional on a finite estimate
+            # without a finite estimate, the distribution is not conditional on one
+            family = self.exact.get(int(k)) or self.family(int(k), False)
             if family is not None and len(family.log_c) > 1:
                 exact_p_values.setdefault(int(table_of[k]), []).append(family.p())
+                is_mid_p[table_of[k]] = family.share < 1.0
         for table, p_values in exact_p_values.items():
             p[table] = min(1.0, min(p_values) * len(p_values))
             df[table] = len(p_values)
-        return statistic, df, p, self._describe_tests(cuts, n_wald, df)
+        return statistic, df, p, self._describe_tests(cuts, n_wald, df, is_mid_p)
 
     def odds_ratios(self) -> np.ndarray:
         """Return an odds ratio for each table with an exact test, that of its parameter with the
@@ -489,11 +502,13 @@ class Comparison:
                     ratios[t] = np.exp(min(informative, key=PowerSeries.p).estimate)
         return ratios
 
-    def _describe_tests(self, cuts: np.ndarray, n_wald: np.ndarray, df: np.ndarray) -> np.ndarray:
+    def _describe_tests(
+        self, cuts: np.ndarray, n_wald: np.ndarray, df: np.ndarray, is_mid_p: np.ndarray
+    ) -> np.ndarray:
         """Return the `words` of `tables`.
 
         `cuts` are those of the layout, `n_wald` counts each table's parameters with a Wald test,
-        and `df` those tested.
+        `df` those tested, and `is_mid_p` says where exact p-values are mid-p.
         """
         sizes = np.diff(cuts)
         # a table is said to be not estimable only if none of its parameters is: the least cautious
@@ -502,6 +517,7 @@ class Comparison:
         kinds = np.where(sizes > 0, least_kind, Kind.ABSENT)
         kinds[(df > 0) & (n_wald == 0)] = Kind.EXACT
         words = np.array([kind.text for kind in Kind], dtype=object)[kinds]
+        words[(kinds == Kind.EXACT) & is_mid_p] = MID_P
         words[(kinds == Kind.WALD) & bool(self.working)] = "Rao-Scott"
         for k in np.flatnonzero((df > 0) & (df < sizes)):
             words[k] += f", {df[k]} of {sizes[k]}"

@@ -295,7 +295,10 @@ def fit_summary(
         Tables below the naive Bayes tests.
     """
     names = label_index(labels.names)
-    table = pd.DataFrame({"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p}, index=names)
+    table = pd.DataFrame(
+        {"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p, "test": tests.test},
+        index=names,
+    )
     h = pd.DataFrame(
         # (levels, K + 1); the first parts are for models without predictors
         np.column_stack(
@@ -331,12 +334,7 @@ def fit_summary(
                         p_texts(shown["Pr(>chisq)"]), tests.is_bound[largest], strict=True
                     )
                 ],
-                "test": [
-                    "Monte Carlo" if is_drawn else "exact" if is_exact else "likelihood ratio"
-                    for is_exact, is_drawn in zip(
-                        tests.exact[largest], tests.is_drawn[largest], strict=True
-                    )
-                ],
+                "test": [text.partition(",")[0] for text in tests.test[largest]],
             },
             index=shown.index,
         )

@@ -150,6 +150,9 @@ def permutation_table(
         for column, values in columns.items():
             frame.loc[pair_rows, column] = values
     frame.loc[frame["df"] > 0, "test"] = "permutation"
+    # no permutation had as large a statistic: with more of them p would be smaller
+    is_bound = frame["p"] <= 1.0 / (n_permutations + 1.0)
+    frame.loc[is_bound, "test"] = f"permutation: p is at most 1/{n_permutations + 1:,}"
     return frame
 
 

@@ -181,16 +181,19 @@ class Inference(Estimates):
         return None if self._survey is None else self._survey.of_group(self._sample.response == g)
 
     @cached_property
-    def _pooled_tests(self) -> list[Comparison]:
-        """For each group: tests of the differences of its parameters from the pooled fit."""
+    def _pooled_evidence(self) -> Evidence:
+        """The evidence of all rows as one group."""
         parameters = self._parameters
-        # start of the fit without a penalty; never `theta[0]`: without a pooled fit `_selection`
-        # has raised
+        # start of the fit without a penalty, also where there is no pooled fit with one
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
-        pooled = evidence(
+        return evidence(
             self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey
         )
-        return compare_pooled(self._group_evidence, pooled)
+
+    @cached_property
+    def _pooled_tests(self) -> list[Comparison]:
+        """For each group: tests of the differences of its parameters from the pooled fit."""
+        return compare_pooled(self._group_evidence, self._pooled_evidence)
 
     @cached_property
     def _joint_tests(self) -> JointTests:
@@ -218,7 +221,8 @@ class Inference(Estimates):
             return [self._joint_tests.of_group(g) for g in range(len(self._labels.groups))]
         group_evidence = self._group_evidence
         if isinstance(selection, tuple):
-            return [compare_groups(group_evidence[selection[0]], group_evidence[selection[1]])]
+            one, other = (group_evidence[g] for g in selection)
+            return [compare_groups(one, other, self._pooled_evidence)]
         return (
             [compare_with_zero(group) for group in group_evidence]
             if selection == "group"
@@ -277,9 +281,10 @@ class Inference(Estimates):
         DataFrame
             The columns of ``tidy()`` that name the parameter (``term``, ``group``, ``predictor``,
             ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z`` (``t`` under a
-            sampling design), ``p``, ``lower``, ``upper`` and ``test``: ``"Wald"``, ``"exact"``
-            (without z), or why there is no test. With a penalty, ``estimate`` and ``se`` are those
-            of the penalised fit; ``z``, ``p`` and the limits come from a fit without a penalty.
+            sampling design), ``p``, ``lower``, ``upper`` and ``test``: ``"Wald"``, ``"exact"`` or
+            ``"exact (mid-p)"`` (without z), or why there is no test. With a penalty, ``estimate``
+            and ``se`` are those of the penalised fit; ``z``, ``p`` and the limits come from a fit
+            without a penalty.
 
         Examples
         --------
@@ -369,11 +374,10 @@ class Inference(Estimates):
         >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
         >>> inference = fit.inference()
         >>> inference.verdicts().value_counts().to_dict()
-        {'Wald': 10, 'exact': 8}
+        {'Wald': 10, 'exact': 4, 'exact (mid-p)': 4}
         """
-        kinds = np.concatenate([comparison.verdict for comparison in self._comparisons(of)])
-        # a `Kind` is an integer, the position of its text
-        return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
+        texts = [comparison.verdict_texts for comparison in self._comparisons(of)]
+        return pd.Series(np.concatenate(texts), name="test")
 
     @verb
     def profile(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -469,9 +473,9 @@ class Inference(Estimates):
             predictors ``order`` before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``,
             ``p_holm`` and ``p_bh`` (p adjusted by Holm and by Benjamini-Hochberg, within each
             group, over the predictors or over the interactions that were tested), and ``test``:
-            ``"Wald"`` or ``"exact"``, followed by the number of tested parameters if others of the
-            term cannot be tested; or why there is no test. An exact test has no ``chisq``, and
-            needs no finite estimate.
+            ``"Wald"``, ``"exact"`` or ``"exact (mid-p)"``, followed by the number of tested
+            parameters if others of the term cannot be tested; or why there is no test. An exact
+            test has no ``chisq``, and needs no finite estimate.
 
         Examples
         --------
@@ -483,7 +487,7 @@ class Inference(Estimates):
           predictor predictor2  df       p
         0     Class        NaN   3  0.0000
         1       Sex        NaN   1  0.0000
-        2       Age        NaN   1  0.0837
+        2       Age        NaN   1  0.0915
         3     Class        Sex   3  0.0000
         4       Sex        Age   1  0.0001
         """

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.covariance import bootstrap as refit_samples
+from bbl.boltzmann.inference.significance import MID_P
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
@@ -173,10 +174,10 @@ class UncertaintyMixin(MachineResults):
         lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
         if self._reason_without_tests() is None:
-            # "Wald", "exact" (a conditional test of sparse cells, without limits here), or why
-            # there is no test
+            # "Wald", "exact" or `MID_P` (conditional tests of sparse cells, without limits here),
+            # or why there is no test
             tests = self._inference.verdicts()
-            frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
+            frame.loc[~tests.isin(["Wald", "exact", MID_P]).to_numpy(), "se"] = np.nan
             frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
             frame["test"] = tests.to_numpy()
         return frame
@@ -209,7 +210,8 @@ class UncertaintyMixin(MachineResults):
             estimable. None: strengths alone, without tests, which take long if predictors have many
             levels.
         n : int, default 999
-            Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
+            Permutations of each pair; the smallest p-value is ``1 / (n + 1)``, which ``test`` then
+            says.
         seed : int or numpy.random.Generator, optional
             For ``pvalues="permutation"``.
         n_jobs : int, optional

@@ -50,6 +50,7 @@ from bbl.engines import (
 )
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
+from bbl.rows.content import order_by_content
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
@@ -427,8 +428,9 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     predictor is relevant, it is the only member. The result depends neither on the order of rows
     nor on whether rows are repeated or weighted.
     """
-    # one row for each state and group, in a fixed order
+    # one row for each state and group, in an order that no name changes
     sample = data.rows.by_state(data.layout.n_levels, data.K)
+    sample = sample.rows(order_by_content(sample, data.layout.n_levels).rows)
     data = replace(data.with_sample(sample), selections={})
     folds = shuffled_folds(sample, NFOLD, spec.rng)
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE

@@ -10,6 +10,7 @@ from bbl.engines import Boosting
 from bbl.engines.boosting import rounds
 from bbl.engines.boosting.rounds import Rows, boost
 from bbl.errors import OptionError
+from bbl.rows.content import order_by_content
 from tests import reference_boosting as oracle
 
 RULE = {"rate": 0.3, "ridge": 0.7, "least": 3.0, "entry": 4.0}
@@ -181,9 +182,16 @@ def test_a_fit_is_the_mean_of_five_models(data, monkeypatch):
         models.append((rows, boost(rows, *arguments)))
         return models[-1][1]
 
+    orders = []
+
+    def spy_order(sample, n_levels):
+        orders.append(order_by_content(sample, n_levels))
+        return orders[-1]
+
     monkeypatch.setattr("bbl.engines.boosting.engine.boost", spy)
+    monkeypatch.setattr("bbl.engines.boosting.engine.order_by_content", spy_order)
     fit = bbl.bbl("y ~ .^2", data, method="boosting", verbose=0)
-    assert len(models) == 5
+    assert len(models) == 5 and len(orders) == 1
     np.testing.assert_array_equal(
         sum(rows.held for rows, _ in models), models[0][0].train + models[0][0].held
     )
@@ -194,7 +202,10 @@ def test_a_fit_is_the_mean_of_five_models(data, monkeypatch):
             table[(slice(None), *(rows.codes[i] for i in scope))].T for scope, table in model.tables
         ]
         scores = scores + sum(tables) / 5
-    states = pd.DataFrame({f"x{i}": [f"l{a}" for a in row] for i, row in enumerate(rows.codes)})
+    columns = orders[0].columns  # models have them in the order of their content
+    states = pd.DataFrame(
+        {f"x{i}": [f"l{a}" for a in row] for i, row in zip(columns, rows.codes, strict=True)}
+    )
     np.testing.assert_allclose(probabilities(fit, states), oracle.softmax(scores), rtol=1e-9)
     # nothing is tuned
     assert fit.n_parameters <= 2 * (10 + 4 * 10) and fit.engine.setting != fit.engine.setting

@@ -348,3 +348,23 @@ def test_where_it_does_not_apply_an_error_says_so():
         bbl.bbl("y ~ a*b", data, gauge="zero", verbose=0)
     with pytest.raises(BBLTypeError, match="'gauge' is not an option of method='naive'"):
         bbl.bbl("y ~ a*b", data, method="naive", gauge="zero-sum", verbose=0)
+
+
+def test_the_reference_level_matters_in_few_rows_and_never_in_the_zero_sum_gauge():
+    moved = {}
+    for n in (30, 3000):
+        rng = np.random.default_rng(0)
+        codes = rng.integers(0, 3, (n, 5))
+        p = 0.2 + 0.3 * (codes[:, 1] == 1) + 0.25 * (codes[:, 2] == codes[:, 3])
+        data = pd.DataFrame(codes, columns=list("abcde")).astype(str)
+        data["y"] = np.where(rng.random(n) < p, "p", "q")
+        for gauge in ("reference", "zero-sum"):
+            probabilities = [
+                bbl.bbl(
+                    "y ~ .^2", data, gauge=gauge, prior_count=1, xlevels=xlevels, verbose=0
+                ).predict(data, type="prob")["p"]
+                for xlevels in (None, {name: ["2", "1", "0"] for name in "abcde"})
+            ]
+            moved[n, gauge] = np.abs(np.subtract(*map(np.asarray, probabilities))).max()
+    assert moved[30, "reference"] > 0.5 and moved[3000, "reference"] < 0.005
+    assert max(moved[30, "zero-sum"], moved[3000, "zero-sum"]) < 1e-6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from bbl.engines.score_tables import add_table
 from bbl.engines.traits import JointTraits, OutOfFoldScores
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
+from bbl.rows.content import order_by_content
 from bbl.rows.folds import stratified_folds
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_loss
@@ -131,19 +132,25 @@ class Boosting(Engine):
             f"Boosting of {layout.m} predictors on {sample.n} rows",
             "Use fewer predictors or fewer rows.",
         )
+        # columns, rows and pairs in an order that no name changes: cuts are drawn column by column
+        order = order_by_content(sample, layout.n_levels)
+        sample = sample.rows(order.rows)
+        place = np.argsort(order.columns)
         # groups that have rows; `y` are their numbers among these
         groups, y = np.unique(sample.response, return_inverse=True)
         folds = stratified_folds(sample, NFOLD, rng)
         codes = np.ascontiguousarray(sample.codes.T, dtype=np.int32)
+        sorted_codes = codes[order.columns]
         y = y.ravel()
         log_shares = np.log(np.bincount(y, sample.weights) / sample.total)
-        n_levels = np.asarray(layout.n_levels, dtype=np.intp)
-        pairs = np.asarray(layout.pairs, dtype=np.intp)
+        n_levels = np.asarray(layout.n_levels, dtype=np.intp)[order.columns]
+        pairs = np.sort(place[np.asarray(layout.pairs, dtype=np.intp).reshape(-1, 2)], axis=1)
+        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
         models = [
             boost(
-                Rows(codes, n_levels, y, train, held),
+                Rows(sorted_codes, n_levels, y, train, held),
                 log_shares,
-                pairs.reshape(-1, 2),
+                pairs,
                 layout.m if self.pairs is None else self.pairs,
                 self.rate,
                 model_rng,
@@ -152,7 +159,12 @@ class Boosting(Engine):
                 folds.train, folds.held, rng.spawn(NFOLD), strict=True
             )
         ]
-        theta, constant, scores, used = _mean_scores(models, layout, log_shares, codes)
+        theta, constant, scores, used = _mean_scores(
+            [_in_columns_of_layout(model, order.columns) for model in models],
+            layout,
+            log_shares,
+            codes,
+        )
         all_theta = np.zeros((K, layout.size))
         all_constants = np.zeros(K)
         all_theta[groups] = theta
@@ -171,6 +183,20 @@ class Boosting(Engine):
         ]
 
     joint: ClassVar[JointTraits] = JointTraits(fit_groups)
+
+
+def _in_columns_of_layout(model: BoostedModel, columns: np.ndarray) -> BoostedModel:
+    """Return a model of sorted columns with the tables of the layout; `columns` (m,) are the
+    positions of the sorted columns.
+    """
+    tables = []
+    for predictors, table in model.tables:
+        positions = columns[list(predictors)]
+        axes = np.argsort(positions)
+        tables.append(
+            (tuple(positions[axes].tolist()), np.transpose(table, (0, *(axes + 1).tolist())))
+        )
+    return replace(model, tables=tables)
 
 
 def _mean_scores(

@@ -112,13 +112,20 @@ def select_predictors(
             if not _is_significant(log_p, level):
                 break
             best = int(first_largest(-log_p))
-            for i in tested[best]:
+            # less their means over levels: coefficients of the constant and of single predictors,
+            # which have penalties, are means over the levels of the (other) chosen predictors,
+            # whatever the reference levels are
+            centred = [
+                columns[:, start[i] : start[i + 1]] - 1.0 / (start[i + 1] - start[i] + 1.0)
+                for i in tested[best]
+            ]
+            for i, own in zip(tested[best], centred, strict=True):
                 if i not in chosen:
                     chosen[i] = float(min(1.0, 2.0 * len(tested) * np.exp(log_p[best])))
-                    regression.add(columns[:, start[i] : start[i + 1]])
-            if len(tested[best]) > 1:
+                    regression.add(own)
+            if len(centred) > 1:
                 chosen_pairs.append(tested[best])
-                one, other = (columns[:, start[i] : start[i + 1]] for i in tested[best])
+                one, other = centred
                 products = (one[:, :, None] * other[:, None]).reshape(len(y), -1)
                 regression.add(
                     products,

@@ -25,8 +25,7 @@ from bbl.rows.folds import Fold
 from bbl.rows.sample import Rows
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.loss_record import log_share
-from bbl.stats.metrics import SCORES, auc, mean_loss
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.metrics import SCORES, auc, link, log_probabilities, mean_loss
 
 __all__ = [
     "Classifier",

@@ -16,8 +16,7 @@ import numpy as np
 from bbl.crossval import Classifier, cross_validate
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
-from bbl.stats.metrics import row_loss
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities, row_loss
 
 __all__ = ["losses_without", "validated_losses"]
 

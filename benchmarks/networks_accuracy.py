@@ -17,7 +17,7 @@ from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import Recipe, fit
 from bbl.bayesnet.predict import class_scores
 from bbl.rows.sample import Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 from benchmarks.accuracy import RESULTS, metrics
 from benchmarks.accuracy_data import NAMES, Data, load
 

@@ -335,8 +335,8 @@ def peak():  # of a process that is forked it begins with what there is (that of
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
 
 estimates = []
-check = bbl.boltzmann.cost_limits.check_memory
-bbl.boltzmann.cost_limits.check_memory = lambda needed, *text: (estimates.append(needed / 2**20), check(needed, *text))
+check = bbl.boltzmann.estimate.check_memory
+bbl.boltzmann.estimate.check_memory = lambda needed, *text: (estimates.append(needed / 2**20), check(needed, *text))
 for warm_up in ("pseudo", "mf"):  # so that imports do not count
     bbl.bbl("y ~ .^2", {"y": [0, 1] * 4, "a": [0, 0, 1, 1] * 2, "b": [0, 1, 1, 1] * 2}, method=warm_up, n_jobs=1)
 

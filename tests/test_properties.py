@@ -31,8 +31,7 @@ from bbl.model.marginal import MarginalEnergy
 from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.model.states import random_parameters
 from bbl.rows.sample import code_dtype
-from bbl.stats.metrics import auc
-from bbl.stats.scores import class_scores, log_probabilities
+from bbl.stats.metrics import auc, class_scores, log_probabilities
 
 EFFORT = os.environ.get("BBL_HYPOTHESIS")
 NIGHTLY = EFFORT == "nightly"

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.api.caller import data_arguments
+from bbl.api.training_data import data_arguments
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.du import du_draws
 from bbl.biclustering.mcmc import MIXED

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.api.caller import data_arguments
-from bbl.api.training_data import encode_data, refuse_batches
+from bbl.api.training_data import data_arguments, encode_data, refuse_batches
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.design import Design, EncodingRules

@@ -9,6 +9,8 @@ returns None for a table. A *deal* describes folds to which rows are dealt meanw
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -25,7 +27,7 @@ from bbl.design.streams.passes import encode_source
 from bbl.design.streams.source import Source
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
-from bbl.errors import OptionError
+from bbl.errors import DataWarning, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
 from bbl.parallel import progress_bar
@@ -34,10 +36,141 @@ from bbl.rows.folds import Folds, splitter_folds
 
 __all__ = [
     "FEWER_PREDICTORS",
+    "data_arguments",
     "encode_data",
     "refuse_batches",
     "user_folds",
+    "warn_of_table",
 ]
+
+
+def data_arguments(data: object, weights: object = None, design: object = None) -> dict[str, Any]:
+    """Return the arguments `data`, `weights` and `design` of a call as they are printed, by name.
+
+    As R does, a call names the variables of its caller. Data without a variable are left out of
+    it; weights and a design are then named by their type.
+    """
+    arguments: dict[str, Any] = {}
+    data_name = _variable_name(data)
+    if data_name is not None:
+        arguments["data"] = data_name
+    if weights is not None:
+        is_column = isinstance(weights, str)
+        arguments["weights"] = weights if is_column else _name_or_type(weights)
+    if design is not None:
+        arguments["design"] = _name_or_type(design)
+    return arguments
+
+
+def _name_or_type(value: object) -> str:
+    """Return the name of the caller's variable that holds `value`, or its type such as
+    ``<ndarray>``.
+    """
+    return _variable_name(value) or f"<{type(value).__name__}>"
+
+
+def _variable_name(value: object) -> str | None:
+    """Return the name of the variable of the first caller outside this package that holds `value`.
+
+    None if there is none, as for an expression. Names that begin with an underscore are not
+    considered: consoles keep their last results under such names.
+    """
+    frame = inspect.currentframe()
+    while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    for variables in (frame.f_locals, frame.f_globals):
+        for name, held in list(variables.items()):
+            if held is value and not name.startswith("_"):
+                return name
+    return None
+
+
+def _is_inside(module: str) -> bool:
+    """Return whether a module of this name is part of this package."""
+    return module == "bbl" or module.startswith("bbl.")
+
+
+MANY_GROUPS = 25  # more groups that are whole numbers are probably amounts
+FEWEST_CELLS = 8  # cells of a table of counts, with fewer of which there is no warning
+
+
+def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
+    """Warn if the response looks like an amount, or the rows like the cells of a table of counts
+    without weights.
+
+    `stacklevel` is that of `warnings.warn`, counted from the caller.
+    """
+    response = encoded.design.response
+    if (
+        encoded.K > MANY_GROUPS
+        and set(response.kinds) == {"number"}  # the kind of each level
+        and all(level == int(level) for level in response.levels)
+    ):
+        warnings.warn(
+            DataWarning(
+                f"Response {response.name!r} has {encoded.K} groups that are numbers, and each is "
+                "fitted with its own model.",
+                hint=f"If it is an amount, bin it first: bbl.bin(data, {response.name!r}).",
+            ),
+            stacklevel=stacklevel + 1,
+        )
+    if not is_weighted and encoded.frame is not None:
+        counts = _unused_counts(encoded.frame, encoded)
+        if counts is not None and _has_each_combination_equally(encoded):
+            warnings.warn(
+                DataWarning(
+                    "Every combination of levels occurs in equally many rows, so all "
+                    "coefficients are 0.",
+                    hint=f"If column {counts!r} contains counts, give weights={counts!r}.",
+                ),
+                stacklevel=stacklevel + 1,
+            )
+
+
+def _unused_counts(frame: Frame, encoded: FitData) -> object:
+    """Return the name of the first unused column of whole numbers from 0 on, not all equal; None
+    without one.
+    """
+    used_names = {
+        encoded.design.response.name,
+        *(factor.name for factor in encoded.design.predictors),
+    }
+    for name in frame.columns:
+        column = frame.column(name)
+        if (
+            name in used_names
+            or not pd.api.types.is_numeric_dtype(column.dtype)
+            or pd.api.types.is_bool_dtype(column.dtype)
+        ):
+            continue
+        values = column.to_numpy(dtype=float, na_value=np.nan)
+        if (
+            len(values)
+            and (values >= 0).all()
+            and (values == np.floor(values)).all()
+            and np.ptp(values) > 0
+        ):
+            return name
+    return None
+
+
+def _has_each_combination_equally(encoded: FitData) -> bool:
+    """Return whether all combinations of groups and levels occur in equally many rows."""
+    sample = encoded.rows
+    shape = (encoded.K, *map(int, encoded.design.n_levels))
+    n_cells = int(np.prod(shape, dtype=float))
+    # cells of equal counts: their sum is a multiple of the number of cells
+    if (
+        sample.missing is not None
+        or not FEWEST_CELLS <= n_cells <= sample.n
+        or sample.weights.sum() % n_cells
+    ):
+        return False
+    cells = np.ravel_multi_index((sample.response, *sample.codes.T.astype(np.intp)), shape)
+    return len(np.unique(np.bincount(cells, sample.weights, n_cells))) == 1
+
 
 # advice where memory runs out
 FEWER_ROWS = "Use fewer rows or columns, or give a file, which is read in batches."
@@ -86,7 +219,7 @@ def encode_data(
         For data that are read in batches: folds to which rows are assigned, Dask workers that read
         the rows, 0 for no progress bar, and threads.
     """
-    source = lazy_source(data)
+    source = None if isinstance(data, pd.DataFrame) else lazy_source(data)
     layout = cast(Layout, None)  # its terms depend on the family of models
     if source is not None:
         with (

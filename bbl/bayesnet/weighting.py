@@ -21,7 +21,7 @@ from bbl.bayesnet.trees import split_depths
 from bbl.errors import DataError
 from bbl.memory import check_memory
 from bbl.rows.sample import Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 __all__ = [
     "ConditionalLikelihood",

@@ -56,10 +56,9 @@ from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.calibration import Calibration
 from bbl.stats.loss_record import LossRecord
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 __all__ = [
-    "PREPARED_AS",
     "Averaged",
     "CrossAverage",
     "Member",
@@ -78,8 +77,6 @@ RELEVANCE = 0.05  # significance level at which predictors are chosen
 SUPPLEMENT = 0.01
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
-
-PREPARED_AS = MeanField()  # every member accepts the formulas and rows that this one accepts
 
 
 @dataclass(frozen=True)

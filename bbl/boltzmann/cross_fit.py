@@ -12,12 +12,10 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.averaging import PREPARED_AS
-from bbl.boltzmann.convergence_warnings import warn_problems
 from bbl.boltzmann.estimate import estimate_path
-from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.fitted import Estimate, warn_problems
 from bbl.boltzmann.job import FitData, FitSpec
-from bbl.boltzmann.prediction_checks import check_validation, remedy, warn_ordered
+from bbl.boltzmann.prediction_checks import check_validation, log_loss_advice, warn_ordered
 from bbl.boltzmann.validation import Validated, validate
 from bbl.checks import any_real, choice, integer, reals
 from bbl.crossval import calibrated, score_settings
@@ -39,7 +37,6 @@ __all__ = [
     "CrossFit",
     "Judging",
     "cross_fit",
-    "log_loss_advice",
     "pop_grid",
     "rows_of_last_fold",
     "score_name",
@@ -226,17 +223,6 @@ def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> 
             hint="Give fewer folds to crossVal (nfold), or a number instead of a rule.",
         )
     return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
-
-
-def log_loss_advice(data: FitData, calibrate: str, option: str | None = None) -> str:
-    """Return the advice to a user whose model has a larger log-loss than the class proportions;
-    `option` is as in `remedy`.
-    """
-    # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
-    can_average = (
-        data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order
-    )
-    return remedy(calibrate, can_average, option)
 
 
 def rows_of_last_fold(data: FitData, folds: AnyFolds) -> FitData:

@@ -9,22 +9,242 @@ of all groups, at the positions of ``parameters.layout``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from bbl.boltzmann.predictive import Predictive
+from bbl.design.labels import Labels
 from bbl.engines import EngineFit
-from bbl.errors import OptionError
+from bbl.engines.engine_fit import Note
+from bbl.errors import ConvergenceWarning, OptionError
+from bbl.model.ais import annealed_log_z
 from bbl.model.fields import pseudo_log_likelihood
+from bbl.model.layout import Layout
+from bbl.model.logz import exact_log_z
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.stats.calibration import Calibration
-from bbl.stats.scores import class_scores
+from bbl.stats.metrics import class_scores
 
-__all__ = ["Estimate", "Relevance"]
+__all__ = [
+    "AVERAGED",
+    "Estimate",
+    "Predictive",
+    "Problem",
+    "Relevance",
+    "build_predictive",
+    "group_text",
+    "list_problems",
+    "thinned",
+    "warn_problems",
+]
+
+
+# draws that predictions average over, by how their ln Z is computed
+AVERAGED = {"exact": 200, "ais": 50}
+ANNEALING_STEPS = 100  # for each draw: errors of ln Z of 0.01 to 0.05, which average out over draws
+ANNEALING_CHAINS = 256  # for each draw
+# entries of the coupling matrices (D, D) of all draws whose energies are computed together
+MAX_COUPLINGS = 2**22
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Draws of the parameters of K groups, and the energies of rows averaged over them.
+
+    Attributes
+    ----------
+    layout : Layout
+        Of the predictors and the hidden units behind them.
+    theta : ndarray, shape (K, T, layout.size)
+        Draws of the parameters.
+    log_z : ndarray, shape (K, T)
+        ln Z of each draw.
+    hidden : int
+        Number of hidden units, the last predictors of `layout`, which are summed out.
+    """
+
+    layout: Layout
+    theta: np.ndarray
+    log_z: np.ndarray
+    hidden: int = 0
+
+    def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+        """Return the mean over draws of the energies of rows, shape (n, K), hidden units summed
+        out.
+
+        It stands for the energy at the mean of the draws, which models with hidden units do not
+        have. Predictions average probabilities, not energies; see `energy`.
+        """
+        return np.column_stack(
+            [
+                np.concatenate(list(self.energies(g, codes, unknown)), axis=1).mean(axis=1)
+                for g in range(len(self.theta))
+            ]
+        )
+
+    def with_units(
+        self, codes: np.ndarray, unknown: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return codes and unknown cells (n, m + hidden): hidden units are further predictors,
+        unknown in every row.
+        """
+        if not self.hidden:
+            return codes, unknown
+        unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
+        unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
+        return np.pad(codes, ((0, 0), (0, self.hidden))), unknown
+
+    def draw_probabilities(
+        self, groups: np.ndarray, codes: np.ndarray, unknown: np.ndarray
+    ) -> np.ndarray:
+        """Return the probabilities (n, K T) of group and draw, given the known cells of rows.
+
+        `groups` (n, K) are those of the groups; draws of one group are neighbours.
+        """
+        probabilities = []
+        for g, p in enumerate(groups.T):
+            log_p = np.concatenate(list(self.energies(g, codes, unknown)), axis=1) - self.log_z[g]
+            log_p -= np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+            probabilities.append(p[:, None] * np.exp(log_p))
+        return np.column_stack(probabilities)
+
+    def energies(
+        self, g: int, codes: np.ndarray, unknown: np.ndarray | None
+    ) -> Iterator[np.ndarray]:
+        """Yield energies of rows under successive draws of group g, shape (n, number of draws in
+        this chunk).
+        """
+        codes, unknown = self.with_units(codes, unknown)
+        chunk_size = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
+        for first_draw in range(0, self.theta.shape[1], chunk_size):
+            yield MarginalEnergy(self.layout, self.theta[g, first_draw : first_draw + chunk_size])(
+                codes, unknown
+            )
+
+    def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
+        """Return a function of codes (n, m) and unknown cells (n, m), or None, to energies (n, K).
+
+        The energy is here the logarithm of the row's mean probability over the draws plus the
+        `shift` (K,) of the group, which callers subtract as if it were ln Z.
+        """
+
+        def averaged_energies(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+            """Return the shifted logarithms (n, K) of mean probabilities over the draws."""
+            return np.column_stack(
+                [
+                    self._log_mean_probability(g, codes, unknown) + shift[g]
+                    for g in range(len(self.theta))
+                ]
+            )
+
+        return averaged_energies
+
+    def _log_mean_probability(
+        self, g: int, codes: np.ndarray, unknown: np.ndarray | None
+    ) -> np.ndarray:
+        """Return ``ln((1/T) sum_t exp(energy_t - ln Z_t))`` of rows (n,), over the T draws of group
+        g.
+        """
+        log_sum_p = np.full(len(codes), -np.inf)
+        first_draw = 0
+        for energies in self.energies(g, codes, unknown):
+            log_z = self.log_z[g, first_draw : first_draw + energies.shape[1]]
+            log_sum_p = np.logaddexp(log_sum_p, np.logaddexp.reduce(energies - log_z, axis=1))
+            first_draw += energies.shape[1]
+        return log_sum_p - np.log(self.theta.shape[1])
+
+    def pseudo_log_likelihood(
+        self, g: int, codes: np.ndarray, missing: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return ``sum_i ln P(x_i | the other predictors)`` of rows under group g, shape (n,).
+
+        Missing predictors are summed out, and have no term of their own in the sum.
+        """
+        out = np.zeros(len(codes))
+        log_p = self._log_mean_probability(g, codes, missing)
+        for i in range(codes.shape[1]):
+            known = np.flatnonzero(~missing[:, i]) if missing is not None else np.arange(len(codes))
+            unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing.copy()
+            unknown[:, i] = True
+            of_others = self._log_mean_probability(g, codes[known], unknown[known])
+            out[known] += log_p[known] - of_others
+        return out
+
+
+def thinned(draws: np.ndarray, count: int) -> np.ndarray:
+    """Return at most `count` of the draws (chains, draws, size), evenly spaced in each chain, shape
+    (count, size).
+    """
+    n_chains, n_draws, size = draws.shape
+    n_kept = min(max(count // n_chains, 1), n_draws)
+    # [:count]: there may be more chains than `count`
+    return draws[:, np.linspace(0, n_draws - 1, n_kept).round().astype(int)].reshape(-1, size)[
+        :count
+    ]
+
+
+def build_predictive(
+    layout: Layout,
+    fits: Sequence[EngineFit],
+    kind: str,
+    starts: Sequence,
+    rngs: Sequence[np.random.Generator],
+    workers: int,
+    hidden: int = 0,
+) -> Predictive | None:
+    """Return the draws of all groups with their ln Z; None if there are no draws or ln Z needs the
+    rows.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the predictors, then of the hidden units.
+    fits : sequence of EngineFit
+        The fit of each group. A group without rows has no draws; it gets draws of zeros.
+    kind : str
+        How ln Z is computed. Only "exact" and "ais" need no rows.
+    starts : sequence of ndarray, shape (D,)
+        Fields of the predictors from which annealing starts in each group, for "ais".
+    rngs : sequence of Generator
+        Generator of each group, for "ais".
+    workers : int
+    hidden : int, default 0
+        Number of hidden units.
+    """
+    draws_by_group = [
+        fit.state["hidden"] if hidden and fit.draws is not None else fit.draws for fit in fits
+    ]
+    available_draws = [draws for draws in draws_by_group if draws is not None]
+    if kind not in AVERAGED or not available_draws:
+        return None
+    # equal in all groups that have draws
+    n_draws = len(thinned(available_draws[0], AVERAGED[kind]))
+    no_draws = np.zeros((n_draws, layout.size))
+    theta = np.array(
+        [no_draws if draws is None else thinned(draws, n_draws) for draws in draws_by_group]
+    )
+    if kind == "exact":
+        log_z = exact_log_z(layout, theta.reshape(-1, layout.size)).reshape(theta.shape[:2])
+    else:
+        annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)  # hidden units start from fields of zero
+        log_z = np.array(
+            [
+                [
+                    annealed_log_z(
+                        layout, draw, np.append(start, np.zeros(hidden)), *annealing, rng, workers
+                    ).log_z
+                    for draw in group_theta
+                ]
+                for group_theta, start, rng in zip(theta, starts, rngs, strict=True)
+            ]
+        )
+    return Predictive(layout, theta, log_z, hidden)
 
 
 @dataclass(frozen=True)
@@ -225,3 +445,121 @@ class Estimate:
     def converged(self) -> bool:
         """Whether every predictor of every group reached its optimum."""
         return all(fit.converged.all() for fit in self.fits)
+
+
+SHOWN = 5  # problems of a kind that a warning lists
+
+
+def group_text(labels: Labels, g: int) -> str:
+    """Return the name of fit number `g`: that of a group, or of the pooled fit, which comes after
+    the groups.
+    """
+    return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
+
+
+class Problem(NamedTuple):
+    """A fit that did not converge.
+
+    Attributes
+    ----------
+    group, predictor, level : str
+        Where, in words; empty for a problem of all predictors, or of all levels.
+    what : str
+        The kind of problem and its remedy.
+    detail : str
+        Figures of this problem.
+    """
+
+    group: str
+    predictor: str
+    level: str
+    what: str
+    detail: str
+
+    @property
+    def where(self) -> str:
+        """Group, predictor and level, without those that are empty."""
+        return ", ".join(name for name in (self.group, self.predictor, self.level) if name)
+
+
+def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
+    """Return the notes and the unbounded parameters of fits as problems with names."""
+    problems = []
+    for g, fit in enumerate(fits):
+        for note in fit.notes:
+            # -1: no single predictor, or level; text and detail are `Problem.what` and
+            # `Problem.detail` Note(*note): a plain tuple without the detail, "" by default, serves
+            # too
+            predictor, level_code, text, detail = Note(*note)
+            level_text = (
+                f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
+            )
+            predictor_text = f"predictor {labels.names[predictor]!r}" if predictor >= 0 else ""
+            problems.append(
+                Problem(group_text(labels, g), predictor_text, level_text, text, detail)
+            )
+        for predictor, level_code, *partners in fit.unbounded:
+            level_text = f"level {labels.levels[predictor][level_code]!r}"
+            if partners:
+                partner_levels = [
+                    f"level {labels.levels[partner][partner_code]!r} of {labels.names[partner]!r}"
+                    for partner, partner_code in zip(partners[::2], partners[1::2], strict=True)
+                ]
+                level_text += f" with {' and '.join(partner_levels)}"
+            text = (
+                f"no finite optimum without a penalty; give {fit.remedy} or leave one of the "
+                "predictors out"
+            )
+            problems.append(
+                Problem(
+                    group_text(labels, g),
+                    f"predictor {labels.names[predictor]!r}",
+                    "",
+                    text,
+                    level_text,
+                )
+            )
+    return problems
+
+
+def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
+    """Give one ConvergenceWarning with a line for each kind of problem: how many there are, and the
+    first few.
+    """
+    kinds: dict[tuple[bool, str], list[Problem]] = {}
+    for problem in dict.fromkeys(problems):
+        kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
+    if kinds:
+        lines = [
+            _kind_text(text, is_of_level, same_kind)
+            for (is_of_level, text), same_kind in kinds.items()
+        ]
+        warnings.warn(ConvergenceWarning("In " + "\n  in ".join(lines)), stacklevel=stacklevel)
+
+
+def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
+    """Return a line about the problems `same_kind`, which have the same text `what`.
+
+    Of more than `SHOWN` problems, those of as many groups as possible are listed. `is_of_level`
+    says whether the problems are of single levels.
+    """
+    if len(same_kind) == 1:
+        (problem,) = same_kind
+        place = ", ".join(name for name in (problem.group, problem.predictor) if name)
+        level = problem.level + " " if is_of_level else ""
+        detail = f" ({problem.detail})" if problem.detail else ""
+        return f"{place}: {level}{what}{detail}"
+    n_in_group: Counter[str] = Counter()
+    # of each problem among those of its group: the first ones of all groups are listed first
+    rank_in_group = []
+    for problem in same_kind:
+        rank_in_group.append(n_in_group[problem.group])
+        n_in_group[problem.group] += 1
+    listed = [same_kind[k] for k in np.argsort(rank_in_group, kind="stable")[:SHOWN]]
+    places = "; ".join(
+        f"{problem.where}{f' ({problem.detail})' if problem.detail else ''}" for problem in listed
+    )
+    remainder = f"; and {len(same_kind) - SHOWN} more" if len(same_kind) > SHOWN else ""
+    return (
+        f"{len(same_kind)} places: {'a level ' if is_of_level else ''}{what}: {places}{remainder}"
+    )

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from bbl.design.labels import Labels
-from bbl.engines import Engine
+from bbl.engines import (
+    Engine,
+    MeanField,
+)
 from bbl.model.layout import Layout
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from bbl.rows.dealing import AnyFolds
     from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["FitData", "FitSpec"]
+__all__ = ["PREPARED_AS", "FitData", "FitSpec"]
 
 
 @dataclass(frozen=True)
@@ -119,3 +122,6 @@ class FitData:
     def with_sample(self, sample: Rows) -> FitData:
         """Return other rows of the same predictors and terms, without the table they come from."""
         return FitData(sample, self.layout, self.K, self.labels, selections=self.selections)
+
+
+PREPARED_AS = MeanField()  # every member accepts the formulas and rows that this one accepts

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.boltzmann.predictive import Predictive
+from bbl.boltzmann.fitted import Predictive
 from bbl.memory import check_memory
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout

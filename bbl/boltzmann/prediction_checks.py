@@ -21,7 +21,7 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.fitted import Estimate
-from bbl.boltzmann.job import FitData, FitSpec
+from bbl.boltzmann.job import PREPARED_AS, FitData, FitSpec
 from bbl.boltzmann.validation import validate
 from bbl.crossval import Scored, fold_log_shares
 from bbl.design.labels import Labels
@@ -34,14 +34,14 @@ from bbl.model.moments import level_counts
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, log_share
-from bbl.stats.metrics import log_loss, row_loss
+from bbl.stats.metrics import log_loss, log_probabilities, row_loss
 from bbl.stats.ordering import log_p_bound
-from bbl.stats.scores import log_probabilities
 
 __all__ = [
     "check_training",
     "check_validation",
     "held_out_record",
+    "log_loss_advice",
     "naive_scores",
     "remedy",
     "training_record",
@@ -455,3 +455,14 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
             ),
             stacklevel=stacklevel,
         )
+
+
+def log_loss_advice(data: FitData, calibrate: str, option: str | None = None) -> str:
+    """Return the advice to a user whose model has a larger log-loss than the class proportions;
+    `option` is as in `remedy`.
+    """
+    # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
+    can_average = (
+        data.index is not None and data.rows.whole and data.layout.order <= PREPARED_AS.order
+    )
+    return remedy(calibrate, can_average, option)

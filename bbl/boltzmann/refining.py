@@ -25,9 +25,9 @@ from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
 from bbl.engines import Conditional, PseudoLikelihood
+from bbl.engines.base import WarmStarts
 from bbl.engines.engine_fit import JointFit
 from bbl.engines.traits import OutOfFoldScores
-from bbl.engines.warm_starts import WarmStarts
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas

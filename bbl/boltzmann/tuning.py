@@ -28,7 +28,7 @@ from bbl.boltzmann.validation import Validated, validate
 from bbl.choices import TuningRule
 from bbl.crossval import calibrated, check_trained, one_standard_error, score_settings
 from bbl.engines import Engine
-from bbl.engines.warm_starts import WarmStarts
+from bbl.engines.base import WarmStarts
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress

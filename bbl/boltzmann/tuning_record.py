@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.convergence_warnings import Problem
+from bbl.boltzmann.fitted import Problem
 from bbl.boltzmann.validation import Validated
 from bbl.engines import Engine
-from bbl.report.format import table_text
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
+from bbl.report.text import table_text
 from bbl.stats.calibration import Calibration
 
 __all__ = ["Tuning"]

@@ -15,14 +15,12 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.convergence_warnings import Problem, list_problems
-from bbl.boltzmann.cost_limits import check_annealing, guard_memory
-from bbl.boltzmann.estimate import estimate_path
-from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.estimate import check_annealing, estimate_path, guard_memory
+from bbl.boltzmann.fitted import Estimate, Problem, list_problems
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
-from bbl.engines.warm_starts import WarmStarts
+from bbl.engines.base import WarmStarts
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.on_disk import Rows
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import bbl
-from bbl.api.machine.average import AUTO
+from bbl.api.machine.call import AUTO
 from bbl.bayesnet.learners import LEARNERS
 from bbl.boltzmann.tuning import RULES
 from bbl.cli.tables import MISSING_TEXTS, TYPES

@@ -22,8 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from bbl.checks import near_match
-from bbl.design.amounts import check_discrete, refuse_identifier
-from bbl.design.factors import Factor
+from bbl.design.factors import Factor, check_discrete, refuse_identifier
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
 from bbl.design.problems import ColumnProblems
@@ -45,17 +44,17 @@ __all__ = [
     "check_size",
     "check_variable",
     "column_factor",
-    "describe_missing",
-    "read_xlevels",
-    "select_rows",
     "count_levels",
     "count_missing",
+    "describe_missing",
     "mark_rows",
     "missing_rows",
     "read_column",
     "read_response",
+    "read_xlevels",
     "refuse_missing_newdata",
     "refuse_no_rows_left",
+    "select_rows",
 ]
 
 # up to so many distinct values, a column is no identifier, however few the rows

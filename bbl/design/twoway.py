@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bbl.design.amounts import check_discrete
 from bbl.design.factor_storage import factor_from_dict, factor_to_dict, name_from_list, name_to_list
-from bbl.design.factors import Factor
+from bbl.design.factors import Factor, check_discrete
 from bbl.design.formula import check_formula, parse
 from bbl.design.frames import Frame, to_frame
 from bbl.design.values import Column, factorise

@@ -5,16 +5,16 @@ fits a group.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bbl.capabilities import ABSENT, NOT_COUNTS
-from bbl.engines.engine_fit import EngineFit, Equations, Unpenalised
+from bbl.checks import real
+from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
 from bbl.engines.traits import JointTraits, PosteriorTraits, Tuned
-from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.model.godambe import Influence, RowInfluence
 from bbl.model.layout import Layout
@@ -23,7 +23,103 @@ from bbl.model.unpenalised import unpenalised
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
-__all__ = ["NEED_ERRORS", "Engine"]
+__all__ = [
+    "NEED_ERRORS",
+    "PENALTY",
+    "Engine",
+    "WarmStarts",
+    "absent_levels",
+    "check_orders",
+    "check_two_levels",
+    "penalty_option",
+]
+
+
+class WarmStarts(dict[float, np.ndarray]):
+    """Solutions by setting (the value of the tuned option), and results that do not depend on it,
+    computed once.
+
+    Parameters
+    ----------
+    solutions : mapping of float to ndarray
+        Solutions by setting: `EngineFit.site_theta`, of which a fit averages what two predictors
+        say of their coupling.
+    keeps : bool
+        Whether there is memory to keep the results that do not depend on the setting. They are not
+        pickled: another process computes them again.
+    """
+
+    def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
+        super().__init__(solutions or {})
+        self.keeps = keeps
+        self._results: dict[str, Any] = {}
+
+    def __reduce__(self):  # pickles the solutions alone
+        return WarmStarts, (dict(self), self.keeps)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return the result of ``make()`` by its `name`; with `keeps`, `make` is called only
+        once.
+        """
+        if name in self._results:
+            return self._results[name]
+        result = make()
+        if self.keeps:
+            self._results[name] = result
+        return result
+
+
+PENALTY = Tuned(
+    "lambda_",
+    "lambda",
+    r"$\lambda$",
+    r"Penalty $\lambda$",
+    tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)),
+    simpler="larger",
+    logarithmic=True,
+)
+
+
+def penalty_option(lambda_: object) -> float | tuple[float, ...]:
+    """Return the option as a number of at least 0, or as a tuple of such numbers.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If a number is negative or not finite, or a sequence is empty.
+    """
+    # a string is a sequence too: `real` refuses it
+    if isinstance(lambda_, Sequence | np.ndarray) and not isinstance(lambda_, str):
+        if not len(lambda_):
+            raise OptionError(
+                "lambda_ is empty.",
+                argument="lambda_",
+                hint="Give a number, or one for each order.",
+            )
+        return tuple(real("lambda_", value, 0.0) for value in lambda_)
+    return real("lambda_", lambda_, 0.0)
+
+
+def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
+    """Raise an OptionError unless a sequence of penalties has one for each order of the terms of
+    `layout`.
+
+    The message names `crossVal` for those who mean a grid of penalties to compare, of which one is
+    chosen.
+    """
+    # orders 2, 3, ...; a model without terms has a penalty of pairs too
+    n_orders = max(layout.order, 2) - 1
+    if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
+        raise OptionError(
+            f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model "
+            f"has terms of up to {n_orders + 1} predictors.",
+            argument="lambda_",
+            hint=(
+                f"Give {n_orders if n_orders > 1 else 'one number'}; a grid of values is for "
+                "crossVal."
+            ),
+        )
+
 
 NO_EQUATIONS = (
     "Standard errors are there for methods that solve likelihood equations (such as 'pseudo' and "
@@ -492,3 +588,31 @@ class Engine:
         """Return the same engine with the tuned option set to `value`."""
         assert self.tuned is not None  # noqa: S101  # only engines with a tuned option have settings
         return replace(self, **{self.tuned.option: value})
+
+
+def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
+    """Return a note for each level that never occurs, so that its field is not finite.
+
+    `counts` holds the weights or frequencies (L_i,) of each predictor's levels.
+    """
+    if all(n.all() for n in counts):  # the usual case, and quick to see
+        return ()
+    text = f"never occurs, so its field has no finite value; {remedy}"
+    return tuple(
+        Note(predictor=i, level=int(a), what=text)
+        for i, n in enumerate(counts)
+        for a in np.flatnonzero(n == 0)
+    )
+
+
+def check_two_levels(layout: Layout) -> None:
+    """Raise an OptionError, for ``penalty="l1"``, if a predictor has three levels or more."""
+    if (layout.n_levels > 2).any():
+        raise OptionError(
+            f"penalty='l1' is for predictors of two levels; some have "
+            f"{int(layout.n_levels.max())}, and which couplings it would make zero would "
+            "depend on the reference level.",
+            hint="Give penalty='group', which makes whole tables zero.",
+            argument="penalty",
+            value="l1",
+        )

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bbl.checks import choice, real
-from bbl.engines.base import Engine
+from bbl.engines.base import Engine, absent_levels
 from bbl.engines.engine_fit import EngineFit, Note
-from bbl.engines.naive import absent_levels
 from bbl.engines.traits import Tuned
 from bbl.memory import check_memory
 from bbl.model.energy import known_energy, parameter_counts

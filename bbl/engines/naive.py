@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import real
-from bbl.engines.base import Engine
+from bbl.engines.base import Engine, absent_levels
 from bbl.engines.engine_fit import EngineFit, Equations, Note
 from bbl.engines.traits import Tuned
 from bbl.model.layout import Layout
@@ -102,18 +102,3 @@ class NaiveBayes(Engine):
         if prior_count == 0:
             notes = absent_levels(counts, "give prior_count > 0")
         return EngineFit(theta, lkh, converged=np.ones(len(counts), dtype=bool), notes=notes)
-
-
-def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
-    """Return a note for each level that never occurs, so that its field is not finite.
-
-    `counts` holds the weights or frequencies (L_i,) of each predictor's levels.
-    """
-    if all(n.all() for n in counts):  # the usual case, and quick to see
-        return ()
-    text = f"never occurs, so its field has no finite value; {remedy}"
-    return tuple(
-        Note(predictor=i, level=int(a), what=text)
-        for i, n in enumerate(counts)
-        for a in np.flatnonzero(n == 0)
-    )

@@ -20,8 +20,7 @@ import numpy as np
 from bbl._ext.model import moments as kernel
 from bbl.model.layout import Layout
 from bbl.model.regressors import Regressors
-from bbl.rows.counts import level_counts
-from bbl.rows.sample import Rows, Sample
+from bbl.rows.sample import Rows, Sample, level_counts
 
 __all__ = [
     "frequencies",

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, OptionError
-from bbl.report.format import label_text
+from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,10 +32,10 @@ __all__ = [
     "axes_inches",
     "axes_or_new",
     "check_axes",
-    "draw_colour_bar",
     "colour_limit",
     "count_letters",
     "diverging_scale",
+    "draw_colour_bar",
     "draw_legend",
     "fit_names",
     "group_colours",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from bbl.report.format import format_column, label_text
+from bbl.report.text import format_column, label_text
 
 __all__ = [
     "Section",

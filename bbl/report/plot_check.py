@@ -32,8 +32,8 @@ from bbl.report.canvas import (
     use_plain_numbers,
     wrap_names,
 )
-from bbl.report.format import label_text
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
+from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

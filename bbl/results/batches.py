@@ -17,7 +17,7 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.streams.source import Source
 from bbl.errors import DataError
 from bbl.names import distinct_names
-from bbl.stats.scores import least_cost, link, log_probabilities
+from bbl.stats.metrics import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 
 __all__ = ["new_frames", "prediction_frame", "write_frames"]

@@ -25,7 +25,7 @@ from bbl.results.model import ModelResults
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.loss_record import LossRecord
-from bbl.stats.scores import with_priors
+from bbl.stats.metrics import with_priors
 
 __all__ = ["ClassifierBase"]
 
@@ -139,7 +139,7 @@ class ClassifierBase(ModelResults):
         the model.
         """
         shares = self.priors if priors is None else check_priors(priors, self.design.response)
-        # of `bbl.stats.scores`
+        # of `bbl.stats.metrics`
         return scores if shares is None else with_priors(scores, self.class_shares, shares)
 
     def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:

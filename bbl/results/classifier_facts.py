@@ -14,7 +14,7 @@ import numpy as np
 
 from bbl.boltzmann.prediction_checks import training_rows
 from bbl.design.design import Design
-from bbl.report.format import WIDTH
+from bbl.report.text import WIDTH
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.loss_record import HELD_OUT, LossRecord

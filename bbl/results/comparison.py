@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.errors import BBLError, BBLTypeError, DataError, DataWarning, OptionError
-from bbl.report.format import WIDTH, label_text, p_texts, statistic_texts, table_text
+from bbl.report.text import WIDTH, label_text, p_texts, statistic_texts, table_text
 from bbl.results.model import ModelResults
 
 __all__ = ["Fits", "check_fits", "compare_fits", "criteria", "is_comparable"]

@@ -28,8 +28,7 @@ from bbl.report.plot_evaluation import plot_confusion, plot_roc
 from bbl.rows.sample import Sample
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
 from bbl.stats.loss_record import LossRecord
-from bbl.stats.metrics import FLOOR, LEAST
-from bbl.stats.scores import least_cost, link, log_probabilities
+from bbl.stats.metrics import FLOOR, LEAST, least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 
 __all__ = ["FIGURES", "Evaluation", "evaluate_rows", "judged_rows"]

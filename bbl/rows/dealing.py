@@ -23,18 +23,17 @@ from typing import Any
 import numpy as np
 
 from bbl.errors import OptionError
-from bbl.rows.counts import level_counts
 from bbl.rows.folds import MAX_SINGLE_COPIES, Fold, Folds, deal_copies, draw_copies, fold_sizes
 from bbl.rows.on_disk import CodeFile
-from bbl.rows.sample import Rows, Sample, code_dtype, concatenate
+from bbl.rows.sample import Rows, Sample, code_dtype, concatenate, level_counts
 from bbl.rows.stored import StoredSample
 
 __all__ = [
-    "Sink",
     "AnyFolds",
     "Deal",
     "Dealer",
     "FileSink",
+    "Sink",
     "StoredFolds",
     "TableSink",
     "make_sink",

@@ -20,8 +20,7 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.rows.counts import level_counts
-from bbl.rows.sample import Rows, Sample
+from bbl.rows.sample import Rows, Sample, level_counts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

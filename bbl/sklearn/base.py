@@ -36,7 +36,7 @@ from bbl.sklearn.tables import (
     response_name,
     with_response,
 )
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.metrics import link, log_probabilities
 from bbl.stats.ties import first_largest
 
 try:
@@ -54,7 +54,7 @@ except ImportError as error:
         "bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]"
     ) from error
 
-__all__ = ["TrainingTable", "TableClassifier", "TableEstimator", "table_errors"]
+__all__ = ["TableClassifier", "TableEstimator", "TrainingTable", "table_errors"]
 
 
 class TrainingTable(NamedTuple):

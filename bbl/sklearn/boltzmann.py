@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from joblib import effective_n_jobs
 
-from bbl.api.machine.average import AUTO, is_auto
+from bbl.api.machine.call import AUTO, is_auto
 from bbl.api.machine.fit import bbl
 from bbl.checks import integer
 from bbl.choices import LogZ, Method, MissingPolicy, Unseen

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from bbl.design.amounts import MAX_INTEGERS, check_discrete
+from bbl.design.factors import MAX_INTEGERS, check_discrete
 from bbl.design.frames import Frame, to_frame
 from bbl.design.values import factorise
 from bbl.errors import BBLTypeError, DataError, DataWarning

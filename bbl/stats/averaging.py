@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 __all__ = ["averaged_scores", "convex_weights"]
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.stats.limits import area_limits, mean_limits, share_limits, sum_limits
-from bbl.stats.metrics import LEAST, auc, brier_loss, row_loss
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.metrics import LEAST, auc, brier_loss, link, log_probabilities, row_loss
 
 __all__ = ["areas", "class_report", "confusion_counts", "roc_curve", "score_table"]
 

@@ -11,8 +11,8 @@ from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import Recipe
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import class_scores as network_scores
-from bbl.boltzmann.averaging import PREPARED_AS, fit_average
-from bbl.boltzmann.job import FitData, FitSpec
+from bbl.boltzmann.averaging import fit_average
+from bbl.boltzmann.job import PREPARED_AS, FitData, FitSpec
 from bbl.boltzmann.tuning import NFOLD
 from bbl.crossval import Scored, score_settings
 from bbl.design.labels import Labels
@@ -25,7 +25,7 @@ from bbl.model.logz import approximate_log_z, exact_log_z, resolve_log_z
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE, fit_calibration
-from bbl.stats.scores import class_scores, log_probabilities
+from bbl.stats.metrics import class_scores, log_probabilities
 from benchmarks.accuracy.data import Data
 
 TOLERANCE = 1e-6

@@ -22,7 +22,7 @@ from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.pairwise import from_matrix, to_matrix
 from bbl.model.states import random_parameters
-from bbl.stats.scores import class_scores
+from bbl.stats.metrics import class_scores
 from benchmarks.speed.measure import Measurement, Options, measured, method
 from benchmarks.speed.methods import one_hot, softmax, starts
 from benchmarks.speed.problems import Model, Part, Problem, Table

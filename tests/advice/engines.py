@@ -274,7 +274,7 @@ def variational(sd: str) -> Any:
 MACHINES = {
     "annealing for hours": case(
         "Give log_z='auto' or 'half'",
-        patched("bbl.boltzmann.cost_limits.MAX_ANNEALING_SECONDS", 0.0, lambda: annealed("ais")),
+        patched("bbl.boltzmann.estimate.MAX_ANNEALING_SECONDS", 0.0, lambda: annealed("ais")),
         lambda: annealed("auto"),
         lambda: annealed("half"),
     ),

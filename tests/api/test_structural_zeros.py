@@ -9,7 +9,7 @@ import pytest
 import bbl
 from bbl.capabilities import WITH_ZEROS
 from bbl.errors import BBLTypeError, DataError, FormulaError, LevelError, OptionError
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 TITANIC = bbl.datasets.load_titanic()
 CREW_CHILDREN = pd.DataFrame({"Class": ["Crew"], "Age": ["Child"]})

@@ -16,7 +16,7 @@ from bbl.bayesnet.weighting import (
     tree_weights,
     weighted,
 )
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 pytestmark = pytest.mark.usefixtures("shared")
 

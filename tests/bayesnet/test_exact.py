@@ -22,7 +22,7 @@ from bbl.bayesnet.weighting import (
     weighted,
 )
 from bbl.rows.sample import Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 
 def draw(rng, n, n_levels, K, share=0.0, weights=None, dtype=np.uint8):

@@ -19,8 +19,7 @@ from bbl.model.ranking import interaction_strength
 from bbl.model.site_hessians import site_hessians
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
-from bbl.stats.metrics import log_loss
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_loss, log_probabilities
 from bbl.stats.wald import adjust, wald
 
 LEVELS = [2, 3, 3]

@@ -18,7 +18,7 @@ from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
 from bbl.rows.folds import consecutive_folds
 from bbl.rows.sample import Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 ORDERED = "not spread over the consecutive folds"
 GRID = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]

@@ -14,13 +14,13 @@ import bbl
 import bbl.api.machine.fit
 import bbl.boltzmann.tuning as tuning
 import bbl.engines.pseudo.engine as pseudo
-import bbl.engines.pseudo.path as pseudo_path
+import bbl.engines.pseudo.engine as pseudo_path
 import bbl.engines.pseudo.solvers as solvers
 from bbl.boltzmann.grid_search import walk_variants
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.validation import Validated
 from bbl.design.design import Design
-from bbl.engines.warm_starts import WarmStarts
+from bbl.engines.base import WarmStarts
 from bbl.model.layout import Layout
 
 GRID = np.array(pseudo.PseudoLikelihood.tuned.grid)

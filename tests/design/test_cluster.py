@@ -12,7 +12,7 @@ from bbl.design.streams import parquet
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.source import Batch, Source
 from bbl.engines.pseudo import blocks as pseudo_blocks
-from bbl.engines.pseudo import nodes as pseudo_nodes
+from bbl.engines.pseudo import solvers as pseudo_nodes
 from bbl.errors import DataError, OptionError
 from bbl.rows import dealing
 from bbl.rows.on_cluster import ClusterSample

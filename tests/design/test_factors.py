@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bbl.design.amounts import check_discrete
 from bbl.design.design import Design, EncodingRules
-from bbl.design.factors import Factor
+from bbl.design.factors import Factor, check_discrete
 from bbl.design.frames import to_frame
 from bbl.design.values import factorise, level_key
 from bbl.errors import BBLTypeError, DataError, LevelError

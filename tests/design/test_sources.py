@@ -16,10 +16,9 @@ from bbl.design.design import Design
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.passes import encode_source
 from bbl.errors import BBLTypeError, DataError, LevelError, OptionError
-from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal
 from bbl.rows.folds import consecutive_folds, shuffled_folds
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Sample, level_counts
 from bbl.rows.stored import StoredSample
 
 

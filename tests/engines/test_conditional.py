@@ -26,7 +26,7 @@ from bbl.model.pairwise import cells
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 LEVELS = np.array([2, 3, 4, 2])
 PAIRS = [None, [(0, 1), (1, 3)], []]

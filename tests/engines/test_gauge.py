@@ -8,7 +8,7 @@ import pytest
 import reference as oracle
 
 import bbl
-import bbl.engines.pseudo.path as engine_module
+import bbl.engines.pseudo.engine as engine_module
 from bbl._ext.pseudo.plan import widths
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.engines import MeanField, PseudoLikelihood

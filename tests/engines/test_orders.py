@@ -11,7 +11,7 @@ import reference as oracle
 from bbl._ext.pseudo.plan import widths
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.engines import PseudoLikelihood
-from bbl.engines.pseudo import path as engine_module
+from bbl.engines.pseudo import engine as engine_module
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.regressors import penalties, regressors

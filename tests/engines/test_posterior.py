@@ -14,7 +14,7 @@ import pytest
 import reference as oracle
 
 import bbl
-from bbl.boltzmann.predictive import Predictive, thinned
+from bbl.boltzmann.fitted import Predictive, thinned
 from bbl.engines import Posterior
 from bbl.engines.bayes.hidden import hidden_draws, visible_columns, widened
 from bbl.errors import (

@@ -11,7 +11,7 @@ import bbl
 from bbl._ext.pseudo.plan import widths
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.engines import NaiveBayes, PseudoLikelihood
-from bbl.engines.pseudo import path as engine_module
+from bbl.engines.pseudo import engine as engine_module
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot

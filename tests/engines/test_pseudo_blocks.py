@@ -9,11 +9,11 @@ from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.inference.covariance import Covariances
 from bbl.boltzmann.job import FitData, FitSpec
+from bbl.engines.base import WarmStarts
 from bbl.engines.engine_fit import NoProgress
 from bbl.engines.pseudo import blocks as pseudo_blocks
-from bbl.engines.pseudo import path as pseudo_path
+from bbl.engines.pseudo import engine as pseudo_path
 from bbl.engines.pseudo.engine import PseudoLikelihood
-from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z

@@ -9,7 +9,7 @@ from bbl.model.layout import Layout
 from bbl.rows import folds as rows_folds
 from bbl.rows.folds import consecutive_folds, shuffled_folds, splitter_folds
 from bbl.rows.sample import Sample
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.metrics import link, log_probabilities
 
 ENGINES = (NaiveBayes(), MeanField(), PseudoLikelihood(lambda_=0.1, lambdah=0.1))
 FIT = 16  # one input in so many is fitted, which takes a hundred times as long

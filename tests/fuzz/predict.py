@@ -10,7 +10,7 @@ import pandas as pd
 
 import bbl
 from bbl.design.values import KINDS, Column
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.metrics import link, log_probabilities
 
 TRAIN = {
     "y": ["u", "v", "w", "u", "v", "w", "u", "v"] * 2,

@@ -8,7 +8,7 @@ import pytest
 from bbl.engines.conditional.full_batch import FullBatch
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 RIDGE, SLIGHT, TAU = 0.01, 1e-3, 0.5
 

@@ -20,8 +20,7 @@ from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts, one_hot, pair_counts
 from bbl.model.regressors import to_sites
 from bbl.rows.sample import Sample
-from bbl.stats.metrics import accuracy, auc, brier, log_loss
-from bbl.stats.scores import class_scores, link, log_probabilities
+from bbl.stats.metrics import accuracy, auc, brier, class_scores, link, log_loss, log_probabilities
 
 CASES = [
     ([2, 3, 4, 2], None),

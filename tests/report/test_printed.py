@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.report.format import WIDTH
+from bbl.report.text import WIDTH
 
 TITANIC = bbl.datasets.load_titanic()
 

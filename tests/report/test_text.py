@@ -12,8 +12,17 @@ import bbl
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.report.format import format_numbers, label_text, table_text, vector_text
-from bbl.report.text import call_text, cv_text, fit_text, head_text, sample_text
+from bbl.report.text import (
+    call_text,
+    cv_text,
+    fit_text,
+    format_numbers,
+    head_text,
+    label_text,
+    sample_text,
+    table_text,
+    vector_text,
+)
 
 LABELS = Labels(
     "Survived",

@@ -12,7 +12,7 @@ import bbl
 from bbl import networks
 from bbl.errors import DataError, OptionError
 from bbl.model.attribution import zero_sum_factors
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 matplotlib.use("Agg")
 

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from bbl._ext.model.calibration import CalibrationLoss
 from bbl.stats.calibration import FIRM_PENALTY, fit_calibration
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 
 def draw(n, K, scale=1.0):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from bbl.stats.metrics import accuracy, auc
-from bbl.stats.scores import least_cost
+from bbl.stats.metrics import accuracy, auc, least_cost
 from bbl.stats.ties import falling_order, first_largest, rising_ranks
 
 

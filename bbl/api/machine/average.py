@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from bbl.boltzmann.averaging import PREPARED_AS, fit_average, out_of_fold
-from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
-from bbl.boltzmann.job import FitData, FitSpec
+from bbl.boltzmann.averaging import fit_average, out_of_fold
+from bbl.boltzmann.fitted import list_problems, warn_problems
+from bbl.boltzmann.job import PREPARED_AS, FitData, FitSpec
 from bbl.boltzmann.member_weights import weigh
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.boltzmann.tuning import NFOLD
@@ -29,7 +29,6 @@ from bbl.capabilities import NOT_COUNTS, lacking
 from bbl.checks import choice, generator, verb
 from bbl.crossval import cross_validate
 from bbl.design.labels import Labels
-from bbl.engines import ENGINES, Engine
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.classifier import ClassifierResults
@@ -42,9 +41,8 @@ from bbl.results.together.average import (
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 
-__all__ = ["AUTO", "average", "check_auto", "fit_auto", "is_auto"]
+__all__ = ["average", "check_auto", "fit_auto"]
 
-AUTO: Final = "auto"
 SETTLED = "method='auto' chooses its settings itself"
 IN_MEMORY = "method='auto' needs all rows in memory"
 # capabilities that every average, or method="auto", lacks
@@ -63,13 +61,6 @@ AUTO_REFUSALS = AverageResults.refusals | lacking(
 )
 # an average treats missing values by the first of these that any member has
 STRICT_POLICIES = ("raise", "drop")
-
-
-def is_auto(method: object) -> bool:
-    """Return whether `method` is "auto"; a name that is neither "auto" nor an engine's raises an
-    OptionError.
-    """
-    return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO
 
 
 def check_auto(options: dict, calibrate: str, classes: bool, design: object = None) -> None:

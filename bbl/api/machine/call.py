@@ -17,45 +17,49 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
+import pandas as pd
 
-from bbl.api.caller import data_arguments
-from bbl.api.machine.data_warnings import warn_of_table
-from bbl.api.machine.zeros import check_zeros_call, support_of
 from bbl.api.training_data import (
     FEWER_PREDICTORS,
+    data_arguments,
     encode_data,
     refuse_batches,
+    warn_of_table,
 )
-from bbl.boltzmann.cost_limits import announce_terms
-from bbl.boltzmann.cross_fit import log_loss_advice
+from bbl.boltzmann.estimate import announce_terms
 from bbl.boltzmann.job import FitData, FitSpec
-from bbl.boltzmann.prediction_checks import held_out_record
+from bbl.boltzmann.prediction_checks import held_out_record, log_loss_advice
+from bbl.boltzmann.structural_zeros import make_support, refuse_observed_rows
 from bbl.boltzmann.tuning import RULES
 from bbl.boltzmann.tuning_record import Tuning
+from bbl.capabilities import WITH_ZEROS
 from bbl.checks import arguments, choice, flag, generator, share
 from bbl.crossval import calibrated
 from bbl.design.design import EncodingRules
 from bbl.design.formula import check_formula
+from bbl.design.frames import Frame
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.dask_passes import choose_cluster
 from bbl.design.streams.source import Source
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, TableLike, Weights
+from bbl.design.zeros import read_zeros
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
+from bbl.model.support import Support
 from bbl.parallel import n_workers
 from bbl.report.text import call_text
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.results.model import Training
-from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal
+from bbl.rows.sample import level_counts
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.loss_record import LossRecord
 
@@ -63,12 +67,93 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
+    "AUTO",
+    "check_zeros_call",
+    "is_auto",
     "out_of_fold_record",
     "pop_rule",
     "prepare",
+    "refuse_zeros",
     "shown_call",
+    "shown_zeros",
+    "support_of",
     "with_training_summary",
 ]
+
+AUTO: Final = "auto"
+
+
+def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
+    """Raise an OptionError if structural zeros are given to a method whose `refusals` name them."""
+    if zeros is not None and (reason := refusals.get("structural_zeros")) is not None:
+        raise OptionError(
+            f"{reason}.",
+            argument="structural_zeros",
+            hint="Choose method='ml' with structural_zeros, or leave them out.",
+        )
+
+
+def shown_zeros(zeros: object) -> str | None:
+    """Return what stands for structural zeros in the text of a call: a column's name, "given" for a
+    table, or None.
+    """
+    return zeros if zeros is None or isinstance(zeros, str) else "given"
+
+
+def check_zeros_call(
+    zeros: object, refusals: Mapping[str, str], log_z: str, source: Source | None
+) -> None:
+    """Raise an OptionError if structural zeros do not go with other arguments of a call.
+
+    Parameters
+    ----------
+    zeros : object
+        The argument; None for no structural zeros.
+    refusals : mapping
+        Reasons of the method by capability that it lacks; see `Engine.refusals`.
+    log_z : str
+        How ln Z is computed.
+    source : Source or None
+        Data that are read in batches.
+    """
+    refuse_zeros(zeros, refusals)
+    if zeros is None:
+        return
+    if log_z not in ("auto", "exact"):
+        raise OptionError(
+            f"log_z={log_z!r}: {WITH_ZEROS['a choice of `log_z`']}.",
+            argument="log_z",
+            hint="Leave log_z out.",
+            value=log_z,
+        )
+    if source is not None:
+        raise OptionError(
+            f"{WITH_ZEROS['data that are read in batches']}, and {source.text} is read in batches.",
+            argument="structural_zeros",
+            hint="Give a table: the distinct rows with their counts as weights.",
+        )
+
+
+def support_of(zeros: object, encoded: FitData) -> Support | None:
+    """Return the support that the structural `zeros` of a call leave; None without zeros (no rows,
+    or none marked).
+
+    Raises
+    ------
+    DataError
+        If a cell that cannot occur is observed.
+    """
+    if zeros is None:
+        return None
+    labels = encoded.design.labels
+    # level codes (cells, k) of the k predictors that the zeros name, and the group of each cell, or
+    # None for all
+    cells = read_zeros(zeros, encoded.design, cast(Frame, encoded.frame))
+    support = make_support(cells, labels)
+    if support is not None:
+        refuse_observed_rows(support, encoded.rows, labels)
+    return support
+
 
 NO_COUNTS = (
     "weights are not all integers, so they are not counts: there are no standard errors, tests or "
@@ -163,10 +248,11 @@ def prepare(
     given = {"design": design, "structural_zeros": structural_zeros}
     conflict = next((name for name, value in given.items() if value is not None), None)
     level = check_relevance(relevance, engine, data, conflict)
-    source = lazy_source(data)
+    source = None if isinstance(data, pd.DataFrame) else lazy_source(data)
     check_zeros_call(structural_zeros, engine.refusals(), log_z, source)
     # passes over the data by Dask workers; None: by this process
-    cluster_passes = choose_cluster(source, client)
+    is_in_memory = source is None and client is None
+    cluster_passes = None if is_in_memory else choose_cluster(source, client)
     deal = None
     if source is not None:
         check_streams(engine, source, missing)
@@ -387,3 +473,10 @@ def shown_call(
         name: value for name, (value, default) in defaulted.items() if value != default
     }
     return call_text(verb, arguments)
+
+
+def is_auto(method: object) -> bool:
+    """Return whether `method` is "auto"; a name that is neither "auto" nor an engine's raises an
+    OptionError.
+    """
+    return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO

@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import numpy as np
 
-from bbl.api.machine.average import AUTO_REFUSALS, check_auto, is_auto
-from bbl.api.machine.call import prepare, shown_call, with_training_summary
+from bbl.api.machine.average import AUTO_REFUSALS, check_auto
+from bbl.api.machine.call import (
+    is_auto,
+    prepare,
+    refuse_zeros,
+    shown_call,
+    shown_zeros,
+    with_training_summary,
+)
 from bbl.api.machine.signatures import CrossValKeywords, CrossValOptions
-from bbl.api.machine.zeros import refuse_zeros, shown_zeros
 from bbl.api.training_data import refuse_batches, user_folds
-from bbl.boltzmann.averaging import PREPARED_AS, cross_average
+from bbl.boltzmann.averaging import cross_average
 from bbl.boltzmann.cross_fit import (
     Judging,
     cross_fit,
@@ -29,7 +35,7 @@ from bbl.boltzmann.cross_fit import (
     score_name,
     stratified_folds,
 )
-from bbl.boltzmann.job import FitData
+from bbl.boltzmann.job import PREPARED_AS, FitData
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import flag, integer
 from bbl.choices import Method

@@ -16,22 +16,24 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
-from bbl.api.machine.average import AUTO_REFUSALS, check_auto, fit_auto, is_auto
+from bbl.api.machine.average import AUTO_REFUSALS, check_auto, fit_auto
 from bbl.api.machine.call import (
+    is_auto,
     out_of_fold_record,
     pop_rule,
     prepare,
+    refuse_zeros,
     shown_call,
+    shown_zeros,
     with_training_summary,
 )
 from bbl.api.machine.signatures import FitKeywords, FitOptions
-from bbl.api.machine.zeros import refuse_zeros, shown_zeros
 from bbl.api.training_data import refuse_batches
-from bbl.boltzmann.averaging import PREPARED_AS
-from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
-from bbl.boltzmann.cross_fit import log_loss_advice, survey_folds
+from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
-from bbl.boltzmann.prediction_checks import check_training, untuned_option
+from bbl.boltzmann.fitted import list_problems, warn_problems
+from bbl.boltzmann.job import PREPARED_AS
+from bbl.boltzmann.prediction_checks import check_training, log_loss_advice, untuned_option
 from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance
 from bbl.checks import flag
 from bbl.choices import Method

@@ -19,9 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.boltzmann.convergence_warnings import Problem, warn_problems
-from bbl.boltzmann.cost_limits import check_known
-from bbl.boltzmann.estimate import fit_group
+from bbl.boltzmann.estimate import check_known, fit_group
+from bbl.boltzmann.fitted import Problem, warn_problems
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.values import missing_remedy

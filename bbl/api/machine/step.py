@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
 from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.fitted import list_problems, warn_problems
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.stepwise import Candidate, Score, StepScorer, stepwise
 from bbl.checks import choice, real, verb

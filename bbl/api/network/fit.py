@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from bbl.api.caller import data_arguments
 from bbl.api.network.data import formula_of, prepare, restrict_features
 from bbl.api.network.learn import learn_structure
+from bbl.api.training_data import data_arguments
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
@@ -33,7 +33,7 @@ from bbl.report.text import call_text
 from bbl.results.model import Training
 from bbl.results.network.network import NetworkResults
 from bbl.results.network.structure import AveragedStructure, Structure, make_structure
-from bbl.rows.counts import level_counts
+from bbl.rows.sample import level_counts
 
 __all__ = ["bnc", "local_dags", "lp", "structure"]
 

@@ -25,8 +25,7 @@ from bbl.bayesnet.parameters import fit
 from bbl.bayesnet.predict import class_scores
 from bbl.boltzmann.job import FitData
 from bbl.checks import choice, flag, generator, verb
-from bbl.design.amounts import check_discrete
-from bbl.design.factors import Factor
+from bbl.design.factors import Factor, check_discrete
 from bbl.design.frames import to_frame
 from bbl.design.table_types import Batches, Splitter, TableLike, Weights
 from bbl.design.values import factorise
@@ -36,8 +35,7 @@ from bbl.parallel import n_workers, progress_bar, run_tasks
 from bbl.results.network.network import NetworkResults
 from bbl.results.network.structure import AveragedStructure
 from bbl.rows.sample import Sample
-from bbl.stats.metrics import SCORES, auc
-from bbl.stats.scores import link, log_probabilities
+from bbl.stats.metrics import SCORES, auc, link, log_probabilities
 
 __all__ = ["accuracy", "cmi", "cv"]
 

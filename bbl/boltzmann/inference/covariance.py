@@ -31,7 +31,7 @@ from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
 
 __all__ = [

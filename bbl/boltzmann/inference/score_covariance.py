@@ -40,7 +40,7 @@ from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["ScoreCovariance", "moments", "score_covariance"]

@@ -26,8 +26,7 @@ from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
-from bbl.rows.counts import level_counts
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Sample, level_counts
 from bbl.stats.survey.sample import SurveySample
 
 __all__ = [

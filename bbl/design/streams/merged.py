@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.design.amounts import check_discrete, has_many_fractions, refuse_identifier
-from bbl.design.factors import Factor
+from bbl.design.factors import Factor, check_discrete, has_many_fractions, refuse_identifier
 from bbl.design.frames import describe_difference
 from bbl.design.values import Column, Counted, level_key
 

@@ -49,11 +49,10 @@ from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
 from bbl.design.streams.source import Source
 from bbl.design.weights import check_total, weight_unit
 from bbl.errors import DataError, LevelError, OptionError
-from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal, Dealer, StoredFolds, make_sink
 from bbl.rows.folds import Folds
 from bbl.rows.on_disk import Rows
-from bbl.rows.sample import Sample, code_dtype
+from bbl.rows.sample import Sample, code_dtype, level_counts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

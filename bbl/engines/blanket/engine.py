@@ -20,8 +20,7 @@ from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
-from bbl.stats.metrics import log_loss
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_loss, log_probabilities
 from bbl.stats.ties import falling_order
 
 __all__ = ["MarkovBlanket"]

@@ -19,8 +19,7 @@ from bbl.model.layout import Layout
 from bbl.rows.content import order_by_content
 from bbl.rows.folds import stratified_folds
 from bbl.rows.sample import Sample
-from bbl.stats.metrics import log_loss
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_loss, log_probabilities
 
 __all__ = ["Boosting"]
 

@@ -21,7 +21,7 @@ from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 __all__ = ["ConditionalInfluence"]
 

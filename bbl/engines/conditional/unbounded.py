@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bbl.engines.base import absent_levels
 from bbl.engines.conditional.maximum import ConditionalMaximum
 from bbl.engines.engine_fit import Limit, Note
 from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
-from bbl.engines.naive import absent_levels
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
 from bbl.rows.sample import Sample

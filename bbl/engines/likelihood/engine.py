@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.checks import integer, real
-from bbl.engines.base import Engine
+from bbl.engines.base import PENALTY, Engine, absent_levels, check_orders, penalty_option
 from bbl.engines.engine_fit import EngineFit, Note, Unpenalised
 from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
@@ -27,8 +27,6 @@ from bbl.engines.likelihood.solve import (
 )
 from bbl.engines.likelihood.tree import tree_memory
 from bbl.engines.likelihood.zeros import check_zeros, determined_by_states, rank_of_states
-from bbl.engines.naive import absent_levels
-from bbl.engines.penalties import PENALTY, check_orders, penalty_option
 from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.report.format import label_text, table_text
 from bbl.report.machine.summary import Section, Summary
+from bbl.report.text import label_text, table_text
 
 __all__ = ["CRITERIA", "OBJECTIVES", "blocks_summary", "blocks_text"]
 

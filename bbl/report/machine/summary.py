@@ -20,18 +20,18 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.names import distinct_names, label_index
-from bbl.report.format import (
+from bbl.report.machine.tables import level_index
+from bbl.report.markup import Section, html_fragment, html_table, html_text, latex_table, latex_text
+from bbl.report.text import (
     DIGITS,
     WIDTH,
     format_numbers,
+    head_text,
     label_text,
     p_texts,
     statistic_texts,
     table_text,
 )
-from bbl.report.machine.tables import level_index
-from bbl.report.markup import Section, html_fragment, html_table, html_text, latex_table, latex_text
-from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 from bbl.stats.ties import first_largest
 

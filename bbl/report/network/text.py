@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from bbl.report.format import label_text
+from bbl.report.text import label_text
 
 __all__ = ["bif_text", "structure_text"]
 

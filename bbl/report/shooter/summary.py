@@ -17,15 +17,14 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.names import distinct_names
-from bbl.report.format import label_text
 from bbl.report.machine.summary import Section, Summary
-from bbl.report.text import head_text
+from bbl.report.text import head_text, label_text
 
 __all__ = [
     "contrast_names",
+    "list_terms",
     "shooter_summary",
     "shooter_text",
-    "list_terms",
     "term_name",
     "weight_frame",
 ]

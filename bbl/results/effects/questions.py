@@ -20,17 +20,17 @@ import numpy as np
 from bbl.checks import choice, near_match
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, OptionError
-from bbl.report.format import label_text
+from bbl.report.text import label_text
 from bbl.stats.contrasts import CONTRASTS, TRANSFORMS, level_pairs
 
 __all__ = [
     "Quantity",
     "Questions",
     "Scenario",
-    "make_comparison_questions",
     "find_level_codes",
-    "make_prediction_questions",
     "find_predictors",
+    "make_comparison_questions",
+    "make_prediction_questions",
 ]
 
 MAX_QUANTITIES = 100_000  # that a call may ask for

@@ -23,7 +23,7 @@ from bbl.parallel import n_workers, progress_bar, run_tasks
 from bbl.results.classifier_base import ClassifierBase
 from bbl.results.effects.error_source import Scores
 from bbl.rows.sample import Sample
-from bbl.stats.scores import with_priors
+from bbl.stats.metrics import with_priors
 from bbl.stats.survey.sample import SurveySample, check_single_rows
 
 __all__ = ["ErrorOptions", "refit_bootstrap", "refit_replicates"]

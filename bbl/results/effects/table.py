@@ -16,10 +16,9 @@ import pandas as pd
 from bbl.checks import integer, verb
 from bbl.design.labels import Labels
 from bbl.report.canvas import group_numbers
-from bbl.report.format import decimal_texts, p_texts
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_effects import plot_effects
-from bbl.report.text import label_text
+from bbl.report.text import decimal_texts, label_text, p_texts
 
 __all__ = ["Effects"]
 

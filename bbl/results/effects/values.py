@@ -30,7 +30,7 @@ from bbl.results.effects.error_source import DeltaMethod, Scores
 from bbl.results.effects.questions import Questions, Scenario
 from bbl.results.effects.rows import EffectRows
 from bbl.stats.contrasts import TRANSFORMS, contrast_values
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 from bbl.stats.student import t_quantile, two_sided_p
 from bbl.stats.survey.sample import SurveySample
 

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.convergence_warnings import Problem
-from bbl.boltzmann.fitted import Estimate, Relevance
+from bbl.boltzmann.fitted import Estimate, Problem, Relevance
 from bbl.boltzmann.prediction_checks import remedy
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.design.design import Design
@@ -35,8 +34,8 @@ from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.support import Support
-from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
+from bbl.report.text import label_text
 from bbl.results.archive import check_model, pack_model, unpack_loss, unpack_model
 from bbl.results.array_table import (
     FINITE,

@@ -24,13 +24,13 @@ from bbl.crossval import Scored, calibrated
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.errors import ClassError, OptionError
 from bbl.report import text
-from bbl.report.format import WIDTH
 from bbl.report.machine import plot  # a module
 from bbl.report.machine.summary import Summary
 from bbl.report.machine.tables import Coefficients
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_check import plot_calibration
+from bbl.report.text import WIDTH
 from bbl.results.batches import prediction_frame
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import remedy, verdict
@@ -39,8 +39,7 @@ from bbl.results.machine.draws import SampleResults
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.monte_carlo import ChainOptions, sample_chains
 from bbl.stats.calibration import CALIBRATE
-from bbl.stats.metrics import SCORES, auc
-from bbl.stats.scores import link, log_probabilities, with_priors
+from bbl.stats.metrics import SCORES, auc, link, log_probabilities, with_priors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -31,7 +31,7 @@ from bbl.model.states import sample_groups
 from bbl.parallel import n_workers, progress_bar
 from bbl.report.machine.tables import category_frame, filled_frame, level_columns
 from bbl.results.machine.machine import MachineResults
-from bbl.stats.scores import log_probabilities, with_priors
+from bbl.stats.metrics import log_probabilities, with_priors
 
 __all__ = ["DistributionMixin"]
 

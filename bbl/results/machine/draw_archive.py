@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bbl.boltzmann.predictive import Predictive, thinned
+from bbl.boltzmann.fitted import Predictive, thinned
 from bbl.engines import EngineFit
 from bbl.model.layout import Layout
 

@@ -19,7 +19,7 @@ from bbl.errors import DataError, Hint, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
 from bbl.results.effects.error_source import DeltaMethod, ErrorSource, Scores
-from bbl.stats.scores import with_priors
+from bbl.stats.metrics import with_priors
 
 if TYPE_CHECKING:
     from bbl.boltzmann.fitted import Estimate

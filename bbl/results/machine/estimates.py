@@ -20,10 +20,10 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.report.format import label_text
 from bbl.report.machine.inference_table import labelled, plot_table
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
+from bbl.report.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

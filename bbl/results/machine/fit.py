@@ -43,7 +43,7 @@ from bbl.results.machine.fitted_machine import FittedMachine
 from bbl.results.machine.report_parts import machine_parts, summary_notes
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
-from bbl.stats.scores import class_scores
+from bbl.stats.metrics import class_scores
 
 __all__ = ["BBLResults"]
 

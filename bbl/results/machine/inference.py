@@ -38,10 +38,9 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
-from bbl.report.format import WIDTH
 from bbl.report.machine.inference_table import inference_summary, labelled, parameter_names
 from bbl.report.machine.summary import Summary
-from bbl.report.text import label_text
+from bbl.report.text import WIDTH, label_text
 from bbl.results.machine.estimate_tables import (
     estimate_table,
     rank_interactions,

@@ -24,8 +24,7 @@ from typing import Self, cast
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.fitted import Estimate
-from bbl.boltzmann.predictive import Predictive
+from bbl.boltzmann.fitted import Estimate, Predictive
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.boltzmann.tuning_record import Tuning
@@ -50,7 +49,7 @@ from bbl.results.machine.inference import Inference
 from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import ModelResults
 from bbl.rows.sample import Rows, Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["MachineResults"]

@@ -20,7 +20,7 @@ from bbl.boltzmann.inference.significance import Kind
 from bbl.checks import near_match, share, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
-from bbl.report.format import label_text
+from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.survey.sample import check_single_rows
 

@@ -57,7 +57,7 @@ from bbl.results.network.structure import AveragedStructure, SingleGraph, Struct
 from bbl.results.network.tables import attribution, cell_tables, interchange_text, label_by_feature
 from bbl.results.report_page import MAX_TABLE_ROWS
 from bbl.rows.sample import Rows, Sample
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 __all__ = ["NetworkResults"]
 

@@ -44,7 +44,7 @@ from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts, feature_values
 from bbl.sparse.tables import log_odds, reference_tables, term_links, zero_sum_table
 from bbl.sparse.workingset import Weights
-from bbl.stats.scores import log_probabilities
+from bbl.stats.metrics import log_probabilities
 
 __all__ = ["CHOOSE", "ShooterResults"]
 

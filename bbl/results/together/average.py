@@ -18,14 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.boltzmann.averaging import (
-    PREPARED_AS,
-    Averaged,
-    CrossAverage,
-    average_members,
-    cross_average,
-)
-from bbl.boltzmann.job import FitSpec
+from bbl.boltzmann.averaging import Averaged, CrossAverage, average_members, cross_average
+from bbl.boltzmann.job import PREPARED_AS, FitSpec
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
 from bbl.checks import verb

@@ -634,37 +634,13 @@ class PseudoLikelihood(Engine):
         values: Sequence[float] | None = None,
         workers: int = 1,
         start: np.ndarray | None = None,
-    ):
+        warm_starts: WarmStarts | None = None,
+    ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`.
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are
-        known.
-        """
-        return self._path(sample, layout, values, workers, warm_starts=None, start=start)
-
-    def compare(
-        self, sample: Rows, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
-    ) -> list[EngineFit]:
-        """Fit one group at each penalty of `values`, well enough to compare them.
-
-        The first fit is exact, or starts about where exact fits stop, so that fields without a
-        finite optimum agree with those of `path`. Later fits start from an extrapolation of the
-        nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
-        Penalties in `warm_starts` are fitted again, more closely; all solutions are added to it.
-        """
-        return self._path(sample, layout, values, workers=1, warm_starts=warm_starts)
-
-    def _path(
-        self,
-        sample: Rows,
-        layout: Layout,
-        values: Sequence[float] | None,
-        workers: int,
-        warm_starts: WarmStarts | None = None,
-        start: np.ndarray | None = None,
-    ) -> list[EngineFit]:
-        """Fit as `path` or, with `warm_starts`, as `compare`; `start` (layout.size,) is where the
-        first fit begins.
+        known. `start` (layout.size,) is where the first fit begins; with `warm_starts`, fits are
+        only good enough to compare penalties, see `compare`.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
@@ -696,17 +672,26 @@ class PseudoLikelihood(Engine):
         if warm_starts is None and self.diverges(min(grid)):
             remedy = "take penalty='l2' and lambdah > 0" if self.sparse else "give lambdah > 0"
             absent = absent_levels(counts or level_counts(site_rows, layout.n_levels), remedy)
-        fits = [
-            self._finish(site_rows, layout, lambda_, site_theta, sites, normaliser, absent)
-            for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True)
-        ]
-        if (share_count := n_shares(site_rows)) > 1:  # on a cluster: summaries show its threads
-            fits = [replace(fit, state={"shared": np.array([share_count])}) for fit in fits]
-        return (
-            [self._symmetrise_zero_sum(sample, layout, fit) for fit in fits]
-            if self.zero_sum
-            else fits
-        )
+        share_count = n_shares(site_rows)
+        fits = []
+        for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True):
+            fit = self._finish(site_rows, layout, lambda_, site_theta, sites, normaliser, absent)
+            if share_count > 1:  # on a cluster: summaries show its threads
+                fit = replace(fit, state={"shared": np.array([share_count])})
+            fits.append(self._symmetrise_zero_sum(sample, layout, fit) if self.zero_sum else fit)
+        return fits
+
+    def compare(
+        self, sample: Rows, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
+    ) -> list[EngineFit]:
+        """Fit one group at each penalty of `values`, well enough to compare them.
+
+        The first fit is exact, or starts about where exact fits stop, so that fields without a
+        finite optimum agree with those of `path`. Later fits start from an extrapolation of the
+        nearest fits (see `extrapolate`) and stop at a looser tolerance, in single precision.
+        Penalties in `warm_starts` are fitted again, more closely; all solutions are added to it.
+        """
+        return self.path(sample, layout, values, warm_starts=warm_starts)
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
         """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum

@@ -67,6 +67,8 @@ __all__ = [
 
 
 NO_PAIRS = np.empty((0, 2), dtype=np.intp)  # terms of a layout whose pairs are not listed yet
+# numbers of the site solutions of a group up to which fits keep them, for standard errors: 2 MB
+MAX_KEPT_SITES = 250_000
 MAX_ANNEALING_SECONDS = 4 * 3600.0  # estimated time from which on ``log_z="ais"`` is refused
 
 
@@ -292,7 +294,7 @@ def fit_group(
     warm_starts : WarmStarts, optional
         Asks for fits that are just precise enough to compare settings, with their site solutions.
     keep_sites : bool, default False
-        Whether fits keep their site solutions, which are large.
+        Whether fits keep their site solutions, however large they are.
     """
     if not sample.n or not layout.m:  # no rows, or no predictors: there are no parameters
         if progress is not None:
@@ -341,7 +343,8 @@ def fit_group(
                 if engine_log_z is None
                 else engine_log_z
             )
-        kept_sites = fit.site_theta if keep_sites or warm_starts is not None else None
+        is_small = fit.site_theta is not None and fit.site_theta.size <= MAX_KEPT_SITES
+        kept_sites = fit.site_theta if is_small or keep_sites or warm_starts is not None else None
         # `normaliser` is a function for ln Z, which holds on to the rows
         kept_fit = replace(fit, site_theta=kept_sites, normaliser=None)
         results.append(GroupFit(kept_fit, float(log_z_value), standard_error))

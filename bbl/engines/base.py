@@ -453,9 +453,13 @@ class Engine:
                 hint="Use inference().table() and interactions()." if self.posterior else None,
             )
 
-    def equations(self, sample: Sample, layout: Layout) -> Equations:
-        """Solve a group's likelihood equations again, for standard errors; call `check_equations`
-        first.
+    def equations(
+        self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
+    ) -> Equations:
+        """Return a group's likelihood equations, for standard errors; call `check_equations` first.
+
+        `site_theta` (layout.D, 1 + D) is their solution, if the fit has kept it; else the group is
+        fitted again.
         """
         raise NotImplementedError
 
@@ -467,11 +471,14 @@ class Engine:
         if reason is not None:
             raise OptionError(f"{reason}.", argument="method")
 
-    def influence(self, sample: Any, layout: Layout) -> tuple[RowInfluence, Any]:
-        """Fit a group again, and return the influence of rows on its estimate, and the rows that
-        were fitted.
+    def influence(
+        self, sample: Any, layout: Layout, site_theta: np.ndarray | None = None
+    ) -> tuple[RowInfluence, Any]:
+        """Return the influence of rows on the estimate of a group, and the rows that were fitted.
+
+        `site_theta` is as in `equations`.
         """
-        equations = self.equations(sample, layout)._asdict()
+        equations = self.equations(sample, layout, site_theta)._asdict()
         rows = equations.pop("rows")
         # the other fields of `Equations` are keyword arguments of `Influence`
         return Influence(rows, layout, **equations), rows

@@ -68,7 +68,9 @@ class NaiveBayes(Engine):
         """Return the layout without interactions."""
         return Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
 
-    def equations(self, sample: Sample, layout: Layout) -> Equations:
+    def equations(
+        self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
+    ) -> Equations:
         """Return the closed form as a site solution of likelihood equations, from which standard
         errors follow.
 

@@ -72,20 +72,25 @@ class Covariances:
         engine.check_equations()
         self._sample = sample
         self._parameters: Parameters = estimate.parameters
+        self._fits = estimate.fits
         self._engine = engine
         self._survey = survey
         self.layout = self._parameters.layout
 
-    def _influence(self, rows: Sample, layout: Layout) -> tuple[RowInfluence, Sample]:
+    def _influence(
+        self, rows: Sample, layout: Layout, site_theta: np.ndarray | None = None
+    ) -> tuple[RowInfluence, Sample]:
         """Return the influence of rows on the fit to them, and the rows as they were fitted."""
-        return self._engine.influence(rows.collapsed(layout.n_levels), layout)
+        return self._engine.influence(rows.collapsed(layout.n_levels), layout, site_theta)
 
     @cached_property
     def _groups(self) -> list[tuple[RowInfluence, Sample] | None]:
         """The influence and the rows of each group; None for a group without rows."""
         groups = [self._sample.group(g) for g in range(len(self._parameters.theta))]
         return [
-            self._influence(rows, self.layout.of_group(g)) if rows.n else None
+            self._influence(rows, self.layout.of_group(g), self._fits[g].site_theta)
+            if rows.n
+            else None
             for g, rows in enumerate(groups)
         ]
 

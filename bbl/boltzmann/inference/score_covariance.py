@@ -172,7 +172,9 @@ def _covariance_of_groups(
             flat.append(np.zeros((1 + layout.size, 0)))
             continue
         group_layout = layout.of_group(g)
-        influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), group_layout)
+        influence, fitted_rows = engine.influence(
+            rows.collapsed(layout.n_levels), group_layout, estimate.fits[g].site_theta
+        )
         unbounded |= _unbounded_levels(influence)
         # undetermined parameters are fixed, so that the others stand for functions of all that rows
         # determine; and directions (size, d) along which the fit does not change
@@ -304,7 +306,9 @@ def _covariance_under_design(
                 # given shares replace those of the rows
                 deviations[g][:, :1] -= log_share_deviations
             continue
-        row_influence, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
+        row_influence, _ = engine.influence(
+            rows.collapsed(layout.n_levels), group_layout, estimate.fits[g].site_theta
+        )
         unbounded |= _unbounded_levels(row_influence)
         # as in `_covariance_of_groups`
         row_influence, undetermined_directions = row_influence.of_combinations()

@@ -258,7 +258,9 @@ class MaximumLikelihood(Engine):
             rank=None if solution.basis.all() else int(solution.basis.sum()),
         )
 
-    def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:
+    def influence(
+        self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
+    ) -> tuple[LikelihoodInfluence, Sample]:
         """Fit a group again; return the influence of rows on the estimate, and the fitted rows:
         those given.
         """

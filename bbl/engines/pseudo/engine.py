@@ -519,14 +519,15 @@ class PseudoLikelihood(Engine):
                 hint="Fit with symmetrize=True.",
             )
 
-    def equations(self, sample: Rows, layout: Layout) -> Equations:
-        """Fit a group again and return its likelihood equations, with the unsymmetrised
-        solution.
-        """
+    def equations(
+        self, sample: Rows, layout: Layout, site_theta: np.ndarray | None = None
+    ) -> Equations:
+        """Return a group's likelihood equations, with the unsymmetrised solution."""
         if self.sparse:
             self.check_equations()
         rows = self.prepare(sample, layout)
-        site_theta = np.asarray(self.fit(rows, layout).site_theta)
+        if site_theta is None:  # too large to be kept, or of a loaded model
+            site_theta = np.asarray(self.fit(rows, layout).site_theta)
         return Equations(
             site_theta,
             self.lambda_,

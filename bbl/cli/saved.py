@@ -40,7 +40,7 @@ from bbl.cli.tables import (
 )
 from bbl.cli.training import drop_unknown_groups
 from bbl.errors import DataError, DataWarning, LevelError, OptionError
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.density import DensityResults
 

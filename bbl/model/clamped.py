@@ -14,8 +14,8 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.model.chains import gibbs
-from bbl.model.conditional import normalised
 from bbl.model.elimination import elimination_order, log_sum, most_probable
+from bbl.model.energy import normalised
 from bbl.model.fields import Fields
 from bbl.model.higher import split
 from bbl.model.layout import Layout, term_columns
@@ -26,9 +26,9 @@ __all__ = [
     "Clamped",
     "exact_margins",
     "gibbs_margins",
+    "joint_mode",
     "margins",
     "mean_field_margins",
-    "joint_mode",
 ]
 
 MARGINS = ("auto", "exact", "gibbs", "mf")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.memory import check_memory
-from bbl.model.conditional import normalised
+from bbl.model.energy import normalised
 from bbl.model.layout import Layout, term_columns
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import one_hot

@@ -18,13 +18,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from bbl._ext.pseudo import influence as kernel
-from bbl.model.conditional import conditionals
+from bbl.model.energy import conditionals
 from bbl.model.gauge import level_shares, penalty_metric
-from bbl.model.hessian_inverse import inverse
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.model.regressors import penalties, regressors
-from bbl.model.site_hessians import ROWS, site_design, site_hessians
+from bbl.model.site_hessians import ROWS, inverse, site_design, site_hessians
 from bbl.rows.sample import Sample
 
 __all__ = ["Influence", "RowInfluence", "TermCovariances", "term_covariances"]

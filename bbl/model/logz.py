@@ -24,8 +24,8 @@ import numpy as np
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.choices import LogZ
 from bbl.errors import OptionError
-from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
+from bbl.model.energy import conditionals
 from bbl.model.gauge import level_shares
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import level_counts, one_hot, smoothed, usable_rows, usable_weight

@@ -21,7 +21,6 @@ from itertools import combinations
 import numpy as np
 
 from bbl._ext.model import moments as kernel
-from bbl.model.hessian_inverse import Solve, informed, solver
 from bbl.model.layout import Layout
 from bbl.model.moments import (
     known_counts,
@@ -33,7 +32,7 @@ from bbl.model.moments import (
 )
 from bbl.model.pairwise import cells
 from bbl.model.regressors import Regressors, regressors
-from bbl.model.site_hessians import site_hessians, site_scores
+from bbl.model.site_hessians import Solve, informed, site_hessians, site_scores, solver
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 

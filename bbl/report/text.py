@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import islice, product
 from typing import Any
 
@@ -31,11 +31,13 @@ __all__ = [
     "cv_head",
     "cv_text",
     "decimal_texts",
+    "distinct_names",
     "fit_text",
     "format_column",
     "format_numbers",
     "group_text",
     "head_text",
+    "label_index",
     "label_text",
     "missing_text",
     "p_texts",
@@ -44,6 +46,34 @@ __all__ = [
     "table_text",
     "vector_text",
 ]
+
+
+def distinct_names(names: Iterable[Hashable]) -> list[Any]:
+    """Return the names, each repeated name made distinct by trailing underscores.
+
+    The first of equal names stays. So callers put the package's own column names after those of
+    users.
+
+    Examples
+    --------
+    >>> distinct_names(["No", "yhat", "yhat"])
+    ['No', 'yhat', 'yhat_']
+    """
+    distinct: dict[Any, None] = {}
+    for name in names:
+        unique_name: Any = name
+        while unique_name in distinct:
+            unique_name = f"{unique_name}_"
+        distinct[unique_name] = None
+    return list(distinct)
+
+
+def label_index(labels: Iterable, name: Hashable = None) -> pd.Index:
+    """Return names or levels of any type as an index, numeric if all are numbers.
+
+    A tuple is one label, not a row of a MultiIndex.
+    """
+    return pd.Index(list(labels), dtype=object, name=name, tupleize_cols=False).infer_objects()
 
 
 DIGITS = 7  # significant digits, as R prints

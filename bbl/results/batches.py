@@ -16,7 +16,7 @@ from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
 from bbl.design.streams.source import Source
 from bbl.errors import DataError
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 from bbl.stats.metrics import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 

@@ -21,10 +21,10 @@ from bbl.design.frames import Frame
 from bbl.design.labels import Labels
 from bbl.design.weights import are_whole, as_rows
 from bbl.errors import DataError, OptionError
-from bbl.names import distinct_names
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
+from bbl.report.text import distinct_names
 from bbl.rows.sample import Sample
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
 from bbl.stats.loss_record import LossRecord

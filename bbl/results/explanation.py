@@ -20,12 +20,11 @@ from bbl.checks import integer, near_match, verb
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
-from bbl.names import distinct_names, label_index
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
-from bbl.report.text import WIDTH, label_text, table_text
+from bbl.report.text import WIDTH, distinct_names, label_index, label_text, table_text
 from bbl.stats.loss_record import LossRecord, shares_loss
 from bbl.stats.ties import first_largest
 

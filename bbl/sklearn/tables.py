@@ -20,7 +20,7 @@ from bbl.design.factors import MAX_INTEGERS, check_discrete
 from bbl.design.frames import Frame, to_frame
 from bbl.design.values import factorise
 from bbl.errors import BBLTypeError, DataError, DataWarning
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 
 __all__ = [
     "amounts_as_categories",

@@ -12,11 +12,10 @@ from bbl.engines import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z
 from bbl.model.godambe import Influence, term_covariances
-from bbl.model.hessian_inverse import inverse, solver
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
 from bbl.model.ranking import interaction_strength
-from bbl.model.site_hessians import site_hessians
+from bbl.model.site_hessians import inverse, site_hessians, solver
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.metrics import log_loss, log_probabilities

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import reference as oracle
 
-from bbl.model.conditional import conditionals
-from bbl.model.energy import energies
+from bbl.model.energy import conditionals, energies
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 from bbl.model.pairwise import from_matrix, to_matrix

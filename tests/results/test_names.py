@@ -14,7 +14,7 @@ import pytest
 import bbl
 from bbl import networks
 from bbl.design.grammar import quoted
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::bbl.errors.{kind}Warning")

@@ -24,7 +24,7 @@ from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.pairwise import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 from bbl.results.machine.cv import CVResults
 from bbl.results.machine.draws import GroupParameters, SampleResults, tables_memory
 from bbl.results.machine.machine import MachineResults

@@ -15,8 +15,7 @@ from bbl.checks import verb
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.pairwise import pair_matrix
-from bbl.names import label_index
-from bbl.report.text import label_text
+from bbl.report.text import label_index, label_text
 from bbl.results.machine.cv import CVResults
 from bbl.results.machine.draws import GroupParameters
 from bbl.results.machine.machine import MachineResults

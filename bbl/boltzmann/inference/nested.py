@@ -22,7 +22,7 @@ from bbl.boltzmann.inference.exact_ratio import ExactRatio, SparseMargin, exact_
 from bbl.boltzmann.inference.significance import Kind, evidence, of_group
 from bbl.boltzmann.inference.survey import effective_rows, linearised, replicated
 from bbl.engines import Engine
-from bbl.model.conditional import conditionals
+from bbl.model.energy import conditionals
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot

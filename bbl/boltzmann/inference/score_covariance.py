@@ -29,10 +29,9 @@ from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.covariance import occurring
 from bbl.boltzmann.inference.survey import joint_deviations, penalised_deviations, share_deviations
 from bbl.engines import Engine
-from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.solve import tree_order
 from bbl.engines.likelihood.states import StateTable
-from bbl.engines.likelihood.tree import JunctionTree
+from bbl.engines.likelihood.tree import JunctionTree, components
 from bbl.engines.likelihood.zeros import determined_by_states
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError

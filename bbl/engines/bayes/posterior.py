@@ -20,7 +20,7 @@ import numpy as np
 
 from bbl._ext.model import eigen
 from bbl._ext.posterior.posterior import Target
-from bbl.model.conditional import conditionals
+from bbl.model.energy import conditionals
 from bbl.model.gauge import contrasts, simplex_gradient, to_reference
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot

@@ -27,8 +27,8 @@ from bbl.engines.likelihood.existence import is_certain, rank
 from bbl.engines.likelihood.newton import Maximum, maximise
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.hessian_inverse import informed
 from bbl.model.layout import Layout
+from bbl.model.site_hessians import informed
 
 __all__ = ["ConditionalMaximum", "find_maximum", "leading_columns"]
 

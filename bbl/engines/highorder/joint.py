@@ -20,7 +20,7 @@ from bbl.engines.highorder.monomials import Monomials
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.chains import Chains
-from bbl.model.conditional import normalised
+from bbl.model.energy import normalised
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot

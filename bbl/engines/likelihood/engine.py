@@ -10,7 +10,6 @@ import numpy as np
 from bbl.checks import integer, real
 from bbl.engines.base import PENALTY, Engine, absent_levels, check_orders, penalty_option
 from bbl.engines.engine_fit import EngineFit, Note, Unpenalised
-from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import (
@@ -25,7 +24,7 @@ from bbl.engines.likelihood.solve import (
     tree_cells,
     tree_order,
 )
-from bbl.engines.likelihood.tree import tree_memory
+from bbl.engines.likelihood.tree import components, tree_memory
 from bbl.engines.likelihood.zeros import check_zeros, determined_by_states, rank_of_states
 from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout

@@ -21,8 +21,8 @@ import numpy as np
 from bbl._ext.model import eigen
 from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.engines.likelihood.states import StateTable
-from bbl.model.hessian_inverse import ZERO_EIGENVALUE, ZERO_LOADING
 from bbl.model.layout import Layout
+from bbl.model.site_hessians import ZERO_EIGENVALUE, ZERO_LOADING
 
 __all__ = [
     "Face",

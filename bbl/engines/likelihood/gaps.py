@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bbl.engines.likelihood.components import Component
 from bbl.engines.likelihood.newton import Objective
 from bbl.engines.likelihood.states import StateTable
+from bbl.engines.likelihood.tree import Component
 from bbl.memory import check_memory
 from bbl.rows.sample import Rows, Sample
 

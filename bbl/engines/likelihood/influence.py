@@ -17,11 +17,10 @@ from copy import copy
 
 import numpy as np
 
-from bbl.engines.likelihood.components import Component, components
 from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.solve import MAX_STATES, Penalty, Solution, n_states, tree_order
 from bbl.engines.likelihood.states import StateTable
-from bbl.engines.likelihood.tree import JunctionTree
+from bbl.engines.likelihood.tree import Component, JunctionTree, components
 from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout, term_columns

@@ -18,7 +18,6 @@ from typing import cast
 
 import numpy as np
 
-from bbl.engines.likelihood.components import Component, components
 from bbl.engines.likelihood.existence import (
     Face,
     facial_set,
@@ -31,7 +30,14 @@ from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.newton import Maximum, StateLikelihood, maximise
 from bbl.engines.likelihood.quasi_newton import minimise
 from bbl.engines.likelihood.states import StateTable
-from bbl.engines.likelihood.tree import JunctionTree, TreeLikelihood, clique_scopes, perfect_order
+from bbl.engines.likelihood.tree import (
+    Component,
+    JunctionTree,
+    TreeLikelihood,
+    clique_scopes,
+    components,
+    perfect_order,
+)
 from bbl.model.elimination import elimination_order
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas

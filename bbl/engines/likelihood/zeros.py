@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.solve import MAX_INFORMATION_SIZE, MAX_STATES, n_states
 from bbl.engines.likelihood.states import StateTable
+from bbl.engines.likelihood.tree import components
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 

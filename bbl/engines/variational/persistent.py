@@ -28,7 +28,7 @@ import numpy as np
 from bbl._ext.variational import persistent as kernel
 from bbl.engines.variational.scaled import Approximation
 from bbl.model.chains import Chains
-from bbl.model.conditional import conditionals
+from bbl.model.energy import conditionals
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, one_hot, pair_counts
 from bbl.parallel import Crew, Stopped, serial_blas, stop_flag

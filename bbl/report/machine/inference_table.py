@@ -15,10 +15,9 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
-from bbl.names import distinct_names
 from bbl.report.machine.summary import Section, Summary, shown_note, test_sections
 from bbl.report.plot_coefficients import plot_coefficients
-from bbl.report.text import label_text
+from bbl.report.text import distinct_names, label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

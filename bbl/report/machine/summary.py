@@ -19,14 +19,15 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.labels import Labels
-from bbl.names import distinct_names, label_index
 from bbl.report.machine.tables import level_index
 from bbl.report.markup import Section, html_fragment, html_table, html_text, latex_table, latex_text
 from bbl.report.text import (
     DIGITS,
     WIDTH,
+    distinct_names,
     format_numbers,
     head_text,
+    label_index,
     label_text,
     p_texts,
     statistic_texts,

@@ -26,10 +26,9 @@ from bbl.checks import near_match
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout, term_columns
 from bbl.model.parameters import Parameters
-from bbl.names import label_index
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
-from bbl.report.text import label_text
+from bbl.report.text import label_index, label_text
 from bbl.stats.ties import first_largest
 
 __all__ = [

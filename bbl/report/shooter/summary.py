@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.labels import Labels
-from bbl.names import distinct_names
 from bbl.report.machine.summary import Section, Summary
-from bbl.report.text import head_text, label_text
+from bbl.report.text import distinct_names, head_text, label_text
 
 __all__ = [
     "contrast_names",

@@ -18,7 +18,7 @@ import pandas as pd
 
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
-from bbl.names import distinct_names, label_index
+from bbl.report.text import distinct_names, label_index
 
 __all__ = ["order_counts", "term_frame"]
 

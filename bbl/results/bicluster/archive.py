@@ -17,7 +17,7 @@ import pandas as pd
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.methods import make_method
 from bbl.design.twoway import TwoWay
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 from bbl.results.array_table import FINITE, POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.bicluster.posterior import pack_posterior, unpack_posterior
 

@@ -18,7 +18,7 @@ from bbl.biclustering.partition import rand_index
 from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
 from bbl.errors import DataError, Hint
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 from bbl.stats.ties import first_largest
 
 __all__ = ["BlockTables"]

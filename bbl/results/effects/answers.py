@@ -19,7 +19,7 @@ from bbl.boltzmann.inference.significance import CELL
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import generator
 from bbl.errors import DataError, OptionError
-from bbl.names import distinct_names
+from bbl.report.text import distinct_names
 from bbl.results.classifier_base import ClassifierBase
 from bbl.results.effects.error_source import Scores
 from bbl.results.effects.questions import Questions

@@ -25,9 +25,9 @@ from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.checks import generator, integer, verb
 from bbl.errors import DataError, OptionError
 from bbl.model.listing import state_codes
-from bbl.names import distinct_names
 from bbl.report.machine.plot_mosaic import check_mosaic, draw_mosaic
 from bbl.report.machine.tables import category_frame
+from bbl.report.text import distinct_names
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.goodness import (
     STATISTICS,

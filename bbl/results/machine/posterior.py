@@ -23,10 +23,10 @@ from bbl.engines.traits import PosteriorTraits
 from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.names import distinct_names
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.plot_posterior import KINDS, plot_posterior
 from bbl.report.machine.tables import Coefficients, parameter_names
+from bbl.report.text import distinct_names
 from bbl.stats.diagnostics import (
     effective_sample_size,
     highest_density,

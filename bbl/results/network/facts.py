@@ -21,9 +21,8 @@ from bbl.bayesnet.information import conditional_information
 from bbl.bayesnet.parameters import Recipe
 from bbl.design.design import Design
 from bbl.design.labels import Labels
-from bbl.names import label_index
 from bbl.report.network.text import structure_text
-from bbl.report.text import missing_text
+from bbl.report.text import label_index, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, priors_facts
 from bbl.results.network.structure import AveragedStructure, Structure

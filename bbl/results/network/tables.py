@@ -18,9 +18,8 @@ import pandas as pd
 
 from bbl.bayesnet.predict import Network, log_table
 from bbl.design.labels import Labels
-from bbl.names import label_index
 from bbl.report.network.text import bif_text
-from bbl.report.text import label_text
+from bbl.report.text import label_index, label_text
 from bbl.results.explanation import Attribution
 
 __all__ = ["attribution", "cell_tables", "interchange_text", "label_by_feature"]

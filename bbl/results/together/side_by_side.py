@@ -13,10 +13,9 @@ import pandas as pd
 
 from bbl.checks import flag, integer
 from bbl.errors import BBLError, BBLTypeError, OptionError
-from bbl.names import distinct_names
 from bbl.report.machine.inference_table import absent
 from bbl.report.model_table import ModelTable
-from bbl.report.text import label_text
+from bbl.report.text import distinct_names, label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.comparison import Fits, check_fits, criteria, is_comparable
 from bbl.results.machine.estimates import Compared, resolve_of, without_reference

@@ -10,13 +10,12 @@ import pytest
 import reference as oracle
 import reference_likelihood as truth
 
-from bbl.engines.likelihood import clique_design, influence, solve
-from bbl.engines.likelihood.clique_design import MAX_PART_CELLS
+from bbl.engines.likelihood import tree as clique_design, influence, solve
 from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import Penalty, Solver, tree_order
 from bbl.engines.likelihood.states import StateTable
-from bbl.engines.likelihood.tree import JunctionTree, perfect_order
+from bbl.engines.likelihood.tree import MAX_PART_CELLS, JunctionTree, perfect_order
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 

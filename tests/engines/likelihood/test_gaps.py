@@ -9,12 +9,12 @@ import reference as oracle
 import reference_likelihood as truth
 
 import bbl
-from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.newton import maximise
 from bbl.engines.likelihood.solve import Penalty, Solver
 from bbl.engines.likelihood.states import StateTable
+from bbl.engines.likelihood.tree import components
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 

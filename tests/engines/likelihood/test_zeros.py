@@ -7,10 +7,10 @@ import pytest
 import reference as oracle
 import reference_likelihood as truth
 
-from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import Penalty, Solver
+from bbl.engines.likelihood.tree import components
 from bbl.engines.likelihood.zeros import determined_by_states
 from bbl.errors import OptionError
 from bbl.model.fields import pseudo_log_likelihood

@@ -42,7 +42,7 @@ OPEN = (
     "results/log_likelihood.py",
     "results/machine/contrasts.py",
     "results/machine/distribution.py",
-    "results/machine/effect_source.py",
+    "results/machine/fit.py",
     "results/machine/estimates.py",
     "results/machine/inference.py",
     "results/machine/machine.py",

@@ -10,7 +10,6 @@ import numpy as np
 from bbl.design.labels import Labels
 from bbl.engines import (
     Engine,
-    MeanField,
 )
 from bbl.model.layout import Layout
 from bbl.rows.on_disk import Rows
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from bbl.rows.dealing import AnyFolds
     from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["PREPARED_AS", "FitData", "FitSpec"]
+__all__ = ["FitData", "FitSpec"]
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,3 @@ class FitData:
     def with_sample(self, sample: Rows) -> FitData:
         """Return other rows of the same predictors and terms, without the table they come from."""
         return FitData(sample, self.layout, self.K, self.labels, selections=self.selections)
-
-
-PREPARED_AS = MeanField()  # every member accepts the formulas and rows that this one accepts

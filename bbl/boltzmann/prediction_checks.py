@@ -21,11 +21,11 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.fitted import Estimate
-from bbl.boltzmann.job import PREPARED_AS, FitData, FitSpec
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.validation import validate
 from bbl.crossval import Scored, fold_log_shares
 from bbl.design.labels import Labels
-from bbl.engines import BASELINE, Engine
+from bbl.engines import BASELINE, PREPARED_AS, Engine
 from bbl.errors import DataWarning
 from bbl.model.layout import Layout
 from bbl.model.logz import APPROXIMATE

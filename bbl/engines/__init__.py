@@ -29,6 +29,7 @@ __all__ = [
     "DEFAULT",
     "ENGINES",
     "EXACT",
+    "PREPARED_AS",
     "Boosting",
     "Conditional",
     "ContrastiveDivergence",
@@ -68,6 +69,8 @@ ENGINES: dict[str, type[Engine]] = {
 }
 DEFAULT: Final = "pseudo"  # of calls without method=
 EXACT = MaximumLikelihood()  # fits graphical models
+# of method="auto": every member accepts the formulas and rows that this one accepts
+PREPARED_AS = MeanField()
 BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a warning
 
 

@@ -44,8 +44,8 @@ __all__ = [
     "active_client",
     "call",
     "calls",
-    "remote_value",
     "n_threads",
+    "remote_value",
 ]
 
 # share of a worker's memory up to which results are cached; above it Dask begins to write to disk

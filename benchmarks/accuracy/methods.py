@@ -12,11 +12,11 @@ from bbl.bayesnet.parameters import Recipe
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import class_scores as network_scores
 from bbl.boltzmann.averaging import fit_average
-from bbl.boltzmann.job import PREPARED_AS, FitData, FitSpec
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.tuning import NFOLD
 from bbl.crossval import Scored, score_settings
 from bbl.design.labels import Labels
-from bbl.engines import Engine, MeanField, NaiveBayes, PseudoLikelihood
+from bbl.engines import PREPARED_AS, Engine, MeanField, NaiveBayes, PseudoLikelihood
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import elimination_order
 from bbl.model.energy import Energy

@@ -21,7 +21,7 @@ import numpy as np
 
 from bbl.boltzmann.averaging import fit_average, out_of_fold
 from bbl.boltzmann.fitted import list_problems, warn_problems
-from bbl.boltzmann.job import PREPARED_AS, FitData, FitSpec
+from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.member_weights import weigh
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.boltzmann.tuning import NFOLD
@@ -29,6 +29,7 @@ from bbl.capabilities import NOT_COUNTS, lacking
 from bbl.checks import choice, generator, verb
 from bbl.crossval import cross_validate
 from bbl.design.labels import Labels
+from bbl.engines import PREPARED_AS
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.classifier import ClassifierResults

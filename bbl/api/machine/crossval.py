@@ -35,14 +35,14 @@ from bbl.boltzmann.cross_fit import (
     score_name,
     stratified_folds,
 )
-from bbl.boltzmann.job import PREPARED_AS, FitData
+from bbl.boltzmann.job import FitData
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.checks import flag, integer
 from bbl.choices import Method
 from bbl.crossval import Scored
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
-from bbl.engines import DEFAULT, Engine, engine_class
+from bbl.engines import DEFAULT, PREPARED_AS, Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results.machine.cv import CVResults, cv_results

@@ -32,7 +32,6 @@ from bbl.api.training_data import refuse_batches
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import list_problems, warn_problems
-from bbl.boltzmann.job import PREPARED_AS
 from bbl.boltzmann.prediction_checks import check_training, log_loss_advice, untuned_option
 from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance
 from bbl.checks import flag
@@ -41,7 +40,7 @@ from bbl.design.decisions import Priors, check_priors
 from bbl.design.design import Design
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, TableLike, Weights
-from bbl.engines import DEFAULT, Engine
+from bbl.engines import DEFAULT, PREPARED_AS, Engine
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results.machine.density import DensityResults

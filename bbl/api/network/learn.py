@@ -23,7 +23,7 @@ from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results.network.structure import AveragedStructure, Structure, make_structure
 
-__all__ = ["learn_structure", "aode", "bsej", "fssj", "kdb", "nb", "tan_cl", "tan_hc", "tan_hcsp"]
+__all__ = ["aode", "bsej", "fssj", "kdb", "learn_structure", "nb", "tan_cl", "tan_hc", "tan_hcsp"]
 
 P = ParamSpec("P")
 TAN_HC_SECTIONS = """

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, get_args
 
 from bbl.checks import choice, real
 from bbl.choices import PairPenalty
-from bbl.engines.base import Engine
-from bbl.engines.penalties import PENALTY, check_two_levels
+from bbl.engines.base import PENALTY, Engine, check_two_levels
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 

@@ -124,7 +124,10 @@ def make_effect_rows(
             hint="Give newdata or grid.",
         )
     if newdata is None:
-        refuse_weights(weights)  # raises an error if there are any: weights are those of new rows
+        if weights is not None:
+            refuse_weights(
+                weights
+            )  # raises an error if there are any: weights are those of new rows
     else:
         newdata = to_frame(newdata, "newdata")
         if is_rowwise and weights is None:

@@ -320,8 +320,9 @@ class MachineResults(ModelResults):
 
         A DataError for a row in a cell that cannot occur in any of several groups.
         """
-        if len(self.labels.groups) > 1:
-            refuse_impossible_rows(self.parameters.layout.support, self.labels, codes, missing)
+        support = self.parameters.layout.support
+        if support is not None and len(self.labels.groups) > 1:
+            refuse_impossible_rows(support, self.labels, codes, missing)
         return self.estimate.scores_by(self._averaged, codes, missing)
 
     def log_scores(

@@ -19,12 +19,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.boltzmann.averaging import Averaged, CrossAverage, average_members, cross_average
-from bbl.boltzmann.job import PREPARED_AS, FitSpec
+from bbl.boltzmann.job import FitSpec
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
 from bbl.checks import verb
 from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
+from bbl.engines import PREPARED_AS
 from bbl.errors import ClassError, OptionError
 from bbl.parallel import progress_bar
 from bbl.report.machine.summary import Section, Summary, fit_summary

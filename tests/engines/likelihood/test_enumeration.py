@@ -10,7 +10,8 @@ import pytest
 import reference as oracle
 import reference_likelihood as truth
 
-from bbl.engines.likelihood import tree as clique_design, influence, solve
+from bbl.engines.likelihood import influence, solve
+from bbl.engines.likelihood import tree as clique_design
 from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import Penalty, Solver, tree_order

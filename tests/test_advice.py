@@ -6,12 +6,16 @@ import functools
 import re
 import warnings
 
+import numpy as np
+import pandas as pd
 import pytest
 from advice import api, design, engines, methods, results
 from advice.common import SILENT
 from advice.sites import files, provoke, sites
 
+import bbl
 from bbl.__main__ import main
+from bbl.errors import ConvergenceWarning
 
 TABLES = (methods.TABLE, design.TABLE, api.TABLE, engines.TABLE, results.TABLE)
 TABLE = {name: advice for table in TABLES for name, advice in table.items()}
@@ -107,3 +111,16 @@ def test_advice_of_the_command_line_on_an_unknown_response(tmp_path, monkeypatch
         run(SILENT.dropna(subset=["y"])) if remedy == "table" else run(SILENT, "--missing", "drop")
     )
     assert status == 0, told
+
+
+def test_firths_penalty_is_advised_for_separated_groups_and_is_finite():
+    rows = pd.DataFrame({"y": list("uuvv") * 5, "a": list("ppqq") * 5})
+    with pytest.warns(ConvergenceWarning, match="give ridge='firth'.*or ridge='cv'"):
+        bbl.bbl("y ~ a", rows, method="conditional", ridge=0, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        firth = bbl.bbl("y ~ a", rows, method="conditional", ridge="firth", verbose=0)
+    table = firth.inference().profile(of=("v", "u"))
+    # half an observation more in each cell
+    assert table["estimate"].iloc[0] == pytest.approx(2 * np.log(10.5 / 0.5), rel=1e-4)
+    assert np.isfinite(table[["lower", "upper"]]).all(axis=None) and table["lower"].iloc[0] > 0

@@ -126,6 +126,12 @@ ENGINES = {
         lambda: conditional(ridge=0, start=None, ordered="nominal"),
         lambda: conditional(ridge=0.1, start="pseudo"),
     ),
+    "a start with Firth's penalty": case(
+        "Give start=None, or ridge > 0",
+        lambda: conditional(ridge="firth", start="pseudo", ordered="nominal"),
+        lambda: conditional(ridge="firth", start=None, ordered="nominal"),
+        lambda: conditional(ridge=0.1, start="pseudo"),
+    ),
     "an order of two levels": case(
         r"Declare them as an ordered pd\.Categorical, or give ordered='nominal'",
         lambda: conditional(ordered="linear"),
@@ -148,6 +154,12 @@ ENGINES = {
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal()),
         lambda: conditional(ridge="cv"),
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal("y ~ a")),
+    ),
+    "profile limits of another penalty": case(
+        r"Fit with method='conditional', ridge='firth', or take the limits of table\(\)",
+        lambda: maximal("y ~ a").inference().profile(),
+        lambda: conditional("y ~ a", ridge="firth").inference().profile(),
+        lambda: maximal("y ~ a").inference().table(),
     ),
     "groups without complete rows": case(
         r"Leave some predictors out, or give .*\(missing='level'\)",

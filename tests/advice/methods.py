@@ -259,6 +259,7 @@ TABLE = {
         (
             lambda: fit("y ~ a", method="conditional").inference().table(of=("s", "t")),
             lambda: fit("y ~ a", method="conditional", ridge=0).inference().tests(),
+            lambda: fit("y ~ a", method="conditional", ridge="firth").inference().tests(),
             lambda: fit("y ~ a", method="pseudo").inference().tests(),
         ),
     ),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import rloglinear
 from rcases import array
+from scipy.stats.contingency import odds_ratio
 
 import bbl
 from bbl.boltzmann.inference.goodness import leverages
@@ -217,10 +218,32 @@ def test_odds_ratios_of_pairs_have_the_standard_errors_of_the_couplings():
 
 
 @pytest.mark.parametrize("method", ["ml", "pseudo"])
-def test_odds_ratios_that_empty_cells_leave_open_are_missing(method):
+def test_odds_ratios_of_empty_cells_have_exact_limits(method):
+    """The limits of R's fisher.test, here by scipy, for the crew, who had no children."""
     ratios = bbl.bbl("~ Class*Age", TITANIC, "Freq", method=method, verbose=0).odds_ratios()
-    is_open = (ratios["level"] == "Crew") & (ratios["level2"] == "Child")
-    columns = ["odds_ratio", "lower", "upper", "se"]
-    assert ratios.loc[is_open, columns].isna().all(axis=None) and ratios.loc[
-        ~is_open, columns
-    ].notna().all(axis=None)
+    is_empty = (ratios["level"] == "Crew") & (ratios["level2"] == "Child")
+    assert (ratios["interval"] == np.where(is_empty, "exact", "Wald")).all()
+    assert (ratios["reason"] == "").all()
+    found = ratios[is_empty].iloc[0]
+    # adults and children of the first class, and of the crew
+    limits = odds_ratio(np.array([[319, 6], [885, 0]])).confidence_interval(0.95)
+    assert found["odds_ratio"] == found["lower"] == limits.low == 0.0
+    assert found["upper"] == pytest.approx(limits.high, rel=1e-6)
+    assert found["upper"] == pytest.approx(0.308593, rel=1e-5)
+    assert np.isnan(found["se"]) and found["log_odds_ratio"] == -np.inf
+
+
+def test_a_missing_odds_ratio_has_its_reason():
+    """Among the dead of the first, second class and the crew there were no children."""
+    fit = bbl.bbl("Survived ~ Class*Age*Sex", TITANIC, "Freq", method="ml", verbose=0)
+    ratios = fit.odds_ratios([("Class", "Age")])
+    assert (ratios["upper"].isna() == (ratios["reason"] != "")).all()
+    dead = ratios[ratios["group"] == "No"]
+    assert set(dead.loc[dead["level"] != "3rd", "reason"]) == {
+        "a row or a column of the 2 x 2 table is empty"
+    }
+    men = dead[(dead["level"] == "3rd") & (dead["given"] == "Sex=Male")].iloc[0]
+    limits = odds_ratio(np.array([[118, 0], [387, 35]])).confidence_interval(0.95)
+    assert men["odds_ratio"] == men["upper"] == limits.high == np.inf
+    assert men["lower"] == pytest.approx(limits.low, rel=1e-6)
+    assert men["lower"] == pytest.approx(2.685354, rel=1e-6)

@@ -7,15 +7,24 @@ the table's view of a parameter vector, with one axis of L_i - 1 levels for each
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
+from bbl.boltzmann.inference.strata import (
+    MAX_HELD,
+    MAX_SUPPORT,
+    conditioning,
+    coupling_family,
+    strata,
+)
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
 
-__all__ = ["LogOddsRatios", "log_odds_ratios"]
+__all__ = ["ConditionalRatio", "LogOddsRatios", "conditional_ratio", "log_odds_ratios"]
 
 MAX_CONTRASTS = 2**22  # entries of the matrix from the couplings to the log odds ratios of a pair
 
@@ -112,3 +121,79 @@ def log_odds_ratios(
         np.where(is_known, contrasts @ theta[used_parameters], np.nan),
         np.where(is_known, np.sqrt(np.maximum(variance, 0.0)), np.nan),
     )
+
+
+@dataclass(frozen=True)
+class ConditionalRatio:
+    """The conditional estimate of a log odds ratio, with exact limits.
+
+    Attributes
+    ----------
+    estimate, lower, upper : float
+        Infinite where a cell of the tables is empty; nan if there is a `reason`.
+    reason : str
+        Why there are no limits; empty if there are.
+    """
+
+    estimate: float = np.nan
+    lower: float = np.nan
+    upper: float = np.nan
+    reason: str = ""
+
+
+def conditional_ratio(
+    sample: Sample,
+    layout: Layout,
+    i: int,
+    j: int,
+    levels: np.ndarray,
+    modifiers: tuple[int, ...],
+    level: float,
+) -> ConditionalRatio:
+    """Return the conditional estimate and the exact limits of one of `log_odds_ratios`.
+
+    Rows with the levels of the modifiers that agree in the neighbours of i, or of j, are 2 x 2
+    tables with one odds ratio, whose first cells have Fisher's distribution given all margins. Each
+    tail of the limits has the whole probability of the observed count, so that the coverage is at
+    least `level` (as in R's fisher.test, for one table).
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows of the group.
+    layout : Layout
+    i, j : int
+    levels : ndarray of int
+        A row of ``LogOddsRatios.levels``.
+    modifiers : tuple of int
+    level : float
+        Coverage.
+    """
+    if layout.support is not None:
+        return ConditionalRatio(reason="no exact limits with structural zeros")
+    conditioned = conditioning(layout, i, j)
+    if len(conditioned) > MAX_HELD:
+        return ConditionalRatio(
+            reason=f"no exact limits: they condition on more than {MAX_HELD} predictors"
+        )
+    is_used = (sample.codes[:, list(modifiers)] == levels[2:]).all(axis=1)
+    if sample.missing is not None:
+        is_used &= ~sample.missing[:, [i, j, *conditioned]].any(axis=1)
+    codes = sample.codes
+    is_used &= ((codes[:, i] == 0) | (codes[:, i] == levels[0])) & (
+        (codes[:, j] == 0) | (codes[:, j] == levels[1])
+    )
+    rows = sample.rows(is_used & (sample.weights > 0))
+    if not all(len(np.unique(rows.codes[:, k])) == 2 for k in (i, j)):
+        return ConditionalRatio(reason="a row or a column of the 2 x 2 table is empty")
+    family = coupling_family(
+        rows, strata(rows.codes, conditioned), i, int(levels[0]), j, int(levels[1])
+    )
+    if family is None:
+        return ConditionalRatio(
+            reason="too many rows for exact limits"
+            if rows.total >= MAX_SUPPORT
+            else "rows that agree in the other predictors have only one of the two levels"
+        )
+    lower, upper = replace(family, share=1.0).limits(level)
+    return ConditionalRatio(family.estimate, lower, upper)

@@ -4,7 +4,7 @@ K groups of `size` parameters. A *coupling* J is a parameter of predictors that 
 of each of them; 0 at a reference level. The log odds ratio of level a of predictor i and level b of
 j against the references, given the other predictors, is ``ln(P(a, b) P(0, 0) / (P(a, 0) P(0,
 b)))``: that is ``J_ij(a, b)``, plus the couplings of larger terms of i and j at the levels of the
-others. Limits are ``exp(estimate +- z se)``, with a normal quantile z.
+others. Limits are ``exp(estimate +- z se)``, with a normal quantile z, or exact conditional ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.covariance import full_covariance
-from bbl.boltzmann.inference.odds_ratios import LogOddsRatios, log_odds_ratios
+from bbl.boltzmann.inference.odds_ratios import (
+    ConditionalRatio,
+    LogOddsRatios,
+    conditional_ratio,
+    log_odds_ratios,
+)
 from bbl.boltzmann.inference.significance import Kind
 from bbl.checks import near_match, share, verb
 from bbl.design.labels import Labels
@@ -31,10 +36,17 @@ NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.SEPARATED.text, Kind.ABSENT.text)
 
 
 def _make_ratio_frame(
-    labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_level: float
+    labels: Labels,
+    i: int,
+    j: int,
+    ratios: LogOddsRatios,
+    exact: dict[int, ConditionalRatio],
+    conf_level: float,
 ) -> pd.DataFrame:
     """Return the n odds ratios of predictors i and j as a table, with names, levels, limits of
     coverage `conf_level`.
+
+    `exact` has those without a standard error, by number.
 
     Of `ratios`, ``levels`` (n, 2 + number of modifiers) are the level codes of i, j and the
     modifiers, the predictors ``modifiers`` on which the odds ratio of i and j depends; ``estimate``
@@ -60,14 +72,30 @@ def _make_ratio_frame(
     frame = pd.DataFrame(
         {name: pd.Series(values, dtype=object) for name, values in columns.items()}
     )
+    estimate = ratios.estimate.copy()
+    lower = estimate - half_width
+    upper = estimate + half_width
+    interval = np.full(len(estimate), "Wald", dtype=object)
+    reason = np.full(len(estimate), "", dtype=object)
+    for row, ratio in exact.items():
+        estimate[row] = ratio.estimate
+        lower[row] = ratio.lower
+        upper[row] = ratio.upper
+        interval[row] = "" if ratio.reason else "exact"
+        reason[row] = ratio.reason
     with np.errstate(over="ignore"):  # a huge log odds ratio has the odds ratio inf
         limits = {
-            "odds_ratio": np.exp(ratios.estimate),
-            "lower": np.exp(ratios.estimate - half_width),
-            "upper": np.exp(ratios.estimate + half_width),
+            "odds_ratio": np.exp(estimate),
+            "lower": np.exp(lower),
+            "upper": np.exp(upper),
         }
     return frame.assign(
-        given=modifier_texts, **limits, log_odds_ratio=ratios.estimate, se=ratios.se
+        given=modifier_texts,
+        **limits,
+        log_odds_ratio=estimate,
+        se=ratios.se,
+        interval=interval,
+        reason=reason,
     )
 
 
@@ -105,10 +133,12 @@ class OddsRatiosMixin(MachineResults):
             With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``,
             ``level2``, ``reference2``, ``given`` (the levels of predictors on which the odds ratio
             depends; empty if there are none), ``odds_ratio``, ``lower``, ``upper``,
-            ``log_odds_ratio`` and its standard error ``se``. Intervals are of Wald, on the
-            logarithmic scale; with a penalty in force they describe the spread of the penalised
-            estimate, not its bias. Values are missing where the rows do not determine a coupling,
-            as with empty cells.
+            ``log_odds_ratio``, its standard error ``se``, ``interval`` and ``reason``. Intervals
+            are of ``"Wald"``, on the logarithmic scale; with a penalty they describe the spread of
+            the penalised estimate, not its bias. Where a cell is empty, or other predictors decide
+            a coupling, there is no standard error, and the interval is ``"exact"``: the conditional
+            estimate, which may be 0 or infinite, and limits that cover it at least as often as
+            `conf_level`, without a penalty. ``reason`` says why limits are missing.
 
         Raises
         ------
@@ -149,7 +179,19 @@ class OddsRatiosMixin(MachineResults):
             covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
             for i, j in position_pairs:
                 ratios = log_odds_ratios(parameters.layout, theta, covariance, i, j)
-                table = _make_ratio_frame(self.labels, i, j, ratios, conf_level)
+                exact = {
+                    int(row): conditional_ratio(
+                        rows.group(g),
+                        parameters.layout.of_group(g),
+                        i,
+                        j,
+                        ratios.levels[row],
+                        ratios.modifiers,
+                        conf_level,
+                    )
+                    for row in np.flatnonzero(np.isnan(ratios.se))
+                }
+                table = _make_ratio_frame(self.labels, i, j, ratios, exact, conf_level)
                 if self.design.classes:
                     table.insert(
                         0, "group", pd.Series([self.labels.groups[g]] * len(table), dtype=object)

@@ -202,6 +202,7 @@ def read_column(
     sums_out: bool = True,
     tell_missing: Callable[[], str] | None = None,
     n_observed: np.ndarray | None = None,
+    numbers_advice: str = "",
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
     """Return a column's factor, and its codes and marks of missing values (or None) at the rows
     `keep`.
@@ -222,6 +223,7 @@ def read_column(
         sums_out,
         tell_missing,
         None if n_observed is None else column.value_rows(n_observed),
+        numbers_advice,
     )
     argument = "xlevels" if name in levels_by_name else "data"  # named in errors
     codes = factor.encode(
@@ -239,12 +241,13 @@ def column_factor(
     sums_out: bool = True,
     tell_missing: Callable[[], str] | None = None,
     rows: np.ndarray | None = None,
+    numbers_advice: str = "",
 ) -> Factor:
     """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that
     occur.
 
-    Columns of numbers that are amounts rather than levels are refused; `rows` is as in
-    `check_discrete`.
+    Columns of numbers that are amounts rather than levels are refused; `rows` and `numbers_advice`
+    are as in `check_discrete`.
 
     With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the
     response may have missing values. `sums_out` says whether the error of missing values may advise
@@ -272,7 +275,7 @@ def column_factor(
         # ordered if the column is, as in R
         factor = replace(levels_by_name[name], ordered=column.ordered)
     else:
-        check_discrete(column, rows)
+        check_discrete(column, rows, numbers_advice)
         # order_problem: why the declared order is unknown; ordered columns, the response and
         # declared levels need it
         if column.order_problem and (column.ordered or is_response or declared):

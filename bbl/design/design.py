@@ -109,6 +109,8 @@ class EncodingRules:
         Predictors that are numbers, not categories: all, none, or those named.
     standardise : bool
         Whether numbers are centred and divided by their standard deviation.
+    numbers_advice : str
+        A sentence of advice, besides the usual one, where a column of numbers is no factor.
     """
 
     declared: bool = False
@@ -124,6 +126,7 @@ class EncodingRules:
     sampled: bool = False
     numeric: bool | tuple[Hashable, ...] = False
     standardise: bool = False
+    numbers_advice: str = ""
 
 
 class EncodedTable(NamedTuple):
@@ -382,6 +385,7 @@ class Design:
                         sums_out=rules.sums_out,
                         tell_missing=tell_missing,
                         n_observed=n_observed,
+                        numbers_advice=rules.numbers_advice,
                     )
                 )
                 if factor_codes.dtype.itemsize > codes.dtype.itemsize:

@@ -398,12 +398,15 @@ def has_many_fractions(kinds: Sequence[str], values: Sequence[Any]) -> bool:
     return len(numbers) > MAX_FRACTIONS and any(v != int(v) for v in numbers)
 
 
-def check_discrete(column: Column | Counted, rows: np.ndarray | None = None) -> None:
+def check_discrete(
+    column: Column | Counted, rows: np.ndarray | None = None, numbers_advice: str = ""
+) -> None:
     """Refuse a column of undeclared numbers that are amounts rather than levels.
 
     These are over 12 distinct numbers of which some are fractional, or over 30 distinct integers of
     which at least half have fewer than 6 rows. `rows` (number of values,) has the number of rows of
     each value, where a row of frequency k counts as k rows; by default that of the column.
+    `numbers_advice` is as in `EncodingRules`.
     """
     if column.declared:
         return
@@ -416,16 +419,20 @@ def check_discrete(column: Column | Counted, rows: np.ndarray | None = None) -> 
     if has_many_fractions(["number"] * len(values), values) or (
         len(values) > MAX_INTEGERS and 2 * n_rare >= len(values)
     ):
-        _refuse_numbers(column, values, float(rows.sum()))
+        _refuse_numbers(column, values, float(rows.sum()), numbers_advice)
 
 
-def _refuse_numbers(column: Column | Counted, values: list, n_rows: float) -> NoReturn:
+def _refuse_numbers(
+    column: Column | Counted, values: list, n_rows: float, numbers_advice: str
+) -> NoReturn:
     """Raise the error of a column of amounts, whose distinct numbers are `values`."""
     name = column.name
     # all integers, almost one for each row: an identifier as likely as an amount
     is_identifier = bool(n_rows < 2 * len(values) and all(v == int(v) for v in values))
     what = "like an identifier or an amount" if is_identifier else "continuous"
     remedy = _numbers_remedy(name, isinstance(column, Counted))
+    if numbers_advice and not is_identifier:
+        remedy = Hint(f"{remedy} {numbers_advice}", command_line=remedy.command_line)
     raise DataError(
         f"column {name!r} looks {what}: {len(values)} distinct numbers in {n_rows:.0f} rows, and "
         "each number would be a level of its own.",

@@ -230,6 +230,11 @@ class Engine:
         return False
 
     @property
+    def numbers_advice(self) -> str:
+        """A sentence of advice where a column of numbers is no factor; usually none."""
+        return ""
+
+    @property
     def has_tests(self) -> bool:
         """Whether estimates have standard errors and tests."""
         return self.solves

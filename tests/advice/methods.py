@@ -32,6 +32,10 @@ from advice.common import (
 from advice.sites import Advice
 from bbl import networks
 
+GREY = pd.DataFrame({"y": DATA["y"], "a": np.random.default_rng(0).uniform(-1, 1, len(DATA))})
+# a quick posterior
+FEW: dict = {"chains": 2, "warmup": 20, "draws": 20}
+
 TABLE = {
     "blanks of pseudo": blanks(lambda **o: fit("y ~ a + b", GAPS, **o), ("marginal",)),
     "blanks of mf": blanks(lambda **o: fit("y ~ a + b", GAPS, method="mf", **o), ("marginal",)),
@@ -382,6 +386,24 @@ TABLE = {
         (
             lambda: fit(
                 method="bayes", prior="conjugate", sampler="auto", chains=2, warmup=20, draws=20
+            ),
+        ),
+    ),
+    "grey values in the conjugate model": Advice(
+        r"declare it: .*bbl\.ScoreFeatures\('conjugate'\) on these columns",
+        lambda: fit("y ~ a", GREY, method="bayes", prior="conjugate"),
+        (
+            lambda: fit("y ~ a", bbl.bin(GREY, "a"), method="bayes", prior="conjugate", **FEW),
+            lambda: bbl.ScoreFeatures("conjugate").fit(GREY[["a"]], GREY["y"]),
+        ),
+    ),
+    "layers of hidden units": Advice(
+        r"Give one number; or .*bbl\.ScoreFeatures\('conjugate', options=\{'hidden': \(5, 3\)\}\)",
+        lambda: fit(method="bayes", prior="conjugate", hidden=(5, 3)),
+        (
+            lambda: fit(method="bayes", prior="conjugate", hidden=5, **FEW),
+            lambda: bbl.ScoreFeatures("conjugate", options={"hidden": (5, 3)}).fit(
+                GREY[["a"]], GREY["y"]
             ),
         ),
     ),

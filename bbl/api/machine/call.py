@@ -272,6 +272,7 @@ def prepare(
         one_sided=True,  # a formula may be without a response
         # whether the error of missing values advises missing="marginal"
         sums_out=marginal_capability not in engine.refusals(),
+        numbers_advice=engine.numbers_advice,
         marks=structural_zeros,  # if it names a column, that is no predictor
         check_pairs=partial(  # called before all pairs of many predictors are listed
             announce_terms,

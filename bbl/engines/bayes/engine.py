@@ -23,7 +23,7 @@ from bbl.engines.bayes.hidden import hidden_draws, summed_exactly, visible_colum
 from bbl.engines.bayes.posterior import Problem, adjustment, draw_chains, mode
 from bbl.engines.engine_fit import EngineFit, Note
 from bbl.engines.traits import PosteriorTraits
-from bbl.errors import DataWarning, OptionError
+from bbl.errors import BBLTypeError, DataWarning, OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import to_reference, to_simplex
 from bbl.model.layout import Layout
@@ -47,6 +47,10 @@ RHAT_CHANCE = 6.0
 ANNEALED = (
     " States of so many coupled units are not summed over but annealed; predictions are slow, and "
     "have errors."
+)
+GREY_ADVICE = (
+    "For numbers between -1 and 1, such as grey values, fit bbl.ScoreFeatures('conjugate') on "
+    "these columns."
 )
 MIN_C_SHARE = 0.1  # c under this share of a group's observations brings a warning
 
@@ -78,7 +82,8 @@ class Posterior(Engine):
         Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate
         prior. They freeze, see the warning. A formula without interactions makes a restricted
         machine. ``coef()`` holds the parameters of the predictors when every unit is -1;
-        predictions sum over the units.
+        predictions sum over the units. Predictors are categories; for layers of units over numbers
+        between -1 and 1 see `bbl.sklearn.ScoreFeatures`.
     c : float, optional
         Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by
         default.
@@ -169,6 +174,14 @@ class Posterior(Engine):
     def __post_init__(self):
         choice("prior", self.prior, PRIORS)
         choice("sampler", self.sampler, SAMPLERS)
+        if isinstance(self.hidden, tuple | list):
+            raise BBLTypeError(
+                f"hidden must be an integer, one layer of units; got {self.hidden!r}.",
+                argument="hidden",
+                hint="Give one number; or fit layers to grey values with bbl.ScoreFeatures("
+                f"'conjugate', options={{'hidden': {tuple(self.hidden)}}}).",
+                value=self.hidden,
+            )
         for name, least in (
             ("chains", 1),
             ("warmup", 10),
@@ -212,6 +225,11 @@ class Posterior(Engine):
     def penalised(self) -> bool:
         """True: the prior shrinks estimates towards zero."""
         return True
+
+    @property
+    def numbers_advice(self) -> str:
+        """Under the conjugate prior, where the machine of Li's grey values is."""
+        return GREY_ADVICE if self.prior == "conjugate" else ""
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
         """Return a generator from the engine's `seed`, or `rng` if it has none."""

@@ -4,6 +4,7 @@
 
 import ast
 import base64
+import gzip
 import itertools
 import json
 import re
@@ -202,6 +203,42 @@ def test_numbers_in_the_text_of_the_lesson_on_log_linear_models():
         f"add up to {parts[1:].sum():.1f}",
     ):
         assert words in " ".join(text.replace("\n#", "").split()), words
+
+
+def test_digits_of_the_thesis_are_read_from_their_files(tmp_path, monkeypatch):
+    text = (FOLDER / "digit_scores.py").read_text(encoding="utf-8")
+    cells = [
+        cell for cell in re.split(r"^# %%.*\n", text, flags=re.MULTILINE) if "\nimport " in cell
+    ]
+    (reading,) = (
+        cell for cell in re.split(r"^# %%\n", text, flags=re.MULTILINE) if "def read_zip" in cell
+    )
+    names: dict = {}
+    exec(cells[0], names)  # noqa: S102
+    rng = np.random.default_rng(0)
+    written = {}
+    for part, n in (("zip.train", 20), ("zip.test", 10)):
+        digits = np.arange(n) % 10
+        pixels = rng.uniform(-1, 1, (n, 256)).round(3)
+        written[part] = (pixels, digits)
+        # a digit is written as 6.0000, and a line ends in a blank
+        lines = [
+            " ".join([f"{digit:.4f}", *(f"{pixel:.3f}" for pixel in row)]) + " "
+            for digit, row in zip(digits, pixels, strict=True)
+        ]
+        content = ("\n".join(lines) + "\n").encode()
+        if part == "zip.test":
+            (tmp_path / "zip.test.gz").write_bytes(gzip.compress(content))
+        else:
+            (tmp_path / part).write_bytes(content)
+    monkeypatch.setenv("BBL_DATA", str(tmp_path))
+    exec(reading.split("# %%")[0], names)  # noqa: S102
+    found = [names[name] for name in ("train", "y_train", "test", "y_test", "side")]
+    for got, expected in zip(found, [*written["zip.train"], *written["zip.test"], 16], strict=True):
+        np.testing.assert_array_equal(got, expected)
+    monkeypatch.delenv("BBL_DATA")
+    exec(reading.split("# %%")[0], names)  # noqa: S102
+    assert names["side"] == 8 and names["train"].shape[1] == 64
 
 
 def test_codons_are_those_of_r(shared):

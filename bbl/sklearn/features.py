@@ -391,7 +391,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         n : int, default 1
             Number of rows, each the end of a chain of its own.
         sweeps : int, default 100
-            Sweeps of each chain, from random numbers.
+            Sweeps of each chain, which begins at the fields of the numbers.
         random_state : int or None, default 0
 
         Returns

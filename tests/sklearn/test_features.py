@@ -14,11 +14,13 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 
 sklearn = pytest.importorskip("sklearn")
 
+from scipy.stats import kstest  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.model_selection import StratifiedKFold  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
+from bbl.engines.bayes.grey import truncated_exponential  # noqa: E402
 from bbl.sklearn import BBLClassifier, ScoreFeatures  # noqa: E402
 
 OUT_OF_FOLD = dict.fromkeys(
@@ -163,6 +165,32 @@ def test_conjugate_scores_of_grey_values_tell_classes_apart_whatever_c_is():
     )
     np.testing.assert_allclose(2 * other[0].transform(X), one[0].transform(X))
     assert one.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("slope", [-40.0, -1.0, 0.0, 1e-7, 2.0, 300.0])
+def test_numbers_of_a_slope_have_its_distribution(slope):
+    drawn = truncated_exponential(np.full(2000, slope), np.random.default_rng(1))
+    assert np.abs(drawn).max() <= 1.0
+
+    def cdf(x):
+        if abs(slope) < 1e-3:
+            return (x + 1.0) / 2.0
+        return np.expm1(slope * (x + 1.0)) / np.expm1(2.0 * slope)
+
+    assert kstest(drawn, cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("options", [{"hidden": 8}, {"hidden": (8, 4)}, {}])
+def test_rows_are_drawn_near_their_class_and_not_near_its_negative(options):
+    rng = np.random.default_rng(2)
+    pattern = np.array([np.repeat([0.9, -0.7], 8), np.tile([0.9, -0.7], 8)])
+    y = np.repeat([0, 1], 80)
+    X = np.clip(pattern[y] + rng.normal(0, 0.2, (160, 16)), -1, 1)
+    pairs = "none" if options else "all"
+    features = ScoreFeatures("conjugate", pairs=pairs, options=options).fit(X, y)
+    for label in (0, 1):
+        drawn = features.sample(label, 40, sweeps=20)
+        assert ((drawn - drawn.mean(axis=1, keepdims=True)) @ pattern[label] > 0).all()
 
 
 def test_grey_values_have_hidden_units_and_are_drawn():

@@ -82,10 +82,14 @@ class GreyMachine:
     def sample(self, n: int, sweeps: int, rng: np.random.Generator) -> np.ndarray:
         """Draw rows (n, m) by n Gibbs chains of `sweeps` sweeps over units and numbers.
 
-        A number given all else has the density ``exp(a x)`` on [-1, 1].
+        A number given all else has the density ``exp(a x)`` on [-1, 1]. Chains begin at the fields,
+        scaled to that interval: couplings make the negative of a probable row a mode too, which
+        fields make improbable and which a chain would not leave.
         """
-        X = rng.uniform(-1.0, 1.0, (n, len(self.alpha)))
-        units = [rng.choice([-1.0, 1.0], (n, len(field))) for field in self.fields]
+        start = self.alpha / max(float(np.abs(self.alpha).max()), 1e-300)
+        X = np.tile(start, (n, 1))
+        # neutral until they are drawn, from the numbers upwards
+        units = [np.zeros((n, len(field))) for field in self.fields]
         has_pairs = bool(self.beta.any())
         with serial_blas():
             for _ in range(sweeps):

@@ -59,9 +59,9 @@ def one_task(task: str, path: str, how: str, out: str) -> dict[str, Any]:
     elif task == "predict":
         fit = bbl.bbl("y ~ .", path, method="naive", n_jobs=1)
         fit.predict_batches(data, to=out + ".parquet") if how == "batches" else fit.predict(data)
-        numbers = fit.parameters.theta
+        numbers = fit.estimate.parameters.theta
     else:
-        numbers = bbl.bbl("y ~ .^2", data, **options).parameters.theta
+        numbers = bbl.bbl("y ~ .^2", data, **options).estimate.parameters.theta
     np.save(out, numbers)
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {"user_s": used.ru_utime, "peak_mb": used.ru_maxrss / 1024}

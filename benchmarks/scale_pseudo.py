@@ -101,7 +101,7 @@ def one_way(path: str, how: str, lambda_: float, out: str) -> dict[str, Any]:
 
     def fitted(data: Any, **where: Any) -> dict[str, Any]:
         fit = bbl.bbl("y ~ .^2", data, lambda_=lambda_, n_jobs=1, verbose=0, **where)
-        np.save(out, fit.parameters.theta)
+        np.save(out, fit.estimate.parameters.theta)
         fits = fit.estimate.fits
         passes = max(
             int(own.state["streamed"][2]) if "streamed" in own.state else 0 for own in fits

@@ -23,7 +23,7 @@ from bbl.results.together.average import AverageResults  # noqa: E402
 
 PAGE = DOCS / "guide" / "works_with.md"
 MEMBERS = ENGINES["pseudo"].refusals()
-AVERAGE = AverageResults.refusals | lacking(
+AVERAGE = AverageResults._refusals | lacking(
     "crossVal",
     missing_marginal_batches=MEMBERS["missing_marginal_batches"],
     structural_zeros=MEMBERS["structural_zeros"],
@@ -32,8 +32,8 @@ KINDS: dict[str, Mapping[str, str]] = {
     **{name: engine.refusals() for name, engine in ENGINES.items()},
     "auto": AUTO_REFUSALS,
     "average": AVERAGE,
-    "networks": NetworkResults.refusals,
-    "shooter": ShooterResults.refusals,
+    "networks": NetworkResults._refusals,
+    "shooter": ShooterResults._refusals,
 }
 HEAD = """\
 ---

@@ -316,7 +316,12 @@ def compare_model(case, problem, fit, want, run, warned) -> list[Check]:
     if run["coefficients"].get("h0") is None:
         return [
             *checks,
-            Check("a pooled fit was made", float(fit.parameters.pooled is not None), 0.0, rule),
+            Check(
+                "a pooled fit was made",
+                float(fit.estimate.parameters.pooled is not None),
+                0.0,
+                rule,
+            ),
         ]
     dh, dJ = model_gap(coefficients(fit, problem, None), want.pooled)
     checks += [
@@ -336,11 +341,16 @@ def compare_numbers(case, problem, fit, want, run) -> list[Check]:
     tolerance = EXACT if case.method == "pseudo" else CLOSED
     own = rule if problem.unweighted else "weights"
     checks = [
-        Check("df", abs(fit.df - run["df"]), 0.0, "closed"),
+        Check("df", abs(fit.estimate.parameters.layout.size - run["df"]), 0.0, "closed"),
         Check("nobs", abs(fit.nobs() - problem.w.sum()), 0.0, own),
         Check("lkh", relative(fit.lkh, want.lkh), tolerance, own),
         Check("logLik", relative(fit.logLik(), want.log_likelihood), tolerance, own),
-        Check("df of logLik", abs(fit.logLik().df - fit.df * problem.K), 0.0, "oracle"),
+        Check(
+            "df of logLik",
+            abs(fit.logLik().df - fit.estimate.parameters.layout.size * problem.K),
+            0.0,
+            "oracle",
+        ),
     ]
     if problem.unweighted and rule == "exact":
         checks.append(
@@ -487,7 +497,7 @@ def compare_no_optimum(case, problem, fit, warned) -> list[Check]:
     checks = [
         Check(
             "coefficients that are not finite",
-            float(np.sum(~np.isfinite(fit.parameters.theta))),
+            float(np.sum(~np.isfinite(fit.estimate.parameters.theta))),
             0.0,
             "no optimum",
         ),

@@ -76,7 +76,7 @@ def column_numbers(case: Case, fit: bbl.BBLResults) -> list[int]:
     """Return where R's columns are among the coefficients of a fit: 0 for the intercept, then its
     parameters.
     """
-    labels, layout = fit.labels, fit.parameters.layout
+    labels, layout = fit.labels, fit.estimate.parameters.layout
     number = np.arange(1, 1 + layout.size)
     at = {frozenset(["Intercept"]): 0}
     for scope in layout.scopes:

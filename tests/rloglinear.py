@@ -121,7 +121,7 @@ def covariance(fit) -> np.ndarray:
     few rows.
     """
     rows = fit.training.pooled
-    return fit.engine.influence(rows, fit.parameters.layout)[0].covariance(rows)
+    return fit.engine.influence(rows, fit.estimate.parameters.layout)[0].covariance(rows)
 
 
 def coefficients(fit) -> pd.DataFrame:
@@ -218,7 +218,7 @@ def compare_dropped(fit, expected: dict | None) -> list[Check]:
     """Compare the likelihood ratios of a fit and models without one of its interactions."""
     if expected is None:  # as where the maximum is in a limit
         return []
-    layout, rows = fit.parameters.layout, fit.training.pooled
+    layout, rows = fit.estimate.parameters.layout, fit.training.pooled
     value, rank = fit.engine.maximum_likelihood(rows, layout)
     checks = []
     for term, df, ratio, p in zip(

@@ -31,7 +31,7 @@ def compare_large(case):
     h, J = (run["h"], run["selected_J"]) if mf else (check["exact_h"], check["exact_J_selected"])
     lz = run["lz"] if mf else check["exact_lz_r"]
     checks = [
-        Check("df", abs(fit.df - run["df"]), 0.0, "closed"),
+        Check("df", abs(fit.estimate.parameters.layout.size - run["df"]), 0.0, "closed"),
         Check("lkh", relative(fit.lkh, want.lkh), tolerance, rule),
     ]
     for digit in digits:
@@ -101,7 +101,7 @@ def compare_mnist(case):
     kept = [c for c in train.columns if c != "y"]
     coef = fit.coef()
     checks = [Check("columns kept", float(kept != case.input["kept_columns"]), 0.0, "closed")]
-    layout = fit.parameters.layout
+    layout = fit.estimate.parameters.layout
     for g, digit in enumerate(out["groups"]):
         k = int(digit)
         fields = {n: v["1"] for n, v in out["selected_h"][digit].items()}
@@ -117,7 +117,7 @@ def compare_mnist(case):
         found = [coef.J[k][e["i"], e["j"]].loc[1, 1] for e in J]
         checks.append(Check("J", gap(found, [e["value"] for e in J]), CLOSED, "closed"))
         checks.append(Check("ln Z", relative(fit.log_z[k], out["lz"][digit]), CLOSED, "closed"))
-        theta = fit.parameters.theta[g]
+        theta = fit.estimate.parameters.theta[g]
         h, pairs = theta[: layout.D], theta[layout.D :]
         sums = [h.sum(), abs(h).sum(), 2 * pairs.sum(), 2 * abs(pairs).sum(), abs(pairs).max()]
         checks.append(
@@ -138,7 +138,7 @@ def compare_mnist(case):
         )
     )
     checks.append(Check("lkh", relative(fit.lkh, out["lkh"]), CLOSED, "closed"))
-    checks.append(Check("df", abs(fit.df - out["df"]), 0.0, "closed"))
+    checks.append(Check("df", abs(fit.estimate.parameters.layout.size - out["df"]), 0.0, "closed"))
     groups = [int(d) for d in out["groups"]]
     new = fit.predict(test)
     link = rcases.array(out["test"]["link_first20"])

@@ -217,7 +217,9 @@ def test_the_model_of_the_last_fold_has_its_training_rows():
     cv = bbl.crossVal("y ~ .^2", data, cv=folds, refit=False, **settings)
     assert cv.model.model_frame.index.tolist() == list(range(10, 30)) and cv.model.nobs() == 20
     again = bbl.bbl("y ~ .^2", data.iloc[10:30], testNull=False, **settings)
-    np.testing.assert_array_equal(cv.model.parameters.theta, again.parameters.theta)
+    np.testing.assert_array_equal(
+        cv.model.estimate.parameters.theta, again.estimate.parameters.theta
+    )
 
 
 def test_a_splitter_sees_the_rows_of_the_data():

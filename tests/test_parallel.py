@@ -70,8 +70,8 @@ def fits(data, n_jobs):
     one = bbl.mlestimate(data.iloc[:, :-1].to_numpy(), lambda_=0.1, n_jobs=n_jobs)
     boot = bbl.bbl("y ~ x0 * x1", data, **PSEUDO).bootstrap(4, seed=1, n_jobs=n_jobs)
     return [
-        pseudo.parameters.theta,
-        meanfield.parameters.theta,
+        pseudo.estimate.parameters.theta,
+        meanfield.estimate.parameters.theta,
         cv.cvframe.to_numpy(),
         *one.h,
         boot["se"].to_numpy(),
@@ -99,8 +99,8 @@ def serial(data):
 def gibbs(fit, n_jobs):
     from bbl.model.chains import gibbs as sample
 
-    h, J = to_matrix(fit.parameters.layout, fit.parameters.theta[0])
-    draws = sample(h, J, fit.parameters.layout.n_levels, 40, 200, 1, thin=1, n_jobs=n_jobs)
+    h, J = to_matrix(fit.estimate.parameters.layout, fit.estimate.parameters.theta[0])
+    draws = sample(h, J, fit.estimate.parameters.layout.n_levels, 40, 200, 1, thin=1, n_jobs=n_jobs)
     return draws.draws, draws.best
 
 
@@ -109,7 +109,9 @@ def test_one_digest_for_any_number_of_threads(data):
     for n_jobs in [1, 2, 3, 4, 8] * 2:
         for method, options in (("pseudo", PSEUDO), ("mf", {})):
             fit = bbl.bbl("y ~ .^2", data, method=method, n_jobs=n_jobs, verbose=0, **options)
-            found[method].add(digest(fit.parameters.theta, fit.parameters.pooled, fit.log_z))
+            found[method].add(
+                digest(fit.estimate.parameters.theta, fit.estimate.parameters.pooled, fit.log_z)
+            )
         found["gibbs"].add(digest(*gibbs(fit, n_jobs)))
     assert {name: len(own) for name, own in found.items()} == {"pseudo": 1, "mf": 1, "gibbs": 1}
 
@@ -125,7 +127,10 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
         small = bbl.bbl("y ~ (x0 + x1 + x2)^2", frame, n_jobs=2, verbose=0, **PSEUDO)
         prob = fit.predict(frame, type="prob").iloc[:, :-1]
         return digest(
-            fit.parameters.theta, small.parameters.theta, prob, bbl.mcSample(fit, 20, seed=1).emax
+            fit.estimate.parameters.theta,
+            small.estimate.parameters.theta,
+            prob,
+            bbl.mcSample(fit, 20, seed=1).emax,
         )
 
     serial = list(map(work, tables))
@@ -202,7 +207,7 @@ def work(seed):
     rng = np.random.default_rng(seed)
     data = {f"x{i}": rng.integers(0, 4, 4000) for i in range(24)} | {"y": rng.integers(0, 2, 4000)}
     fit = bbl.bbl("y ~ .^2", data, method="mf", n_jobs=2, verbose=0)
-    return fit.parameters.theta.tobytes() + bbl.mcSample(fit, 5, seed=1).emax.to_numpy().tobytes()
+    return fit.estimate.parameters.theta.tobytes() + bbl.mcSample(fit, 5, seed=1).emax.to_numpy().tobytes()
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any fork beside threads
@@ -249,7 +254,7 @@ for limit in (None, 1, 2):
         for _ in range(2):
             trees = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=8).fit(X, y).predict_proba(X)
             fit = bbl.bbl("y ~ .^2", data, method="mf", n_jobs=2, verbose=0)
-            found.append((trees.tobytes(), fit.parameters.theta.tobytes()))
+            found.append((trees.tobytes(), fit.estimate.parameters.theta.tobytes()))
 print(len(set(found)))
 """  # noqa: E501
     assert run(code) == "1"

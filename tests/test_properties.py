@@ -103,8 +103,8 @@ def all_states(levels):
 
 
 def same_bits(one, other):
-    np.testing.assert_array_equal(one.parameters.theta, other.parameters.theta)
-    np.testing.assert_array_equal(one.parameters.pooled, other.parameters.pooled)
+    np.testing.assert_array_equal(one.estimate.parameters.theta, other.estimate.parameters.theta)
+    np.testing.assert_array_equal(one.estimate.parameters.pooled, other.estimate.parameters.pooled)
     np.testing.assert_array_equal(one.log_z, other.log_z)
 
 
@@ -215,7 +215,9 @@ def test_weights_times_a_number_leave_the_estimate(shape, method, factor):
     one = fitted(frame, xlevels, method, **options)
     options = {k: factor * v for k, v in options.items()}
     other = fitted(frame, xlevels, method, weights=np.full(len(frame), factor), **options)
-    np.testing.assert_allclose(one.parameters.theta, other.parameters.theta, atol=1e-8)
+    np.testing.assert_allclose(
+        one.estimate.parameters.theta, other.estimate.parameters.theta, atol=1e-8
+    )
     np.testing.assert_allclose(one.log_z, other.log_z, atol=1e-8)
 
 
@@ -353,7 +355,7 @@ def test_any_frame_is_fitted_or_refused_in_words(frame, predictors, method, nova
     except bbl.BBLError as error:
         assert str(error).rstrip().endswith((".", ")")) and len(str(error)) > 30
         return
-    assert np.isfinite(fit.parameters.theta).all()
+    assert np.isfinite(fit.estimate.parameters.theta).all()
     np.testing.assert_allclose(fit.fitted().sum(axis=1), 1, atol=1e-12)
 
 

@@ -179,7 +179,7 @@ class Ising:
         return bbl.sample_xi(n, levels, self.h, self.J, seed=seed)
 
     def couplings(self, fit):
-        return to_simplex(self.layout, fit.parameters.theta[0])[self.layout.m :]
+        return to_simplex(self.layout, fit.estimate.parameters.theta[0])[self.layout.m :]
 
     def scores(self, fit):
         """The rms error of couplings, and the share of edges among as many strongest pairs."""

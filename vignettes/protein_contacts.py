@@ -100,7 +100,7 @@ plt.show()
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
     fit = bbl.bbl("~ .^2", alignment, weights=weights, lambda_=0.01, verbose=0)
 print(
-    f"{fit.parameters.layout.n_terms:,} pairs of sites, {fit.parameters.layout.size:,} parameters"
+    f"{fit.estimate.parameters.layout.n_terms:,} pairs of sites, {fit.estimate.parameters.layout.size:,} parameters"
 )
 
 # %% [markdown]

@@ -69,9 +69,9 @@ print(posterior.history.tail(3).round(4))
 # %%
 found = {
     "pseudo-likelihood, penalty by cross-validation": to_simplex(
-        layout, pseudo.parameters.theta[0]
+        layout, pseudo.estimate.parameters.theta[0]
     )[m:],
-    'posterior, method="pvi"': to_simplex(layout, posterior.parameters.theta[0])[m:],
+    'posterior, method="pvi"': to_simplex(layout, posterior.estimate.parameters.theta[0])[m:],
 }
 fig, axes = plt.subplots(
     1, 2, figsize=(8.4, 4.2), sharex=True, sharey=True, constrained_layout=True

@@ -42,7 +42,7 @@ def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     """Return the fitted model of this `kind`, from the `meta` and `arrays` that its method `pack`
     returned.
     """
-    return KINDS[kind].unpack(meta, arrays)
+    return KINDS[kind]._unpack(meta, arrays)
 
 
 @overload

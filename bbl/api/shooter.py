@@ -236,7 +236,7 @@ def shooter(
     # sums_out: whether the error of missing values advises missing="marginal"
     rules = EncodingRules(
         order=None,
-        sums_out="missing_marginal" not in ShooterResults.refusals,
+        sums_out="missing_marginal" not in ShooterResults._refusals,
         numeric=numeric,
         standardise=standardise,
     )
@@ -299,7 +299,7 @@ def shooter(
         path,
         entry_rows,
         class_totals / sample.total,
-        stored_loss=loss,
+        _stored_loss=loss,
     )
 
 
@@ -383,7 +383,7 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
         interaction = ":".join(str(names[i]) for i in interacting_pair)
         raise FormulaError(
             f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
-            f"{ShooterResults.refusals['pairs']}.",
+            f"{ShooterResults._refusals['pairs']}.",
             argument="formula",
             hint="Write 'y ~ .' or 'y ~ a + b', and the most predictors of a term as order=.",
         )

@@ -120,12 +120,12 @@ def unpack_model(
         "design": design,
         "training": sample,
         "index": row_labels,
-        "stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
+        "_stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
     }
     if design.classes:  # whether the model has a response
         arguments |= {
             "priors": _unpack_priors(meta, len(design.response.levels)),
-            "stored_loss": unpack_loss(meta),
+            "_stored_loss": unpack_loss(meta),
         }
     return arguments
 

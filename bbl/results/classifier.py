@@ -53,8 +53,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
 
     Attributes
     ----------
-    priors, stored_loss
-        As in `ClassifierBase`.
+    priors : ndarray, shape (K,), or None
+        Class shares for predictions; they replace the shares of the training rows.
     """
 
     @abstractmethod

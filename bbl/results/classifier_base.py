@@ -20,6 +20,7 @@ from bbl.crossval import Refit
 from bbl.design.decisions import Priors, check_priors
 from bbl.errors import OptionError
 from bbl.results.classifier_facts import scored_rows
+from bbl.results.deprecated import Deprecated
 from bbl.results.effects.error_source import ErrorSource
 from bbl.results.model import ModelResults
 from bbl.rows.on_disk import Rows
@@ -38,15 +39,18 @@ class ClassifierBase(ModelResults):
     ----------
     priors : ndarray, shape (K,), or None
         Class shares for predictions; they replace the shares of the training rows.
-    stored_loss : LossRecord or None
-        Log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of
-        the training rows.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
-    stored_loss: LossRecord | None = field(default=None, kw_only=True, repr=False)
+    # log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of
+    # the training rows
+    _stored_loss: LossRecord | None = field(default=None, kw_only=True, repr=False)
 
     _can_refit: ClassVar[bool] = False  # whether `_refit` fits other rows
+
+    shares_in_use = Deprecated("_shares_in_use", "priors or class_shares")
+    stored_loss = Deprecated("_stored_loss", "log_loss")
+    training_loss = Deprecated("_training_loss", "log_loss")
 
     @abstractmethod
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -64,8 +68,8 @@ class ClassifierBase(ModelResults):
         are none.
         """
         # a model that cannot be bootstrapped gives the reason under "effects_bootstrap"
-        advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
-        raise OptionError(f"{self.refusals['effects']}.", argument="se", hint=f"Give {advice}.")
+        advice = "se=False" if "effects_bootstrap" in self._refusals else "se='bootstrap'"
+        raise OptionError(f"{self._refusals['effects']}.", argument="se", hint=f"Give {advice}.")
 
     @property
     @abstractmethod
@@ -123,7 +127,7 @@ class ClassifierBase(ModelResults):
         return model
 
     @property
-    def shares_in_use(self) -> np.ndarray:
+    def _shares_in_use(self) -> np.ndarray:
         """Shares (K,) of the groups that predictions assume: the model's priors, or the shares of
         the training rows.
 
@@ -184,11 +188,11 @@ class ClassifierBase(ModelResults):
         >>> print(bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv").log_loss)
         0.48 of validated rows; 0.629 of the shares of the groups
         """
-        if self.stored_loss is not None or self.training is None:
-            return self.stored_loss
-        return self.training_loss(self.training)
+        if self._stored_loss is not None or self.training is None:
+            return self._stored_loss
+        return self._training_loss(self.training)
 
-    def training_loss(self, rows: Rows) -> LossRecord | None:
+    def _training_loss(self, rows: Rows) -> LossRecord | None:
         """Return the log-loss of training rows; of a sample of very many, None unless above that of
         the shares.
         """

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from inspect import getattr_static
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -34,6 +35,7 @@ from bbl.report.machine.summary import Section, Summary
 from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
+from bbl.results.deprecated import Deprecated
 from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.report_page import data_part
 from bbl.rows.sample import Sample
@@ -84,21 +86,35 @@ class ModelResults(ABC):
         The encoded training rows; None in a model that was loaded from a file without them.
     index : pandas.Index or None
         Labels of the training rows (those of positive weight).
-    stored : Training or None
-        Summaries of the training rows of a model that was loaded from a file or fitted in batches,
-        and may lack the rows. None for any other fit: it has `training`, from which the same
-        numbers are computed.
     """
 
     call: str
     design: Design
     training: Sample | None
     index: pd.Index | None
-    stored: Training | None = field(default=None, kw_only=True, repr=False)
+    # summaries of the training rows of a model that was loaded from a file or fitted in batches,
+    # and may lack the rows. None for any other fit: it has `training`, from which the same numbers
+    # are computed
+    _stored: Training | None = field(default=None, kw_only=True, repr=False)
 
     kind: ClassVar[str]  # kind of model in the header of the model file
     # the `CAPABILITIES` that the kind of model lacks, each with the reason
-    refusals: ClassVar[Mapping[str, str]] = {}
+    _refusals: ClassVar[Mapping[str, str]] = {}
+
+    check_likelihood = Deprecated("_check_likelihood")
+    log_likelihood = Deprecated("_log_likelihood_of", "logLik()")
+    pack = Deprecated("_pack", "save()")
+    refusals = Deprecated("_refusals")
+    stored = Deprecated("_stored")
+    unpack = Deprecated("_unpack", "bbl.load()")
+
+    def __dir__(self) -> list[str]:
+        """Return the attributes without deprecated ones."""
+        return [
+            name
+            for name in super().__dir__()
+            if not isinstance(getattr_static(type(self), name, None), Deprecated)
+        ]
 
     @property
     @abstractmethod
@@ -116,11 +132,11 @@ class ModelResults(ABC):
         """Properties of the method, for averages and comparisons."""
 
     @abstractmethod
-    def check_likelihood(self) -> None:
+    def _check_likelihood(self) -> None:
         """Raise an OptionError if rows have no likelihood under this model."""
 
     @abstractmethod
-    def log_likelihood(self, rows: Sample) -> float:
+    def _log_likelihood_of(self, rows: Sample) -> float:
         """Return the log-likelihood of encoded rows, summed with their weights."""
 
     def logLik(self) -> LogLikelihood:
@@ -174,14 +190,14 @@ class ModelResults(ABC):
         return html_fragment(*self._notebook())
 
     @abstractmethod
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file: (dict of names and options, arrays by name)."""
 
     @classmethod
     @abstractmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
+    def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
         """Return the model from the content of a model file; a ValueError if that cannot come from
-        `pack`.
+        `_pack`.
         """
 
     @abstractmethod
@@ -289,17 +305,19 @@ class ModelResults(ABC):
     @cached_property
     def _nobs(self) -> float:
         """Sum of the weights, as an int if all weights are whole numbers."""
-        if self.stored is not None:
-            return self.stored.nobs
+        if self._stored is not None:
+            return self._stored.nobs
         rows = self._rows()
         return round(rows.total) if rows.whole else rows.total
 
     @cached_property
     def _log_likelihood(self) -> float:
         """Log-likelihood of the training rows."""
-        self.check_likelihood()  # raises an OptionError if the model has none
+        self._check_likelihood()  # raises an OptionError if the model has none
         return (
-            self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
+            self._log_likelihood_of(self._rows())
+            if self._stored is None
+            else self._stored.log_likelihood
         )
 
     @cached_property
@@ -307,8 +325,8 @@ class ModelResults(ABC):
         """Weighted count (K, L_i) of the L_i levels of each predictor in K groups, one array for
         each predictor.
         """
-        if self.stored is not None:
-            return self.stored.counts
+        if self._stored is not None:
+            return self._stored.counts
         rows = self._rows()
         if self.design.is_number.any():  # rows of numbers are counted as a whole
             rows = replace(rows, codes=self.design.level_codes(rows.codes))
@@ -446,4 +464,4 @@ class ModelResults(ABC):
         >>> loaded.predict(titanic.head(2), type="class").tolist()
         ['Yes', 'No']
         """
-        write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
+        write_model(path, *self._pack(flag("store_data", store_data)), kind=self.kind)

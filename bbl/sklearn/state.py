@@ -27,7 +27,7 @@ class ResultState:
             result = state["result_"]
             try:
                 # a dict of plain values, and arrays by name
-                meta, arrays = result.pack(store_data=True)
+                meta, arrays = result._pack(store_data=True)
             except BBLTypeError:  # an engine that a user defined: pickled as an object
                 return state
             state["result_"] = {"kind": result.kind, "meta": meta, "arrays": arrays}

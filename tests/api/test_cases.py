@@ -27,7 +27,7 @@ def table(n, m, L=3, K=2, seed=0):
 def check(fit, data):
     """A fit has to be finite, converged, and give probabilities."""
     assert (
-        np.isfinite(fit.parameters.theta).all()
+        np.isfinite(fit.estimate.parameters.theta).all()
         and np.isfinite(fit.log_z).all()
         and np.isfinite(fit.logLik())
     )
@@ -102,7 +102,7 @@ def test_numbers_of_any_type_give_the_same_codes(method, dtype):
     data = table(60, 3)
     other = data.astype({c: dtype for c in ("x0", "x1", "x2")})
     one, two = (bbl.bbl("y ~ .^2", d, method=method, **METHODS[method]) for d in (data, other))
-    np.testing.assert_array_equal(one.parameters.theta, two.parameters.theta)
+    np.testing.assert_array_equal(one.estimate.parameters.theta, two.estimate.parameters.theta)
     np.testing.assert_array_equal(one.fitted(), two.predict(data, type="prob").iloc[:, :-1])
 
 
@@ -168,7 +168,7 @@ def test_columns_named_by_numbers_and_tuples():
     data = table(40, 2)
     other = data.set_axis([0, ("a", 1), "y"], axis=1)
     one, two = (bbl.bbl("y ~ .^2", d, **METHODS["pseudo"]) for d in (data, other))
-    np.testing.assert_array_equal(one.parameters.theta, two.parameters.theta)
+    np.testing.assert_array_equal(one.estimate.parameters.theta, two.estimate.parameters.theta)
     assert two.labels.names == (0, ("a", 1))
 
 
@@ -184,7 +184,7 @@ def test_a_long_formula_is_refused():
 def test_extreme_penalties_end_finite(options):
     data = table(400, 3)
     fit = bbl.bbl("y ~ .^2", data, **options)
-    assert np.isfinite(fit.parameters.theta).all() and fit.converged
+    assert np.isfinite(fit.estimate.parameters.theta).all() and fit.converged
 
 
 def test_an_objective_that_is_not_finite_is_told():
@@ -193,7 +193,7 @@ def test_an_objective_that_is_not_finite_is_told():
         match="did not converge; raise .*group 0, predictor 'x0' .gradient norm inf",
     ):
         fit = bbl.bbl("y ~ .^2", table(400, 3), lambdah=1e300)
-    assert not fit.converged and np.isfinite(fit.parameters.theta).all()
+    assert not fit.converged and np.isfinite(fit.estimate.parameters.theta).all()
 
 
 WRONG = [

@@ -67,8 +67,10 @@ def test_probabilities_are_those_of_the_oracle(log_z):
     log_lik = sum(E[g][k] - lz[g] for k, g in enumerate(own))
     assert fit.logLik() == pytest.approx(log_lik, abs=1e-7)
     if log_z == "exact":
-        assert fit.aic == pytest.approx(-2 * log_lik + 2 * 3 * fit.df)
-        assert fit.bic == pytest.approx(-2 * log_lik + np.log(200) * 3 * fit.df)
+        assert fit.aic == pytest.approx(-2 * log_lik + 2 * 3 * fit.estimate.parameters.layout.size)
+        assert fit.bic == pytest.approx(
+            -2 * log_lik + np.log(200) * 3 * fit.estimate.parameters.layout.size
+        )
     else:
         with pytest.raises(OptionError, match="no AIC or BIC"):
             _ = fit.aic
@@ -83,8 +85,12 @@ def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tol
     formula = "Survived ~ .^2"
     one = bbl.bbl(formula, titanic, "Freq", method, **options)
     other = bbl.bbl(formula, raw, None, method, **options)
-    np.testing.assert_allclose(one.parameters.theta, other.parameters.theta, atol=tolerance)
-    np.testing.assert_allclose(one.parameters.pooled, other.parameters.pooled, atol=tolerance)
+    np.testing.assert_allclose(
+        one.estimate.parameters.theta, other.estimate.parameters.theta, atol=tolerance
+    )
+    np.testing.assert_allclose(
+        one.estimate.parameters.pooled, other.estimate.parameters.pooled, atol=tolerance
+    )
     np.testing.assert_allclose(one.log_z, other.log_z, atol=tolerance)
     assert one.lkh == pytest.approx(other.lkh, rel=tolerance)
     assert float(one.logLik()) == pytest.approx(float(other.logLik()), rel=tolerance)
@@ -103,7 +109,9 @@ def test_results_are_the_same_bits_for_any_n_jobs():
     for method in ("pseudo", "mf"):
         fits = [bbl.bbl("y ~ .^2", data, method=method, n_jobs=k) for k in (1, 2, 3, 8)]
         for other in fits[1:]:
-            np.testing.assert_array_equal(other.parameters.theta, fits[0].parameters.theta)
+            np.testing.assert_array_equal(
+                other.estimate.parameters.theta, fits[0].estimate.parameters.theta
+            )
             np.testing.assert_array_equal(other.log_z, fits[0].log_z)
 
 
@@ -115,14 +123,14 @@ def test_labels_of_a_fit(fit, titanic):
     assert (fit.weights == titanic["Freq"][fit.weights.index]).all()
     coef = fit.coef()
     pd.testing.assert_frame_equal(coef.J["No"]["Sex", "Class"], coef.J["No"]["Class", "Sex"].T)
-    assert len(fit.tidy()) == 2 * fit.df
+    assert len(fit.tidy()) == 2 * fit.estimate.parameters.layout.size
     assert "dh_[Class]^(No)" in repr(fit)
     assert "predictor states" in fit.summary()._repr_html_()
 
 
 def test_without_the_pooled_fit(titanic):
     fit = bbl.bbl(FORMULA, titanic, "Freq", testNull=False)
-    assert fit.parameters.pooled is None
+    assert fit.estimate.parameters.pooled is None
     assert fit.coef().h0 is None
     assert "h_[Class]^(No)" in repr(fit) and "dh_" not in repr(fit)
 
@@ -150,7 +158,9 @@ def test_other_frames_give_the_same(titanic):
         pa.Table.from_pandas(plain),
     ):
         got = bbl.bbl(FORMULA, data, "Freq")
-        np.testing.assert_array_equal(got.parameters.theta, expected.parameters.theta)
+        np.testing.assert_array_equal(
+            got.estimate.parameters.theta, expected.estimate.parameters.theta
+        )
         pd.testing.assert_frame_equal(got.predict(data), expected.predict(plain))
 
 
@@ -184,7 +194,7 @@ def test_warning_names_group_predictor_and_level():
     ) as caught:
         fit = bbl.bbl("y ~ .^2", data, lambda_=0.1)
     assert len(caught) == 1
-    assert np.isfinite(fit.parameters.theta).all()
+    assert np.isfinite(fit.estimate.parameters.theta).all()
     with pytest.warns(bbl.ConvergenceWarning, match="did not converge"):
         assert not bbl.bbl("y ~ .^2", random_frame(), lambda_=0.1, itmax=1).converged
 
@@ -277,8 +287,8 @@ def test_save_and_load_give_the_same_bits(tmp_path, titanic, method, store_data)
     fit.save(path, store_data=store_data)
     back = bbl.load(path)
     for a, b in (
-        (fit.parameters.theta, back.parameters.theta),
-        (fit.parameters.pooled, back.parameters.pooled),
+        (fit.estimate.parameters.theta, back.estimate.parameters.theta),
+        (fit.estimate.parameters.pooled, back.estimate.parameters.pooled),
     ):
         np.testing.assert_array_equal(a, b)
     pd.testing.assert_frame_equal(back.predict(titanic), fit.predict(titanic), check_exact=True)
@@ -526,7 +536,7 @@ def test_too_many_pairs_are_refused_before_they_are_listed(monkeypatch):
                 verb("y ~ .^2", frame)
     with pytest.raises(MemoryLimitError, match="pairs of predictors"):
         bbl.bbl("y ~ .^2", frame, method="mf")
-    assert bbl.bbl("y ~ .^2", frame, method="naive").df > 0
+    assert bbl.bbl("y ~ .^2", frame, method="naive").n_parameters > 0
 
 
 def test_pairs_that_a_method_does_not_use_are_not_listed(monkeypatch):

@@ -29,7 +29,9 @@ def source(table, tmp_path_factory):
 
 
 def assert_same_fit(lazy, own, new, tolerance=1e-14):
-    np.testing.assert_allclose(lazy.parameters.theta, own.parameters.theta, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        lazy.estimate.parameters.theta, own.estimate.parameters.theta, rtol=0, atol=tolerance
+    )
     assert lazy.labels == own.labels and lazy.nobs() == own.nobs()
     np.testing.assert_allclose(lazy.estimate.log_z, own.estimate.log_z, rtol=1e-12)
     np.testing.assert_allclose(lazy.logLik(), own.logLik(), rtol=1e-12)
@@ -86,12 +88,14 @@ def test_cross_validation_is_that_of_the_table(formula, shuffle, table, source):
     told = {"method": "mf", "eps": [0.0, 0.5, 0.9], "shuffle": shuffle, "seed": 2}
     lazy, own = (bbl.crossVal(formula, data, **told) for data in (source, table))
     np.testing.assert_allclose(lazy.cvframe, own.cvframe, rtol=1e-12)
-    np.testing.assert_allclose(lazy.model.parameters.theta, own.model.parameters.theta, atol=1e-14)
+    np.testing.assert_allclose(
+        lazy.model.estimate.parameters.theta, own.model.estimate.parameters.theta, atol=1e-14
+    )
     np.testing.assert_allclose(lazy.evaluate().accuracy, own.evaluate().accuracy, rtol=1e-12)
     last = bbl.crossVal(formula, source, refit=False, **told).model
     np.testing.assert_allclose(
-        last.parameters.theta,
-        bbl.crossVal(formula, table, refit=False, **told).model.parameters.theta,
+        last.estimate.parameters.theta,
+        bbl.crossVal(formula, table, refit=False, **told).model.estimate.parameters.theta,
     )
 
 

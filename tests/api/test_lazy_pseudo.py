@@ -37,8 +37,12 @@ def both(frame, verb, formula="y ~ .^2", **options):
 def test_parameters_and_log_z_are_those_of_the_table(frame, log_z):
     whole, fit = both(frame, bbl.bbl, lambda_=1e-2, log_z=log_z)
     assert fit.summary().facts["Fitted"].startswith("by rows: a sample of 1,5")
-    np.testing.assert_allclose(fit.parameters.theta, whole.parameters.theta, atol=1e-8)
-    np.testing.assert_allclose(fit.parameters.pooled, whole.parameters.pooled, atol=1e-8)
+    np.testing.assert_allclose(
+        fit.estimate.parameters.theta, whole.estimate.parameters.theta, atol=1e-8
+    )
+    np.testing.assert_allclose(
+        fit.estimate.parameters.pooled, whole.estimate.parameters.pooled, atol=1e-8
+    )
     np.testing.assert_allclose(fit.log_z, whole.log_z, atol=1e-7)
     assert fit.lkh == pytest.approx(whole.lkh, rel=1e-12)
     assert float(fit.logLik()) == pytest.approx(float(whole.logLik()), rel=1e-8)
@@ -51,13 +55,15 @@ def test_the_zero_sum_gauge_is_for_rows_that_are_few_enough_for_memory(frame, mo
     assert error.value.argument == "gauge"
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     whole, fit = both(frame, bbl.bbl, **options)
-    assert fit.parameters.theta.tobytes() == whole.parameters.theta.tobytes()
+    assert fit.estimate.parameters.theta.tobytes() == whole.estimate.parameters.theta.tobytes()
     np.testing.assert_allclose(fit.log_z, whole.log_z, atol=1e-12)
 
 
 def test_one_group_without_a_response(frame):
     whole, fit = both(frame, bbl.bbl, "~ .^2 - y", lambda_=1e-2)
-    np.testing.assert_allclose(fit.parameters.theta, whole.parameters.theta, atol=1e-8)
+    np.testing.assert_allclose(
+        fit.estimate.parameters.theta, whole.estimate.parameters.theta, atol=1e-8
+    )
 
 
 def test_tuning_and_calibration_choose_what_they_choose_for_the_table(frame):
@@ -79,6 +85,8 @@ def test_missing_values_are_levels_or_refused(frame):
     gaps = frame.copy()
     gaps.loc[gaps.index[::50], "x1"] = None
     whole, fit = both(gaps, bbl.bbl, lambda_=1e-2, missing="level")
-    np.testing.assert_allclose(fit.parameters.theta, whole.parameters.theta, atol=1e-8)
+    np.testing.assert_allclose(
+        fit.estimate.parameters.theta, whole.estimate.parameters.theta, atol=1e-8
+    )
     with pytest.raises(OptionError, match="marginal"):
         both(gaps, bbl.bbl, missing="marginal")

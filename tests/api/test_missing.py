@@ -237,10 +237,13 @@ class TestFit:
         fit = bbl.bbl(
             FORMULA, data, w, method, missing="marginal", log_z="exact", **METHODS[method]
         )
-        layout = fit.parameters.layout
+        layout = fit.estimate.parameters.layout
         x = np.where(fit.training.missing, -1, fit.training.codes.astype(int))
         E = np.column_stack(
-            [oracle.marginal_energy(*tables(layout, t), LEVELS, x) for t in fit.parameters.theta]
+            [
+                oracle.marginal_energy(*tables(layout, t), LEVELS, x)
+                for t in fit.estimate.parameters.theta
+            ]
         )
         link, prob = oracle.posterior(E, fit.log_z, fit.estimate.class_prior)
         np.testing.assert_allclose(fit.fitted(), prob, atol=1e-10)
@@ -263,7 +266,7 @@ class TestFit:
             for m in ("raise", "drop", "level", "marginal")
         ]
         for fit in fits[1:]:
-            assert np.array_equal(fit.parameters.theta, fits[0].parameters.theta)
+            assert np.array_equal(fit.estimate.parameters.theta, fits[0].estimate.parameters.theta)
             assert np.array_equal(fit.estimate.log_z, fits[0].estimate.log_z)
             assert fit.predict(data).equals(fits[0].predict(data))
             assert fit.logLik() == fits[0].logLik() and fit.lkh == fits[0].lkh
@@ -278,7 +281,7 @@ class TestFit:
         args = {"missing": missing, "log_z": "half", "method": method, **METHODS[method]}
         a = bbl.bbl(FORMULA, data, w, **args)
         b = bbl.bbl(FORMULA, data.loc[data.index.repeat(w)], **args)
-        assert np.array_equal(a.parameters.theta, b.parameters.theta)
+        assert np.array_equal(a.estimate.parameters.theta, b.estimate.parameters.theta)
         assert np.array_equal(a.estimate.log_z, b.estimate.log_z)
         assert a.nobs() == b.nobs() and a.design.incomplete == b.design.incomplete > 0
         np.testing.assert_allclose(a.logLik(), b.logLik(), rtol=1e-12)
@@ -288,7 +291,7 @@ class TestFit:
     def test_threads_make_no_difference(self):
         data, w = frame(2000)
         one, two = (bbl.bbl(FORMULA, data, w, missing="marginal", n_jobs=k) for k in (1, 2))
-        assert np.array_equal(one.parameters.theta, two.parameters.theta)
+        assert np.array_equal(one.estimate.parameters.theta, two.estimate.parameters.theta)
 
     def test_drop(self):
         data, w = frame()
@@ -297,7 +300,7 @@ class TestFit:
         fit = bbl.bbl(FORMULA, data, w, missing="drop")
         whole = data.notna().all(axis=1)
         same = bbl.bbl(FORMULA, data[whole], w[whole])
-        assert np.array_equal(fit.parameters.theta, same.parameters.theta)
+        assert np.array_equal(fit.estimate.parameters.theta, same.estimate.parameters.theta)
         assert fit.nobs() == w[whole].sum() and fit.design.incomplete == w[~whole].sum()
         assert f"{w[~whole].sum()} observations with missing values dropped" in str(fit.summary())
         assert f"{w[~whole].sum()} observations with missing values dropped" in repr(fit)
@@ -324,7 +327,7 @@ class TestFit:
         fit = bbl.bbl(FORMULA, data, w, missing="level", lambdah=0.01)
         filled = bbl.bbl(FORMULA, data.fillna("zz"), w, lambdah=0.01)
         assert fit.labels.levels[0] == ("a", "b", "(missing)")
-        assert np.array_equal(fit.parameters.theta, filled.parameters.theta)
+        assert np.array_equal(fit.estimate.parameters.theta, filled.estimate.parameters.theta)
         assert fit.predict(data).equals(filled.predict(data.fillna("zz")))
         assert (fit.model_frame["x0"] == "(missing)").equals(data["x0"].isna())
 
@@ -484,7 +487,8 @@ def test_kinds_of_columns(kind, missing):
     plain = pd.DataFrame({"y": y, "x": [None if v is None else f"l{v}" for v in values], "z": z})
     fit, same = (bbl.bbl("y ~ x*z", d, missing=missing, lambdah=0.01) for d in (data, plain))
     assert (
-        np.array_equal(fit.parameters.theta, same.parameters.theta) and fit.design.incomplete == 10
+        np.array_equal(fit.estimate.parameters.theta, same.estimate.parameters.theta)
+        and fit.design.incomplete == 10
     )
     for a, b in zip(fit.predict(data).to_numpy().T, same.predict(plain).to_numpy().T, strict=True):
         assert pd.Series(a).equals(pd.Series(b))
@@ -613,7 +617,7 @@ class TestUncertainty:
         data, w = frame()
         with pytest.warns(ConvergenceWarning, match="no finite optimum"):
             fit = bbl.bbl(FORMULA, data, w, missing="marginal", lambda_=0.0, testNull=False)
-        layout, rows = fit.parameters.layout, fit.training
+        layout, rows = fit.estimate.parameters.layout, fit.training
         every = complete = 0.0
         for g in range(2):
             solved = fit.engine.equations(

@@ -38,27 +38,27 @@ def tables_of(layout, theta):
 
 def test_a_saturated_model_gives_back_the_frequencies(table):
     fit = bbl.bbl("y ~ a*b*d", table, lambda_=0.0, verbose=0)
-    layout = fit.parameters.layout
+    layout = fit.estimate.parameters.layout
     shape = tuple(layout.n_levels)
     for g in range(2):
         rows = fit.training.group(g)
         index = np.ravel_multi_index(tuple(rows.codes.T.astype(int)), shape)
         observed = np.bincount(index, rows.weights, np.prod(shape)) / rows.total
-        p = oracle.term_probabilities(tables_of(layout, fit.parameters.theta[g]), shape)
+        p = oracle.term_probabilities(tables_of(layout, fit.estimate.parameters.theta[g]), shape)
         np.testing.assert_allclose(p, observed, atol=1e-10)
         assert fit.log_z.iloc[g] == pytest.approx(
-            oracle.term_log_z(tables_of(layout, fit.parameters.theta[g]), shape)
+            oracle.term_log_z(tables_of(layout, fit.estimate.parameters.theta[g]), shape)
         )
 
 
 def test_scores_are_energies_less_ln_z(fit):
     codes = fit.training.codes
-    layout = fit.parameters.layout
+    layout = fit.estimate.parameters.layout
     score = np.column_stack(
         [
             oracle.term_energy(tables_of(layout, theta), codes) - lz + np.log(share)
             for theta, lz, share in zip(
-                fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True
+                fit.estimate.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True
             )
         ]
     )
@@ -96,7 +96,10 @@ def test_interactions_rank_terms_of_all_orders(fit):
     assert (np.diff(frame["strength"]) <= 0).all()
     three = fit.interactions(order=3)
     assert three["order"].tolist() == [3, 3]
-    table = np.pad(fit.parameters.layout.table(fit.parameters.theta[1], 0, 1, 2), [(1, 0)] * 3)
+    table = np.pad(
+        fit.estimate.parameters.layout.table(fit.estimate.parameters.theta[1], 0, 1, 2),
+        [(1, 0)] * 3,
+    )
     for axis in range(3):
         table = table - table.mean(axis=axis, keepdims=True)
     assert three.set_index("group")["strength"]["Yes"] == pytest.approx(np.sqrt((table**2).sum()))
@@ -118,8 +121,8 @@ def test_strengths_do_not_depend_on_the_reference_level(table):
 def test_files_keep_terms_of_any_order(fit, tmp_path):
     fit.save(tmp_path / "model.bbl")
     again = bbl.load(tmp_path / "model.bbl")
-    assert again.parameters.layout == fit.parameters.layout
-    np.testing.assert_array_equal(again.parameters.theta, fit.parameters.theta)
+    assert again.estimate.parameters.layout == fit.estimate.parameters.layout
+    np.testing.assert_array_equal(again.estimate.parameters.theta, fit.estimate.parameters.theta)
     pd.testing.assert_frame_equal(again.predict(TITANIC), fit.predict(TITANIC))
     # tests need the rows
     key = ["group", "order", "predictor", "predictor2", "predictor3", "strength"]
@@ -128,7 +131,7 @@ def test_files_keep_terms_of_any_order(fit, tmp_path):
 
 def test_a_term_without_its_pairs_is_fitted_alone(table):
     fit = bbl.bbl("y ~ a + b + d + a:b:d", table, lambda_=1e-3, verbose=0)
-    assert [len(found) for found in fit.parameters.layout.terms] == [0, 1]
+    assert [len(found) for found in fit.estimate.parameters.layout.terms] == [0, 1]
     assert repr(fit).count("dJ_[a,b,d]") == 2
     assert fit.plot()[0] is not None
     with pytest.raises(DataError, match="no pairs to draw.*plot_terms"):
@@ -139,10 +142,12 @@ def test_a_term_without_its_pairs_is_fitted_alone(table):
 def test_a_penalty_for_each_order(table):
     strong = bbl.bbl("y ~ .^3", table, lambda_=[1e-4, 10.0], verbose=0)
     pairs = bbl.bbl("y ~ .^2", table, lambda_=1e-4, verbose=0)
-    layout = strong.parameters.layout
-    assert np.abs(strong.parameters.theta[:, layout.pair_start[-1] :]).max() < 5e-3
+    layout = strong.estimate.parameters.layout
+    assert np.abs(strong.estimate.parameters.theta[:, layout.pair_start[-1] :]).max() < 5e-3
     np.testing.assert_allclose(
-        strong.parameters.theta[:, : layout.pair_start[-1]], pairs.parameters.theta, atol=0.02
+        strong.estimate.parameters.theta[:, : layout.pair_start[-1]],
+        pairs.estimate.parameters.theta,
+        atol=0.02,
     )
     with pytest.raises(OptionError, match="lambda_ has 3 numbers"):
         bbl.bbl("y ~ .^3", table, lambda_=[1, 2, 3], verbose=0)
@@ -152,7 +157,7 @@ def test_weights_are_repeated_rows():
     few = TITANIC.assign(Freq=(TITANIC["Freq"] // 8).clip(1, 20))
     once = bbl.bbl(FORMULA, few, weights="Freq", lambda_=1e-2, verbose=0)
     often = bbl.bbl(FORMULA, bbl.freq2raw(few, "Freq"), lambda_=1e-2, verbose=0)
-    np.testing.assert_array_equal(once.parameters.theta, often.parameters.theta)
+    np.testing.assert_array_equal(once.estimate.parameters.theta, often.estimate.parameters.theta)
     np.testing.assert_array_equal(once.log_z, often.log_z)
 
 
@@ -163,7 +168,7 @@ def test_missing_predictors_are_summed_out(fit):
         FORMULA, TITANIC, weights="Freq", lambda_=1e-3, missing="marginal", verbose=0
     )
     found = marginal.predict(some, type="prob").iloc[:, :2].to_numpy()
-    layout, levels = fit.parameters.layout, fit.labels.levels
+    layout, levels = fit.estimate.parameters.layout, fit.labels.levels
     x = [
         [-1 if v is None else levels[i].index(v) for i, v in enumerate(row)]
         for row in some[["Class", "Sex", "Age"]].to_numpy()
@@ -174,7 +179,7 @@ def test_missing_predictors_are_summed_out(fit):
             - lz
             + np.log(share)
             for theta, lz, share in zip(
-                fit.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True
+                fit.estimate.parameters.theta, fit.log_z, fit.estimate.class_prior, strict=True
             )
         ]
     )
@@ -185,7 +190,7 @@ def test_cross_validation_tuning_and_calibration(table):
     cv = bbl.crossVal(
         "y ~ .^3", table, lambda_=[0.01, 1.0], nfold=3, shuffle=True, seed=1, verbose=0
     )
-    assert cv.model.parameters.layout.order == 3
+    assert cv.model.estimate.parameters.layout.order == 3
     tuned = bbl.bbl("y ~ .^3", table, lambda_="cv", calibrate="offset", verbose=0)
     assert tuned.tuning.option == "lambda_"
     assert tuned.engine.lambda_ in tuned.tuning.values
@@ -193,10 +198,11 @@ def test_cross_validation_tuning_and_calibration(table):
 
 def test_sampling_verbs_take_terms_of_three(fit):
     found = bbl.mcSample(fit, nsteps=200, seed=1, verbose=0)
-    layout = fit.parameters.layout
+    layout = fit.estimate.parameters.layout
     for g, group in enumerate(fit.labels.groups):
         E = oracle.term_energy(
-            tables_of(layout, fit.parameters.theta[g]), oracle.states(tuple(layout.n_levels))
+            tables_of(layout, fit.estimate.parameters.theta[g]),
+            oracle.states(tuple(layout.n_levels)),
         )
         assert found.emax[group] == pytest.approx(E.max(), abs=1e-12)
     levels = [[0, 1], [0, 1], [0, 1]]
@@ -218,7 +224,7 @@ def test_engines_of_fewer_orders_say_why(table):
     ):
         bbl.bbl("y ~ .^3", table, method="mf", verbose=0)
     naive = bbl.bbl("y ~ .^3", table, method="naive", verbose=0)
-    assert naive.parameters.layout.order == 1
+    assert naive.estimate.parameters.layout.order == 1
 
 
 def test_too_many_terms_are_refused_at_once(monkeypatch):
@@ -248,7 +254,7 @@ def test_figures_of_a_term(fit):
     assert len(axes) == 2
     np.testing.assert_array_equal(
         axes[1].images[0].get_array(),
-        fit.parameters.layout.table(fit.parameters.shift[1], 0, 1, 2)[:, :, 0],
+        fit.estimate.parameters.layout.table(fit.estimate.parameters.shift[1], 0, 1, 2)[:, :, 0],
     )
     assert len(fit.plot_terms(["Sex", "Age", "Class"], groups=["Yes"])) == 3
     for make in (fit.plot, fit.plot_network, lambda: fit.plot_logo(kind="fields")):
@@ -266,9 +272,9 @@ def test_the_classifier_has_an_order(table):
 
     X, y = table.drop(columns="y"), table["y"]
     model = BBLClassifier("pseudo", order=3, lambda_=1e-3).fit(X, y)
-    assert [len(t) for t in model.result_.parameters.layout.terms] == [6, 4]
+    assert [len(t) for t in model.result_.estimate.parameters.layout.terms] == [6, 4]
     some = BBLClassifier("pseudo", pairs=[("a", "b"), ("a", "b", "d")], lambda_=1e-3).fit(X, y)
-    assert [len(t) for t in some.result_.parameters.layout.terms] == [1, 1]
+    assert [len(t) for t in some.result_.estimate.parameters.layout.terms] == [1, 1]
     assert (model.predict(X) == y).mean() > 0.5
     with pytest.raises(ValueError, match="order"):
         BBLClassifier("pseudo", order=0).fit(X, y)

@@ -102,7 +102,7 @@ def test_groups_have_the_same_terms_and_their_criteria_are_summed(survey, tmp_pa
     np.testing.assert_allclose(
         found.fit.predict(type="prob").iloc[:, :2], again.predict(type="prob").iloc[:, :2]
     )
-    assert found.fit.parameters.pooled is not None  # as in the first fit
+    assert found.fit.estimate.parameters.pooled is not None  # as in the first fit
     found.fit.save(tmp_path / "chosen.bbl", store_data=True)
     assert bbl.load(tmp_path / "chosen.bbl").aic == found.fit.aic
 

@@ -59,7 +59,7 @@ def test_a_table_a_dict_and_marks_are_the_same_fit():
     for zeros in ({"Age": ["Child"], "Class": ["Crew"]}, CREW_CHILDREN.assign(Sex="Male").iloc[:0]):
         other = fit(zeros=zeros)
         same = not isinstance(zeros, pd.DataFrame)
-        assert (other.parameters.layout.support is not None) == same
+        assert (other.estimate.parameters.layout.support is not None) == same
         if same:
             np.testing.assert_array_equal(other.params, model.params)
     for formula in ("~ Class*Sex + Age", "~ . - Survived + Class:Sex"):
@@ -121,7 +121,7 @@ def test_zeros_of_single_groups_are_those_of_fits_to_their_rows():
         & (draws["Age"] == "Child")
     )
     assert len(draws) == 3000 and not is_zero.any()
-    assert both.parameters.pooled is not None and len(both.inference().table(of="pooled"))
+    assert both.estimate.parameters.pooled is not None and len(both.inference().table(of="pooled"))
     table = both.cells()
     is_zero = (
         (table["group"] == "Yes") & table["Class"].isin(["Crew", "1st"]) & (table["Age"] == "Child")
@@ -196,7 +196,7 @@ def test_a_file_keeps_them(tmp_path):
         model = fit(formula, zeros=zeros)
         model.save(tmp_path / "model.bbl", store_data=True)
         loaded = bbl.load(tmp_path / "model.bbl")
-        assert loaded.parameters.layout == model.parameters.layout
+        assert loaded.estimate.parameters.layout == model.estimate.parameters.layout
         possible = TITANIC[~MARKED["never"]]
         np.testing.assert_array_equal(loaded.score_samples(possible), model.score_samples(possible))
         pd.testing.assert_frame_equal(loaded.sample(50, seed=2), model.sample(50, seed=2))
@@ -216,17 +216,17 @@ def test_a_file_keeps_them(tmp_path):
     ],
 )
 def test_a_file_with_other_zeros_is_refused(name, change):
-    meta, arrays = fit().pack(False)
+    meta, arrays = fit()._pack(False)
     model = type(fit())
-    assert model.unpack(meta, dict(arrays)).parameters.layout.support is not None
+    assert model._unpack(meta, dict(arrays)).estimate.parameters.layout.support is not None
     with pytest.raises(ValueError, match="zeros"):
-        model.unpack(meta, arrays | {name: change(arrays[name])})
+        model._unpack(meta, arrays | {name: change(arrays[name])})
 
 
 def test_steps_tests_cross_validation_and_bootstraps_know_them():
     model = fit("~ Class*Sex + Age*Sex + Survived")
     chosen = bbl.step(model, k="bic", verbose=0).fit
-    assert chosen.parameters.layout.support == model.parameters.layout.support
+    assert chosen.estimate.parameters.layout.support == model.estimate.parameters.layout.support
     again = fit(chosen.formula)
     assert chosen.logLik() == pytest.approx(again.logLik(), rel=1e-10)
     small, large = fit("~ Class + Sex + Age"), fit("~ Class*Sex + Age")
@@ -250,12 +250,12 @@ def test_steps_tests_cross_validation_and_bootstraps_know_them():
             **QUIET,
         )
         assert np.isfinite(validated.maxscore)
-        assert validated.model.parameters.layout.support is not None
+        assert validated.model.estimate.parameters.layout.support is not None
     boot = large.bootstrap(5, seed=1)
     assert len(boot)
     assert large.goodness_of_fit(bootstrap=20)["p_bootstrap"].between(0.0, 1.0).all()
     penalised = fit(lambda_="cv")
-    assert penalised.tuning is not None and penalised.parameters.layout.support is not None
+    assert penalised.tuning is not None and penalised.estimate.parameters.layout.support is not None
 
 
 def test_explanations_add_up_to_the_scores():

@@ -22,9 +22,12 @@ def fit():
 def test_mcsample_finds_the_highest_state(fit):
     got = bbl.mcSample(fit, nsteps=200, seed=1)
     for k, group in enumerate(("No", "Yes")):
-        layout = fit.parameters.layout
-        h = [layout.table(fit.parameters.theta[k], i) for i in range(3)]
-        J = {(int(i), int(j)): layout.table(fit.parameters.theta[k], i, j) for i, j in layout.pairs}
+        layout = fit.estimate.parameters.layout
+        h = [layout.table(fit.estimate.parameters.theta[k], i) for i in range(3)]
+        J = {
+            (int(i), int(j)): layout.table(fit.estimate.parameters.theta[k], i, j)
+            for i, j in layout.pairs
+        }
         states = oracle.states([4, 2, 2])
         energy = oracle.energy(h, J, states)
         best = states[energy.argmax()]

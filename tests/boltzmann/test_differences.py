@@ -107,7 +107,9 @@ def test_standard_errors_are_those_of_a_hessian_by_finite_differences(formula, p
     T = parameters_of(codes, pairs, tau)
     found = fit.inference().table(of=("2", "0"))
     np.testing.assert_allclose(found["se"], np.sqrt(np.einsum("ij,jk,ik->i", T, W, T)), rtol=2e-4)
-    np.testing.assert_allclose(found["estimate"], fit.parameters.theta[2] - fit.parameters.theta[0])
+    np.testing.assert_allclose(
+        found["estimate"], fit.estimate.parameters.theta[2] - fit.estimate.parameters.theta[0]
+    )
 
 
 def test_without_a_penalty_and_pairs_they_are_those_of_multinomial_logistic_regression():

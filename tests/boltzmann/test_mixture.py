@@ -98,10 +98,10 @@ def test_rows_have_the_distribution_that_the_states_of_the_units_give(fit):
     if fit.labels.response is None:
         assert distance(shares(drawn, fit), p[:, 0]) < 0.02
         # with all units at -1 the distribution is another one
-        layout = fit.parameters.layout
+        layout = fit.estimate.parameters.layout
         frozen = np.zeros(len(p))
         for i in range(layout.m):
-            field = np.append(0.0, layout.table(fit.parameters.theta[0], i))
+            field = np.append(0.0, layout.table(fit.estimate.parameters.theta[0], i))
             frozen += field[visible_states(fit)[:, i]]
         frozen = np.exp(frozen)
         if not len(layout.pairs):

@@ -61,8 +61,8 @@ def test_what_was_not_chosen_changes_no_probability(table, method):
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "ml"])
 def test_ln_z_is_the_sum_over_all_states(table, method):
     fit = fitted(table, method)
-    layout = fit.parameters.layout
-    for theta, log_z in zip(fit.parameters.theta, fit.log_z, strict=True):
+    layout = fit.estimate.parameters.layout
+    for theta, log_z in zip(fit.estimate.parameters.theta, fit.log_z, strict=True):
         h = [layout.table(theta, i) for i in range(layout.m)]
         J = {(i, j): layout.table(theta, i, j) for i, j in layout.pairs.tolist()}
         assert log_z == pytest.approx(

@@ -85,7 +85,7 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(
         exact.tuning.loss[exact.tuning.chosen], abs=1e-3
     )
     # the fit itself is exact
-    np.testing.assert_array_equal(fit.parameters.theta, exact.parameters.theta)
+    np.testing.assert_array_equal(fit.estimate.parameters.theta, exact.estimate.parameters.theta)
     assert searched < share * sum(evaluations)
 
 
@@ -107,7 +107,7 @@ def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_cho
     with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
         exact = tuned(frame, lambdah=0.0)
     assert exact.engine.lambda_ == fit.engine.lambda_ and searched < 0.4 * sum(evaluations)
-    np.testing.assert_array_equal(fit.parameters.theta, exact.parameters.theta)
+    np.testing.assert_array_equal(fit.estimate.parameters.theta, exact.estimate.parameters.theta)
     every = dict(zip(exact.tuning.values, exact.tuning.loss, strict=True))
     for value, loss in zip(fit.tuning.values, fit.tuning.loss, strict=True):
         assert loss == pytest.approx(every[value], rel=0.02)
@@ -234,7 +234,7 @@ def test_tuning_does_not_depend_on_the_number_of_threads(missing):
     one, two = (tuned(frame, missing=missing, n_jobs=jobs) for jobs in (1, 2))
     np.testing.assert_array_equal(one.tuning.values, two.tuning.values)
     np.testing.assert_array_equal(one.tuning.loss, two.tuning.loss)
-    np.testing.assert_array_equal(one.parameters.theta, two.parameters.theta)
+    np.testing.assert_array_equal(one.estimate.parameters.theta, two.estimate.parameters.theta)
 
 
 def test_starts_lie_on_the_line_through_the_nearest_fits():
@@ -276,7 +276,7 @@ def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothin
     assert len(counted) > 4 * folds_and_groups
     np.testing.assert_array_equal(kept.tuning.values, anew.tuning.values)
     np.testing.assert_array_equal(kept.tuning.loss, anew.tuning.loss)
-    np.testing.assert_array_equal(kept.parameters.theta, anew.parameters.theta)
+    np.testing.assert_array_equal(kept.estimate.parameters.theta, anew.estimate.parameters.theta)
 
 
 def test_a_trail_goes_to_another_process_without_what_was_made_of_the_rows():

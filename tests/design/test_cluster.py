@@ -46,7 +46,7 @@ def in_parts(frame, npartitions=3):
 
 def differs(one, other):
     return max(
-        np.abs(one.parameters.theta - other.parameters.theta).max(),
+        np.abs(one.estimate.parameters.theta - other.estimate.parameters.theta).max(),
         np.abs(one.log_z - other.log_z).max(),
     )
 
@@ -135,7 +135,7 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
         bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame)
     )
     assert facts(one) == "by nodes: predictors shared by 2 threads of a cluster"
-    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+    assert one.estimate.parameters.theta.tobytes() == other.estimate.parameters.theta.tobytes()
 
 
 def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, monkeypatch):
@@ -145,7 +145,7 @@ def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, 
         bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame)
     )
     assert all("shared" not in own.state for own in one.estimate.fits)
-    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+    assert one.estimate.parameters.theta.tobytes() == other.estimate.parameters.theta.tobytes()
 
 
 def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
@@ -157,7 +157,7 @@ def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
     )
     one, other = (bbl.bbl("y ~ .^2", data, **told) for data in (in_parts(frame), frame))
     assert facts(one).startswith("by nodes")
-    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+    assert one.estimate.parameters.theta.tobytes() == other.estimate.parameters.theta.tobytes()
     np.testing.assert_allclose(one.log_z, other.log_z, rtol=1e-12)
 
 
@@ -165,7 +165,7 @@ def test_few_states_are_counted(client, monkeypatch):
     monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 1e6)
     frame = make_frame(m=3)
     one, other = (bbl.bbl("y ~ .^2", data, verbose=0) for data in (in_parts(frame), frame))
-    assert one.parameters.theta.tobytes() == other.parameters.theta.tobytes()
+    assert one.estimate.parameters.theta.tobytes() == other.estimate.parameters.theta.tobytes()
 
 
 def test_errors_of_workers_name_the_partition(client):

@@ -537,7 +537,7 @@ def test_weights_are_repeated_rows(monkeypatch, start, others, rows):
     one, other = (
         bbl.bbl("y ~ a * b + c", data, w, **options) for data, w in ((frame, "w"), (repeated, None))
     )
-    np.testing.assert_array_equal(one.parameters.theta, other.parameters.theta)
+    np.testing.assert_array_equal(one.estimate.parameters.theta, other.estimate.parameters.theta)
     np.testing.assert_array_equal(
         one.class_scores(one.training.codes), other.class_scores(one.training.codes)
     )
@@ -550,7 +550,7 @@ def test_many_rows_of_few_states_are_fitted_like_their_weights():
         bbl.bbl("Survived ~ .^2", data, w, method="conditional", verbose=0)
         for data, w in ((titanic, "Freq"), (bbl.freq2raw(titanic, "Freq"), None))
     )
-    np.testing.assert_array_equal(one.parameters.theta, other.parameters.theta)
+    np.testing.assert_array_equal(one.estimate.parameters.theta, other.estimate.parameters.theta)
     assert other.converged and one.inference().table(of=("Yes", "No"))["se"].notna().any()
     pd.testing.assert_frame_equal(
         *(fit.inference().table(of=("Yes", "No")) for fit in (one, other))
@@ -709,4 +709,4 @@ def test_the_default_ridge_vanishes_against_many_rows():
     assert fit.engine.ridge == 5 / 200_000  # weights are rows
     few = bbl.bbl("y ~ .^2", data[:4000], method="conditional", verbose=0)
     given = bbl.bbl("y ~ .^2", data[:4000], method="conditional", ridge=1e-3, verbose=0)
-    assert np.array_equal(few.parameters.theta, given.parameters.theta)
+    assert np.array_equal(few.estimate.parameters.theta, given.estimate.parameters.theta)

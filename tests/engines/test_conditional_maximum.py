@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 def joint(fit):
     return fit.engine.joint.maximum(
-        fit.engine, fit.training, fit.parameters.layout, len(fit.labels.groups)
+        fit.engine, fit.training, fit.estimate.parameters.layout, len(fit.labels.groups)
     )
 
 

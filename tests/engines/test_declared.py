@@ -228,7 +228,9 @@ def test_weights_that_are_no_counts_are_refused_unless_the_engine_takes_them(wei
 def test_whole_numbers_are_counts_for_it_too(weighted):
     counted = weighted.assign(w=np.floor(weighted["w"]) + 1.0)
     fits = [bbl.bbl("y ~ .^2", counted, "w", method=method) for method in ("shrunken", "weighted")]
-    np.testing.assert_array_equal(fits[0].parameters.theta, fits[1].parameters.theta)
+    np.testing.assert_array_equal(
+        fits[0].estimate.parameters.theta, fits[1].estimate.parameters.theta
+    )
     assert fits[1].nobs() == int(counted["w"].sum()) and isinstance(fits[1].nobs(), int)
     cvs = [
         bbl.crossVal("y ~ .^2", counted, "w", method=method, tau=[0.5, 1.0], shuffle=True, seed=3)

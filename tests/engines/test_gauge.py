@@ -233,7 +233,7 @@ def test_mean_field_takes_it_from_files_too(tmp_path):
         bbl.bbl("y ~ .^2", source, **options) for source in (data, tmp_path / "rows.parquet")
     )
     np.testing.assert_allclose(one.log_z, other.log_z, atol=1e-10)
-    np.testing.assert_array_equal(one.parameters.theta, other.parameters.theta)
+    np.testing.assert_array_equal(one.estimate.parameters.theta, other.estimate.parameters.theta)
     one.save(tmp_path / "fit.bbl")
     assert bbl.load(tmp_path / "fit.bbl").engine == one.engine == MeanField(gauge="zero-sum")
     tuned = bbl.bbl("y ~ .^2", data, method="mf", eps="cv", gauge="zero-sum", verbose=0)

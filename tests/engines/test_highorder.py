@@ -134,13 +134,13 @@ def test_the_terms_of_the_model_are_chosen(fit, rows):
     counts = fit.order_counts["all"]
     # the sub-terms of the term of three, too
     assert counts[1] == 8 and counts[3] == 1 and counts[2] >= 6
-    assert fit.logLik().df == counts.sum() == fit.parameters.layout.size
+    assert fit.logLik().df == counts.sum() == fit.estimate.parameters.layout.size
     pairs = bbl.bbl("~ .^2", rows, method="pseudo", lambda_=1e-3, verbose=0)
     assert fit.pnll() < pairs.pnll()
 
 
 def test_the_joint_pseudo_likelihood_is_at_its_maximum(fit, rows):
-    layout, theta = fit.parameters.layout, fit.parameters.theta[0]
+    layout, theta = fit.estimate.parameters.layout, fit.estimate.parameters.theta[0]
     sample = Sample(rows.to_numpy(dtype=np.uint8), np.ones(len(rows)))
     ridge = 2.0 / len(rows)
     value, gradient = joint.PseudoObjective(layout, sample, ridge)(theta)
@@ -157,13 +157,16 @@ def pcd(rows):
 @pytest.mark.long
 def test_refits_agree_where_they_should(fit, pcd, rows):
     exact = bbl.bbl("~ .", rows, method="shbm", refit="exact", ridge=0.0, verbose=0)
-    X = one_hot(rows.to_numpy(dtype=np.uint8), exact.parameters.layout)
-    means = Monomials(exact.parameters.layout).sums(X, np.full(len(X), 1 / len(X)))
+    X = one_hot(rows.to_numpy(dtype=np.uint8), exact.estimate.parameters.layout)
+    means = Monomials(exact.estimate.parameters.layout).sums(X, np.full(len(X), 1 / len(X)))
     states = np.array(list(itertools.product([0, 1], repeat=8)), dtype=np.uint8)
     p = np.exp(exact.score_samples(pd.DataFrame(states, columns=rows.columns)).to_numpy())
     assert p.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(
-        Monomials(exact.parameters.layout).sums(one_hot(states, exact.parameters.layout), p), means
+        Monomials(exact.estimate.parameters.layout).sums(
+            one_hot(states, exact.estimate.parameters.layout), p
+        ),
+        means,
     )
     assert exact.logLik() > fit.logLik()
     for sampled in (pcd, bbl.bbl("~ .", rows, method="shbm", refit="cd", verbose=0)):
@@ -173,9 +176,9 @@ def test_refits_agree_where_they_should(fit, pcd, rows):
     assert fit.pnll() < field.pnll() < alone.pnll()
     most = bbl.bbl("~ .", rows, method="shbm", combine="max", verbose=0)
     nodes = np.nan_to_num(most.estimate.fits[0].state["nodes"])
-    free = np.arange(most.parameters.layout.size) >= most.parameters.layout.D
+    free = np.arange(most.estimate.parameters.layout.size) >= most.estimate.parameters.layout.D
     np.testing.assert_array_equal(
-        np.abs(most.parameters.theta[0][free]), np.abs(nodes).max(axis=0)[free]
+        np.abs(most.estimate.parameters.theta[0][free]), np.abs(nodes).max(axis=0)[free]
     )
 
 
@@ -204,13 +207,13 @@ def test_two_votes_choose_fewer_terms(fit, rows):
 def test_weights_are_repeated_rows_and_threads_change_nothing(fit, pcd, rows):
     merged = rows.value_counts().rename("n").reset_index().sample(frac=1.0, random_state=0)
     weighted = bbl.bbl("~ .", merged, weights="n", method="shbm", verbose=0)
-    np.testing.assert_array_equal(weighted.parameters.theta, fit.parameters.theta)
+    np.testing.assert_array_equal(weighted.estimate.parameters.theta, fit.estimate.parameters.theta)
     engine = HighOrder()
     layout, sample = Layout([2] * 8, ()), Sample(rows.to_numpy(dtype=np.uint8)[:300], np.ones(300))
     one, three = (engine.path(sample, layout, workers=w)[0] for w in (1, 3))
     np.testing.assert_array_equal(one.theta, three.theta)
     again = bbl.bbl("~ .", rows, method="shbm", refit="pcd", seed=3, verbose=0)
-    np.testing.assert_array_equal(again.parameters.theta, pcd.parameters.theta)
+    np.testing.assert_array_equal(again.estimate.parameters.theta, pcd.estimate.parameters.theta)
 
 
 @pytest.mark.long
@@ -221,8 +224,8 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
     fit = bbl.bbl("y ~ .", data, method="shbm", verbose=0)
     counts = fit.order_counts
     assert counts.loc[3, "a"] == 1 and counts.loc[3, "b"] == 0
-    layout = fit.parameters.layout
-    assert (layout.table(fit.parameters.theta[1], 0, 1, 2) == 0.0).all()
+    layout = fit.estimate.parameters.layout
+    assert (layout.table(fit.estimate.parameters.theta[1], 0, 1, 2) == 0.0).all()
     assert fit.logLik().df == counts.to_numpy().sum() < 2 * layout.size
     assert "x6" not in {
         n for t in fit.terms.query("group == 'b' and order > 1")["predictors"] for n in t
@@ -236,7 +239,7 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
     pd.testing.assert_frame_equal(back.order_counts, counts)
     assert str(back.summary()) == str(fit.summary()) and back.logLik().df == fit.logLik().df
     pd.testing.assert_frame_equal(back.predict(data.head(9)), fit.predict(data.head(9)))
-    assert fit.parameters.pooled is None and fit.evaluate().accuracy > 0.75
+    assert fit.estimate.parameters.pooled is None and fit.evaluate().accuracy > 0.75
     cv = bbl.crossVal(
         "y ~ .",
         data,
@@ -253,8 +256,8 @@ def test_groups_have_terms_of_their_own(rows, tmp_path):
 def fit_of_noise(fit, noise):
     """Return the log-likelihood of the second group's rows under its own model."""
     codes = noise.to_numpy(dtype=np.uint8)
-    energy = Monomials(fit.parameters.layout).energies(
-        fit.parameters.theta[1], one_hot(codes, fit.parameters.layout)
+    energy = Monomials(fit.estimate.parameters.layout).energies(
+        fit.estimate.parameters.theta[1], one_hot(codes, fit.estimate.parameters.layout)
     )
     return (energy - fit.log_z.iloc[1]).sum()
 
@@ -281,10 +284,12 @@ def test_corners_have_finite_fits(rows):
     nothing = bbl.bbl("~ .", rows, method="shbm", lambda_=1e6, verbose=0)
     alone = bbl.bbl("~ .", rows, method="naive", prior_count=0.0, verbose=0)
     assert nothing.order_counts["all"].sum() == 8
-    np.testing.assert_allclose(nothing.parameters.theta, alone.parameters.theta, atol=1e-3)
+    np.testing.assert_allclose(
+        nothing.estimate.parameters.theta, alone.estimate.parameters.theta, atol=1e-3
+    )
     copies = rows.assign(x8=rows["x0"], x9=1 - rows["x3"])
     copied = bbl.bbl("~ .", copies, method="shbm", verbose=0)
-    assert np.isfinite(copied.parameters.theta).all() and ("x0", "x8") in set(
+    assert np.isfinite(copied.estimate.parameters.theta).all() and ("x0", "x8") in set(
         copied.terms["predictors"]
     )
     never = rows.assign(x1=np.where(rows["x0"] == 1, 0, rows["x1"]))
@@ -296,7 +301,7 @@ def test_corners_have_finite_fits(rows):
     gone = rows.astype(object).mask(np.random.default_rng(0).random(rows.shape) < 0.02)
     known = bbl.bbl("~ .", gone, method="shbm", missing="marginal", verbose=0)
     whole = bbl.bbl("~ .", gone.dropna(), method="shbm", verbose=0)
-    np.testing.assert_array_equal(known.parameters.theta, whole.parameters.theta)
+    np.testing.assert_array_equal(known.estimate.parameters.theta, whole.estimate.parameters.theta)
 
 
 @pytest.mark.parametrize("n_predictors", [1, 2, 3])
@@ -306,9 +311,9 @@ def test_an_order_above_the_number_of_predictors_is_that_number(rows, n_predicto
         bbl.bbl("~ .", few, method="shbm", order=order, verbose=0)
         for order in (9, max(2, min(3, n_predictors)))
     )
-    np.testing.assert_array_equal(fit.parameters.theta, capped.parameters.theta)
+    np.testing.assert_array_equal(fit.estimate.parameters.theta, capped.estimate.parameters.theta)
     penalties = bbl.bbl("~ .", few, method="shbm", lambda_=[20.0, 30.0], verbose=0)
-    assert penalties.parameters.layout.order <= n_predictors
+    assert penalties.estimate.parameters.layout.order <= n_predictors
 
 
 @pytest.mark.long
@@ -321,7 +326,7 @@ def test_a_group_of_few_varying_predictors_has_a_fit(rows, n_varying):
     assert fit.evaluate().accuracy > 0.8 and fit.order_counts["b"].loc[2:].sum() <= n_varying // 2
     for options in ({"screen": "all"}, {"lambda_": "cv"}, {"lambda_": 20.0}, {"combine": "max"}):
         fit = bbl.bbl("y ~ .", data, method="shbm", order=2, verbose=0, **options)
-        assert np.isfinite(fit.parameters.theta).all()
+        assert np.isfinite(fit.estimate.parameters.theta).all()
 
 
 def test_the_levels_of_predictors_may_have_any_order(rows):
@@ -384,7 +389,7 @@ def test_options_of_sampled_refits(rows, refit):
         fit = bbl.bbl(
             "~ .", rows, method="shbm", order=2, refit=refit, lambda_=60.0, verbose=0, **options
         )
-        return fit.parameters.theta
+        return fit.estimate.parameters.theta
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bbl.ConvergenceWarning)

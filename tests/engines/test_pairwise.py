@@ -198,7 +198,7 @@ def test_verbs_take_both_methods(method, tmp_path):
     gaps.loc[::9, "b"] = None
     if method == "pcd":
         partial = bbl.bbl("d ~ .^2", gaps, missing="marginal", **options)
-        assert np.isfinite(partial.parameters.theta).all()
+        assert np.isfinite(partial.estimate.parameters.theta).all()
     else:
         with pytest.raises(OptionError, match="needs complete rows"):
             bbl.bbl("d ~ .^2", gaps, missing="marginal", **options)
@@ -210,7 +210,7 @@ def test_fields_of_absent_levels_are_named_and_bounded_by_their_penalty():
     with pytest.warns(ConvergenceWarning, match="lambdah > 0"):
         bbl.bbl("y ~ a * b", table, method="mpf", verbose=0)
     fit = bbl.bbl("y ~ a * b", table, method="mpf", lambdah=1e-3, verbose=0)
-    assert np.abs(fit.parameters.theta).max() < 20
+    assert np.abs(fit.estimate.parameters.theta).max() < 20
     with pytest.warns(ConvergenceWarning, match="lambdah > 0"):
         bbl.mlestimate(codes[codes[:, 0] == 0, :2], method="pcd", L=[2, 3], n_iter=500)
     short = {"method": "mpf", "penalty": "group", "lambda_": 1e-3, "itmax": 1, "verbose": 0}

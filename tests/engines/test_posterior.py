@@ -226,7 +226,7 @@ def test_where_states_are_too_many_ln_z_of_some_draws_is_annealed(quick):
         50,
         19 + 171,
     )
-    plugged = fit.plugged("mean").score_samples()
+    plugged = fit._with_point_estimate("mean").score_samples()
     assert np.isfinite(plugged).all() and abs((fit.score_samples() - plugged).mean()) < 2.0
 
 
@@ -360,7 +360,7 @@ def test_states_of_many_coupled_units_are_said_not_to_be_summed(titanic):
 def test_averages_over_draws_are_those_of_the_oracle(titanic, quick):
     fit = fitted(titanic, "Survived ~ Class + Sex + Class:Sex")
     scores = bbl.log_scores(fit, titanic, normalised=True)
-    layout, codes = fit.parameters.layout, fit.design.encode(titanic)[0].astype(int)
+    layout, codes = fit.estimate.parameters.layout, fit.design.encode(titanic)[0].astype(int)
     for g, group in enumerate(fit.labels.groups):
         drawn = thinned(fit.posterior.draws[:, :, g], 200)
         p = np.zeros(len(codes))

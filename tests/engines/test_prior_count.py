@@ -147,7 +147,7 @@ def test_constant_predictors_and_absent_levels_have_finite_fields_without_a_warn
         {"a": ["x", "y"] * 10, "b": ["p"] * 10 + ["p", "q"] * 5, "y": ["1"] * 10 + ["2"] * 10}
     )
     fit = bbl.bbl("y ~ a * b", data, prior_count=1.0, verbose=0)
-    assert np.abs(fit.parameters.theta).max() < 30.0
+    assert np.abs(fit.estimate.parameters.theta).max() < 30.0
     assert (
         len(
             fit.engine.prepare(

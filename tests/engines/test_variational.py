@@ -101,7 +101,7 @@ def test_other_approximations_are_saved_and_opened(data, tmp_path, options):
     pd.testing.assert_frame_equal(back.inference().table(), table)
     pd.testing.assert_frame_equal(back.interactions(), fit.interactions())
     plain = bbl.bbl("y ~ .^2", data, method="pvi", seed=1, **QUICK)
-    assert not np.allclose(fit.parameters.theta[0], plain.parameters.theta[0])
+    assert not np.allclose(fit.estimate.parameters.theta[0], plain.estimate.parameters.theta[0])
 
 
 def test_without_a_prior_means_are_near_maximum_likelihood():
@@ -239,11 +239,11 @@ def test_missing_values_take_the_rows_that_are_known(data):
     gaps = data.astype(object)
     gaps.loc[::7, "c"] = None
     fit = bbl.bbl("y ~ .^2", gaps, method="pvi", missing="marginal", **QUICK)
-    assert np.isfinite(fit.parameters.theta).all()
+    assert np.isfinite(fit.estimate.parameters.theta).all()
     pseudo = bbl.bbl(
         "y ~ .^2", gaps, method="pvi", likelihood="pseudo", missing="marginal", **QUICK
     )
-    assert np.isfinite(pseudo.parameters.theta).all()
+    assert np.isfinite(pseudo.estimate.parameters.theta).all()
 
 
 def test_a_fit_that_is_too_short_says_what_to_do():

@@ -162,8 +162,8 @@ def use_machine(fit, source) -> None:
     """Score the rows in the file and new ones; rarely, print and predict all there is."""
     if fit.training is not None:
         fit.class_scores(fit.training.codes)
-    codes = (fit.parameters.layout.n_levels - 1)[None].astype(
-        code_dtype(fit.parameters.layout.n_levels)
+    codes = (fit.estimate.parameters.layout.n_levels - 1)[None].astype(
+        code_dtype(fit.estimate.parameters.layout.n_levels)
     )
     fit.class_scores(codes, codes > 1)
     if source.maybe(RARE):

@@ -1,10 +1,13 @@
-"""The contract of results: classes are abstract or final."""
+"""The contract of results: classes are abstract or final, and former names of attributes work."""
 
 import inspect
 
+import numpy as np
 import pytest
 
+import bbl
 from bbl.api.load import KINDS
+from bbl.results.deprecated import Deprecated
 from bbl.results.machine.contrasts import DifferenceInference
 from bbl.results.machine.credible import PosteriorInference
 from bbl.results.machine.inference import Inference
@@ -37,3 +40,47 @@ def test_leaves_are_final_and_whole(leaf):
 def test_bases_are_not_final_and_have_no_instances(base):
     assert not getattr(base, "__final__", False)
     assert inspect.isabstract(base) or not hasattr(base, "__dataclass_fields__")
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return bbl.bbl("Survived ~ Sex + Age", bbl.datasets.load_titanic(), weights="Freq")
+
+
+def former_names(cls):
+    """Return the deprecated attributes of a class, by name."""
+    found = {name: inspect.getattr_static(cls, name) for name in dir(cls)}
+    return {name: member for name, member in found.items() if isinstance(member, Deprecated)}
+
+
+@pytest.mark.parametrize("name", former_names(bbl.BBLResults))
+def test_former_names_work_and_say_until_when(fit, name):
+    path = former_names(bbl.BBLResults)[name].path
+    with pytest.warns(DeprecationWarning, match=rf"{name} is deprecated .* in bbl 2\.0") as caught:
+        value = getattr(fit, name)
+    assert caught[0].filename == __file__
+    new = fit
+    for part in path.split("."):
+        new = getattr(new, part)
+    assert value is new or np.array_equal(value, new) or value.__func__ is new.__func__
+    assert name not in dir(fit)
+
+
+def test_former_names_keep_what_they_did(fit):
+    with pytest.warns(DeprecationWarning):
+        assert fit.df == 2 and fit.n_parameters == 4
+    with pytest.warns(DeprecationWarning):
+        assert fit.log_likelihood(fit.training) == fit.logLik()
+    with pytest.warns(DeprecationWarning):
+        content = fit.pack(store_data=True)
+    with pytest.warns(DeprecationWarning):
+        again = bbl.BBLResults.unpack(*content)
+    assert np.array_equal(again.estimate.parameters.theta, fit.estimate.parameters.theta)
+
+
+def test_every_former_name_of_every_kind_leads_somewhere():
+    for cls in KINDS.values():
+        for name, member in former_names(cls).items():
+            first = member.path.split(".")[0]
+            fields = getattr(cls, "__dataclass_fields__", {})
+            assert first in fields or hasattr(cls, first), f"{cls.__name__}.{name}"

@@ -39,8 +39,8 @@ def equal(one, other):
     pd.testing.assert_frame_equal(one.pooled, other.pooled)
     assert (one.best, one.score, one.calibrate) == (other.best, other.score, other.calibrate)
     assert all(np.array_equal(a, b) for a, b in zip(one.folds, other.folds, strict=True))
-    theta = one.model.parameters.theta
-    np.testing.assert_array_equal(theta, other.model.parameters.theta)
+    theta = one.model.estimate.parameters.theta
+    np.testing.assert_array_equal(theta, other.model.estimate.parameters.theta)
     np.testing.assert_array_equal(one.model.log_z, other.model.log_z)
 
 

@@ -62,7 +62,7 @@ def test_probabilities_of_rows_are_those_of_all_states_listed(fits, method):
     expected = np.log(p[pd.MultiIndex.from_frame(frame)].to_numpy())
     np.testing.assert_allclose(fit.score_samples(frame), expected, atol=1e-12)
     assert fit.logLik() == pytest.approx(expected.sum(), abs=1e-9)
-    assert fit.logLik().df == fit.parameters.layout.size and fit.nobs() == len(frame)
+    assert fit.logLik().df == fit.estimate.parameters.layout.size and fit.nobs() == len(frame)
 
 
 def pnll(p, frame):
@@ -103,7 +103,9 @@ def test_weights_are_repeated_rows(fits):
     frame = table().value_counts().rename("n").reset_index()
     frame = frame.sample(frac=1.0, random_state=1)
     fit = bbl.bbl("~ .^2", frame, weights="n", verbose=0)
-    np.testing.assert_array_equal(fit.parameters.theta, fits["pseudo"].parameters.theta)
+    np.testing.assert_array_equal(
+        fit.estimate.parameters.theta, fits["pseudo"].estimate.parameters.theta
+    )
     assert fit.logLik() == pytest.approx(fits["pseudo"].logLik(), rel=1e-13)
     assert fit.pnll() == pytest.approx(fits["pseudo"].pnll(), rel=1e-13)
     assert fit.pnll(frame, "n") == fit.pnll()
@@ -193,10 +195,10 @@ def test_the_level_of_missing_values_is_not_what_they_are_filled_with():
 def test_a_level_that_only_missing_values_can_be_leaves_equal_probabilities():
     frame = pd.DataFrame({"a": ["u", "v", "u", None, None], "b": ["x", "x", "y", "z", "z"]})
     fit = bbl.bbl("~ a*b", frame, missing="level", lambda_=1e-12, verbose=0)
-    level = fit.parameters.theta.copy()
+    level = fit.estimate.parameters.theta.copy()
     # of a missing value, beyond which nothing is possible
-    level[:, fit.parameters.layout.start[0] + 1] = 1e4
-    object.__setattr__(fit.parameters, "theta", level)
+    level[:, fit.estimate.parameters.layout.start[0] + 1] = 1e4
+    object.__setattr__(fit.estimate.parameters, "theta", level)
     found = fit.reconstruct(frame.tail(1))["a"]
     assert found.to_numpy().tolist() == [[0.5, 0.5, 0.0]]
 
@@ -307,7 +309,7 @@ def test_coefficients_tests_and_figures_have_one_group(fits):
     assert len(fit.plot()) == 2 and fit.plot()[1].get_title() == ""
     assert fit.plot_network()[0].get_title() == "" and len(fit.plot_logo()) == 1
     assert bbl.mcSample(fit, 50, seed=1, draws=True, verbose=0).draws["all"].shape[1] == 4
-    assert isinstance(fit.estimate, Estimate) and fit.parameters.pooled is None
+    assert isinstance(fit.estimate, Estimate) and fit.estimate.parameters.pooled is None
 
 
 def test_enrichment_counts_known_pairs_in_a_ranked_list():

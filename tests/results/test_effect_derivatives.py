@@ -206,7 +206,7 @@ def test_moments_are_derivatives_of_ln_z(has_zeros):
     zeros = pd.DataFrame({"a": [1], "b": [1]}) if has_zeros else None
     data = data[(data["a"] * data["b"] == 0) | (not has_zeros)]
     model = bbl.bbl("y ~ a*b + b*c", data, method="ml", structural_zeros=zeros, verbose=0)
-    layout, theta = model.parameters.layout, model.parameters.theta
+    layout, theta = model.estimate.parameters.layout, model.estimate.parameters.theta
     assert isinstance(layout, Layout) and (layout.support is not None) == has_zeros
     order = exact_elimination(layout)[0]
     for k in range(layout.size):

@@ -240,4 +240,7 @@ def test_what_averaging_over_draws_adds_has_a_column(gap):
         and frame["(draws)"].iloc[1] != 0
         and found.row(1).index.is_unique
     )
-    assert "(draws)" in found.row(1) and "(draws)" not in fit.plugged("mean").explain(data).frame
+    assert (
+        "(draws)" in found.row(1)
+        and "(draws)" not in fit._with_point_estimate("mean").explain(data).frame
+    )

@@ -81,7 +81,7 @@ def test_odds_ratios_of_saturated_models_are_those_of_r(name, shared):
 )
 def test_leverages_are_the_diagonal_of_the_projection_on_the_design(formula):
     fit = bbl.bbl(formula, TITANIC, "Freq", **QUIET)
-    fitted, layout = fit.cells()["fitted"].to_numpy(), fit.parameters.layout
+    fitted, layout = fit.cells()["fitted"].to_numpy(), fit.estimate.parameters.layout
     table = StateTable(layout)
     design = np.sqrt(fitted)[:, None] * np.column_stack([np.ones(table.n), table.indicators()])
     u, singular, _ = np.linalg.svd(design, full_matrices=False)
@@ -90,7 +90,9 @@ def test_leverages_are_the_diagonal_of_the_projection_on_the_design(formula):
 
 
 def test_quadratic_forms_are_those_of_the_indicators():
-    layout = bbl.bbl("~ Class*Sex*Age + Survived", TITANIC, "Freq", **QUIET).parameters.layout
+    layout = bbl.bbl(
+        "~ Class*Sex*Age + Survived", TITANIC, "Freq", **QUIET
+    ).estimate.parameters.layout
     table, rng = StateTable(layout), np.random.default_rng(0)
     matrix, indicators = rng.normal(size=(layout.size, layout.size)), table.indicators()
     expected = np.einsum("ij,jk,ik->i", indicators, matrix, indicators)

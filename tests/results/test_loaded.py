@@ -188,10 +188,8 @@ def questions(fit, path):
     """Return what asks for every public attribute and method of a model, by name."""
     given, asked = arguments(fit, path), {}
     for name in dir(fit):
-        if name.startswith(("_", "stored")) or name in (
+        if name.startswith("_") or name in (
             "save",
-            "pack",
-            "unpack",
             "from_found",
             "of",
         ):
@@ -251,7 +249,7 @@ def same(one, other, what):
         ]
     elif dataclasses.is_dataclass(one):
         for field in dataclasses.fields(one):
-            if field.name not in LEFT_OUT and not field.name.startswith("stored"):
+            if field.name not in LEFT_OUT and not field.name.startswith("_stored"):
                 same(getattr(one, field.name), getattr(other, field.name), f"{what}.{field.name}")
     else:
         assert repr(one).split(" at 0x")[0] == repr(other).split(" at 0x")[0], what

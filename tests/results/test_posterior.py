@@ -222,10 +222,10 @@ def test_a_file_whose_hidden_units_do_not_fit_its_draws_is_refused(
         fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", "bayes", **options, verbose=0)
     fit.save(tmp_path / "m.bbl")
     _, meta, arrays = read_any(tmp_path / "m.bbl", ("bbl",))
-    wide = fit.engine.widened(fit.parameters.layout)
-    assert fit.engine.widened(fit.parameters.layout, wide.size).size == wide.size
+    wide = fit.engine.widened(fit.estimate.parameters.layout)
+    assert fit.engine.widened(fit.estimate.parameters.layout, wide.size).size == wide.size
     with pytest.raises(ValueError, match="parameters"):
-        fit.engine.widened(fit.parameters.layout, wide.size - 1)
+        fit.engine.widened(fit.estimate.parameters.layout, wide.size - 1)
     write_model(
         tmp_path / "bad.bbl", meta | {"engine": meta["engine"] | {"hidden": hidden}}, arrays
     )

@@ -91,5 +91,5 @@ def test_a_group_without_rows_has_no_part():
         "y ~ x", frame.assign(w=1), "w", nfold=2, refit=False, verbose=0, lambda_=[0.1]
     ).model
     prior = {group: 1.0 / len(fit.labels.groups) for group in fit.labels.groups}
-    shares = fit.with_priors(prior).shares_in_use
+    shares = fit.with_priors(prior)._shares_in_use
     assert shares.sum() == pytest.approx(1.0) and (shares[fit.class_shares == 0.0] == 0.0).all()

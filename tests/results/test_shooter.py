@@ -160,9 +160,9 @@ def test_a_saved_model_is_the_same_to_the_last_bit(fit, titanic, tmp_path, store
     ],
 )
 def test_a_file_that_holds_something_else_is_refused(fit, tmp_path, change, monkeypatch):
-    meta, arrays = fit.pack(False)
+    meta, arrays = fit._pack(False)
     change(meta, arrays)
-    monkeypatch.setattr(ShooterResults, "pack", lambda self, store: (meta, arrays))
+    monkeypatch.setattr(ShooterResults, "_pack", lambda self, store: (meta, arrays))
     fit.save(tmp_path / "fit.bbl")
     with pytest.raises(ModelFileError):
         bbl.load(tmp_path / "fit.bbl")

@@ -68,7 +68,7 @@ def facts(fit):
         "probabilities": fit.predict(data().head(10), type="prob").iloc[:, :-1].to_numpy().tolist(),
         "log_lik": float(fit.logLik()),
         "nobs": fit.nobs(),
-        "theta": fit.parameters.theta.sum(axis=1).tolist(),
+        "theta": fit.estimate.parameters.theta.sum(axis=1).tolist(),
         "stored_rows": 0 if fit.training is None else len(fit.model_frame),
         "sections": None
         if fit.training is not None

@@ -11,6 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
+from bbl.results.machine.machine import MachineResults
 from seams.build import kept_rows
 from seams.case import Case
 
@@ -134,9 +135,9 @@ UNBOUNDED = 10.0  # coefficients beyond it have no finite optimum, or hardly one
 
 def unbounded(case: Case) -> bool:
     """Whether a coefficient has no finite optimum, so that it is where iterations ended."""
-    theta = getattr(getattr(case.fit, "parameters", None), "theta", None)
-    if not case.converged or theta is None:
+    if not case.converged or not isinstance(case.fit, MachineResults):
         return True
+    theta = case.fit.estimate.parameters.theta
     return bool(np.abs(np.asarray(theta)).max(initial=0.0) > UNBOUNDED)
 
 

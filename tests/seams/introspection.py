@@ -48,25 +48,16 @@ NOT_ASKED = {
     "save": "it has a law of its own",
     "report": "it has a law of its own",
     "write_bif": "it writes a file",
-    "log_likelihood": "it takes encoded rows, for the package itself",
     "class_scores": "it takes encoded rows, for the package itself",
-    "log_scores": "it is bbl.log_scores, which is a verb",
-    "plugged": "it is predict(draws=)",
-    "pack": "it is save()",
     "of": "a constructor, for the package itself",
-    "unpack": "it is load()",
-    "stored": "what a file keeps of rows that it does not hold, for the package itself",
     "compare": "it is anova, which is a verb",
-    "stored_loss": "what a file keeps of rows that it does not hold, for the package itself",
-    "stored_errors": "what a file keeps of rows that it does not hold, for the package itself",
     "training": "the encoded rows, for the package itself",
     "estimate": "arrays, for the package itself; its attributes are public properties",
-    "training_loss": "it takes encoded rows, for the package itself",
     "design": "how rows are encoded, for the package itself",
     "network": "arrays, for the package itself",
 }
 # of a tuning: its `engine` is the model's
-NOT_IN_FILES = ("stored", "training", "scored", "engine")
+NOT_IN_FILES = ("training", "scored", "engine")
 SAVES_TIME = {
     "nboot": 2,
     "nfold": 2,

@@ -184,7 +184,10 @@ def threads_do_not_matter(case: Case) -> None:
         a, b = case.probabilities(one).to_numpy(), case.probabilities(two).to_numpy()
         expect(np.array_equal(a, b, equal_nan=True), "probabilities differ")
     if case.engine is not None:
-        expect(np.array_equal(one.parameters.theta, two.parameters.theta), "coefficients differ")
+        expect(
+            np.array_equal(one.estimate.parameters.theta, two.estimate.parameters.theta),
+            "coefficients differ",
+        )
 
 
 @law(lambda case: case.s.source in ("pandas", "polars", "arrow", "dict"), cost=6)

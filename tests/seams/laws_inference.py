@@ -21,7 +21,7 @@ def tests_are_there(case: Case) -> bool:
         and case.in_memory
         and (case.s.weights != "real" or bool(case.s.design))
         and case.s.options.get("symmetrize", True)
-        and case.fit.parameters.layout.size <= 200
+        and case.fit.estimate.parameters.layout.size <= 200
         and len(case.fit.labels.groups) <= 4
     )
 
@@ -30,7 +30,7 @@ def which(case: Case) -> list:
     """Return what tables can be of."""
     groups = list(case.fit.labels.groups)
     of: list = ["group"]
-    if case.fit.parameters.pooled is not None:
+    if case.fit.estimate.parameters.pooled is not None:
         of.append("pooled")
     if len(groups) > 1:
         of.append((groups[0], groups[-1]))
@@ -72,7 +72,7 @@ def one_hypothesis_has_one_p_value(case: Case) -> None:
     expect_close(a["p"], b["p"], "table of (a, b) and (b, a)", rtol=1e-6)
     expect_close(a["estimate"], -b["estimate"], "estimates of (a, b) and (b, a)")
     expect_close(a["lower"], -b["upper"], "limits of (a, b) and (b, a)", rtol=1e-6)
-    if len(groups) == 2 and case.fit.parameters.pooled is not None:
+    if len(groups) == 2 and case.fit.estimate.parameters.pooled is not None:
         of = inference.tests("pooled")
         one, other = (
             part.reset_index(drop=True)
@@ -142,14 +142,14 @@ def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
     plain = build.fit(case.s, table, frame)
     fit = build.fit(case.s, table, drawn, weights=None, design=design, formula=text)
     expect(
-        np.array_equal(fit.parameters.theta, plain.parameters.theta),
+        np.array_equal(fit.estimate.parameters.theta, plain.estimate.parameters.theta),
         "estimates differ from those of the weights",
     )
     try:
         inference = fit.inference()
     except BBLError:  # a group without rows
         return
-    if fit.parameters.layout.size > 60:
+    if fit.estimate.parameters.layout.size > 60:
         return
     frame = inference.table()
     clear = frame["p"].notna() & ((frame["p"] - 0.05).abs() > 1e-6)

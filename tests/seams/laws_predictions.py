@@ -117,7 +117,9 @@ def probabilities_follow_from_coefficients(case: Case) -> None:
     log_z = np.array(
         [reference.logsumexp(reference.term_energy(t, reference.states(L)[possible])) for t in own]
     )
-    rounding = 10.0 * np.finfo(float).eps * float(np.abs(fit.parameters.theta).max(initial=0.0))
+    rounding = (
+        10.0 * np.finfo(float).eps * float(np.abs(fit.estimate.parameters.theta).max(initial=0.0))
+    )
     expect_close(fit.log_z.to_numpy(), log_z, "ln Z", 1e-8, 1e-8 + rounding)
     codes, missing = fit.design.encode(case.new_frame)
     x = codes.astype(int)

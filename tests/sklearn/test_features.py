@@ -69,10 +69,13 @@ def test_scores_are_energies_and_with_ln_z_log_probabilities(table, method):
         else bbl.bbl("y ~ .^2", data, method=method)
     )
     energy, scores = bbl.log_scores(fit, X), bbl.log_scores(fit, X, normalised=True)
-    layout = fit.parameters.layout
+    layout = fit.estimate.parameters.layout
     for g, group in enumerate(fit.labels.groups):
-        h = [layout.table(fit.parameters.theta[g], i) for i in range(3)]
-        J = {(i, j): layout.table(fit.parameters.theta[g], i, j) for i, j in layout.pairs.tolist()}
+        h = [layout.table(fit.estimate.parameters.theta[g], i) for i in range(3)]
+        J = {
+            (i, j): layout.table(fit.estimate.parameters.theta[g], i, j)
+            for i, j in layout.pairs.tolist()
+        }
         E = oracle.energy(h, J, X.to_numpy())
         np.testing.assert_allclose(energy[group], E, atol=1e-10)
         np.testing.assert_allclose(

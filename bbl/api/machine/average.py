@@ -47,7 +47,7 @@ __all__ = ["average", "check_auto", "fit_auto"]
 SETTLED = "method='auto' chooses its settings itself"
 IN_MEMORY = "method='auto' needs all rows in memory"
 # capabilities that every average, or method="auto", lacks
-AUTO_REFUSALS = AverageResults.refusals | lacking(
+AUTO_REFUSALS = AverageResults._refusals | lacking(
     tuning=SETTLED,
     gauge=SETTLED,
     relevance=SETTLED,
@@ -251,7 +251,7 @@ def average(
     )
     # the summary stands for training rows that the members do not keep
     priors = first_member.priors
-    training_summary = first_member.stored
+    training_summary = first_member._stored
     M = len(members)
     if weights == "equal":
         return AverageResults(
@@ -259,7 +259,7 @@ def average(
             np.full(M, 1.0 / M),
             np.full(M, np.nan),
             priors=priors,
-            stored=training_summary,
+            _stored=training_summary,
         )
     rows = first_member._rows()
     for member in members:
@@ -305,7 +305,7 @@ def average(
         *average_fields,
         member_weights,
         losses,
-        stored_loss=loss,
+        _stored_loss=loss,
         priors=priors,
-        stored=training_summary,
+        _stored=training_summary,
     )

@@ -188,10 +188,10 @@ def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> Mac
         return fit
     sample = data.sample
     # engines that fit P(group | row) have no likelihood of rows
-    log_likelihood = np.nan if engine.joint else fit.log_likelihood(sample)
+    log_likelihood = np.nan if engine.joint else fit._log_likelihood_of(sample)
     nobs = round(sample.total) if sample.whole else sample.total
     counts = level_counts(sample, data.design.n_levels, data.K)
-    return replace(fit, stored=Training(nobs, log_likelihood, counts))
+    return replace(fit, _stored=Training(nobs, log_likelihood, counts))
 
 
 def prepare(

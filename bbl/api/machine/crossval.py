@@ -276,7 +276,7 @@ def crossVal(
     )
     model: BBLResults | DensityResults
     if has_classes:
-        model = BBLResults(*fit_arguments, survey=model_data.survey, stored_loss=found.loss)
+        model = BBLResults(*fit_arguments, survey=model_data.survey, _stored_loss=found.loss)
     else:
         model = DensityResults(*fit_arguments, survey=model_data.survey)
     model = with_training_summary(model, model_data, found.engine)

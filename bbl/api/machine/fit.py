@@ -360,7 +360,7 @@ def bbl(
     fit: BBLResults | DensityResults
     if encoded.design.classes:
         fit = BBLResults(
-            *fit_arguments, survey=encoded.survey, priors=class_shares, stored_loss=loss
+            *fit_arguments, survey=encoded.survey, priors=class_shares, _stored_loss=loss
         )
     else:
         fit = DensityResults(*fit_arguments, survey=encoded.survey)

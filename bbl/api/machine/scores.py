@@ -66,4 +66,4 @@ def log_scores(
         raise BBLTypeError(
             f"fit must be a result of bbl(); got {type(fit).__name__}.", argument="fit"
         )
-    return fit.log_scores(newdata, flag("normalised", normalised), flag("prior", prior), unseen)
+    return fit._log_scores(newdata, flag("normalised", normalised), flag("prior", prior), unseen)

@@ -83,7 +83,7 @@ def to_spins(
         widths = [len(h) for h in model.h]
         fields, J = _of_tables(model, _checked(names, widths))
     elif isinstance(model, MachineResults):
-        layout = model.parameters.layout
+        layout = model.estimate.parameters.layout
         model.engine.check_density("to_spins")
         if layout.order > 2 or model._hidden is not None:
             what = "hidden units" if model._hidden is not None else "terms of three predictors"
@@ -94,7 +94,9 @@ def to_spins(
             )
         names = model.labels.names
         _checked(names, np.diff(layout.start).tolist())
-        fields, J = pair_matrix(layout, model.parameters.theta[_group_position(model, group)])
+        fields, J = pair_matrix(
+            layout, model.estimate.parameters.theta[_group_position(model, group)]
+        )
     else:
         raise BBLTypeError(
             f"model must be a fitted Boltzmann machine or its parameters; got "

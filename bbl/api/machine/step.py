@@ -125,7 +125,7 @@ def step(
     check_single_rows(fit.survey, "A stepwise choice of terms")
     rows = fit._rows()
     labels = fit.labels
-    layout = fit.parameters.layout
+    layout = fit.estimate.parameters.layout
     rows.check_whole("AIC and BIC compare models")
     start = frozenset(layout.scopes[layout.m :])  # the terms of the first model
     lower, upper = _check_scope(scope, fit, start)
@@ -300,7 +300,10 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     # support: the cells that can occur, None for all; n_ordered: ordered levels of each predictor,
     # 0 for nominal ones
     layout = Layout(
-        fit.design.n_levels, sorted(terms), fit.parameters.layout.support, fit.design.n_ordered
+        fit.design.n_levels,
+        sorted(terms),
+        fit.estimate.parameters.layout.support,
+        fit.design.n_ordered,
     )
     # an exact ln Z may be too costly with more terms: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
@@ -310,9 +313,9 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     warn_problems(list_problems(refit.fits, labels))
     design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))
     # the log-loss, the tuning and the stored summaries were those of the first model
-    fit = replace(fit, stored_loss=None) if isinstance(fit, BBLResults) else fit
+    fit = replace(fit, _stored_loss=None) if isinstance(fit, BBLResults) else fit
     call = f"step({fit.call}, {options})"
-    return replace(fit, call=call, design=design, estimate=refit, tuning=None, stored=None)
+    return replace(fit, call=call, design=design, estimate=refit, tuning=None, _stored=None)
 
 
 def _step_row(

@@ -121,7 +121,7 @@ def prepare(
         interaction_text = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
             f"formula {formula!r}: it has the interaction {interaction_text}, but "
-            f"{NetworkResults.refusals['pairs']}.",
+            f"{NetworkResults._refusals['pairs']}.",
             argument="formula",
             hint=(
                 "Write 'class ~ .' or 'class ~ a + b', and give a structure by hand with "

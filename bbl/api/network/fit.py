@@ -486,8 +486,8 @@ def _fit_tables(
         errors = standard_errors(estimate.network, sample, recipe.smooth)
     # None, None: no training rows and no labels of them
     result = NetworkResults(
-        call, design, None, None, *result_fields, stored_errors=errors, priors=priors
+        call, design, None, None, *result_fields, _stored_errors=errors, priors=priors
     )
     counts = level_counts(sample, design.n_levels, prepared.K)
-    training = Training(round(sample.total), result.log_likelihood(sample), counts)
-    return replace(result, stored=training, stored_loss=result.training_loss(sample))
+    training = Training(round(sample.total), result._log_likelihood_of(sample), counts)
+    return replace(result, _stored=training, _stored_loss=result._training_loss(sample))

@@ -534,15 +534,15 @@ class BiclusterResults(BlockTables):
         >>> loaded.row_groups.equals(fit.row_groups)
         True
         """
-        write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
+        write_model(path, *self._pack(flag("store_data", store_data)), kind=self.kind)
 
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file: names and options as a dict, numbers as arrays."""
         return pack(self, store_data)
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> BiclusterResults:
-        """Return the model that `pack` stored, after checking every value."""
+    def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> BiclusterResults:
+        """Return the model that `_pack` stored, after checking every value."""
         return cls(**unpack(meta, arrays))
 
     def _repr_html_(self) -> str:

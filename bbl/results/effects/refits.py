@@ -88,7 +88,7 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     rows.check_whole("The bootstrap draws rows")
     members = fit._bootstrap_members  # pairs (fit, weight)
     if not members:
-        reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
+        reason = fit._refusals.get("effects_bootstrap", "A member of this average is not refitted")
         raise OptionError(f"{reason}.", argument="se", hint="Give se=False.")
     # whether the model draws its tables itself; this first draw is not used
     is_redrawn = (

@@ -553,17 +553,19 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         meta = meta | {"nobs": round(float(arrays["counts"][:, : design.n_levels[0]].sum()))}
     # else "real": any weights
     arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")
-    if not arguments["stored"].nobs > 0:
+    if not arguments["_stored"].nobs > 0:
         raise ValueError("it has no observations")
     if "sections" in meta:
         sections = [_unpack_section(section) for section in meta["sections"]]
-        arguments["stored"] = replace(arguments["stored"], sections=sections)
+        arguments["_stored"] = replace(arguments["_stored"], sections=sections)
     if "sampling_design" in meta:
         check_types(meta, {"sampling_design": str})
-        arguments["stored"] = replace(arguments["stored"], sampling_design=meta["sampling_design"])
+        arguments["_stored"] = replace(
+            arguments["_stored"], sampling_design=meta["sampling_design"]
+        )
     tuning = _unpack_tuning(meta.get("tuning"), engine)
     if classes:
-        arguments["stored_loss"] = _unpack_loss(meta, tuning, estimate)
+        arguments["_stored_loss"] = _unpack_loss(meta, tuning, estimate)
     return arguments | {
         "engine": engine,
         "estimate": estimate,

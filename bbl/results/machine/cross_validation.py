@@ -188,7 +188,7 @@ class CrossValidationMixin(MachineResults):
         """
         asked = CrossValArguments(nfold, use_auc, score, cv, shuffle, seed, refit, n_jobs)
         data = stored_data(
-            self, f"formula={self.formula!r}, data=...", self.parameters.layout.support
+            self, f"formula={self.formula!r}, data=...", self.estimate.parameters.layout.support
         )
         # such as ", eps = 0.5"
         shown_options = "".join(f", {argument}" for argument in argument_texts(options))
@@ -221,10 +221,10 @@ class CrossValidationMixin(MachineResults):
             engine=found.engine,
             estimate=found.estimate,
             tuning=None,
-            stored=None,
+            _stored=None,
         )
         if isinstance(model, ClassifierResults):
-            model = replace(model, stored_loss=found.loss)  # type: ignore[call-arg]
+            model = replace(model, _stored_loss=found.loss)  # type: ignore[call-arg]
         positions = validated_positions(found.validated, folds)
         return cv_results(found, judging.score, spec.calibrate, positions, model)
 

@@ -66,8 +66,8 @@ class DensityResults(FittedMachine):
         return summary_notes(self)
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `pack` made: names and options, and
+    def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
+        """Return the model from the content of a file that `_pack` made: names and options, and
         arrays by name.
         """
         return cls(**unpack(meta, arrays, classes=False))

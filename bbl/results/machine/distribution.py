@@ -232,7 +232,11 @@ class DistributionMixin(MachineResults):
             codes, y = sample_mixture(self._hidden, shares, n_rows, generator(seed))
         else:
             codes, y = sample_groups(
-                self.parameters.layout, self.parameters.theta, n_rows, shares, seed
+                self.estimate.parameters.layout,
+                self.estimate.parameters.theta,
+                n_rows,
+                shares,
+                seed,
             )
         # by name, (codes, levels) of a categorical column
         response = {labels.response: (y, labels.groups)} if self.design.classes else {}
@@ -311,7 +315,7 @@ class DistributionMixin(MachineResults):
         choice("method", method, MARGINS)
         choice("type", type, ("prob", "class", "joint"))
         if type == "joint" and (
-            self._hidden is not None or self.parameters.layout.support is not None
+            self._hidden is not None or self.estimate.parameters.layout.support is not None
         ):
             raise OptionError(
                 "type='joint' is not available with hidden units or structural zeros.",
@@ -327,7 +331,7 @@ class DistributionMixin(MachineResults):
         is_unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
         is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
         # structural zeros: some cells cannot occur
-        if (support := self.parameters.layout.support) is not None:
+        if (support := self.estimate.parameters.layout.support) is not None:
             if method in ("gibbs", "mf"):
                 # `WITH_ZEROS`: reasons by what a fit with structural zeros cannot do, in the words
                 # of the manual's table
@@ -341,8 +345,8 @@ class DistributionMixin(MachineResults):
             refuse_impossible_rows(
                 support, labels, codes, is_unknown, self.design.known_groups(newdata)
             )
-        layout = self.parameters.layout
-        theta = self.parameters.theta
+        layout = self.estimate.parameters.layout
+        theta = self.estimate.parameters.theta
         posterior = self._group_probabilities(newdata, codes, is_unknown)
         cells = (codes, is_unknown)
         if (draws := self._hidden) is not None:
@@ -367,7 +371,7 @@ class DistributionMixin(MachineResults):
                 layout, theta, posterior, *cells, method, rng, workers, step
             )
         # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
-        tables = level_columns(probabilities, self.parameters.layout.start)
+        tables = level_columns(probabilities, self.estimate.parameters.layout.start)
         for i, factor in enumerate(self.design.predictors):
             # `kinds` (L_i,): what each level is, such as "number"; "missing" can only be the last,
             # and fills no cell

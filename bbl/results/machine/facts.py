@@ -31,7 +31,7 @@ def fit_text(fit: MachineResults) -> str:
     """
     # `incomplete` is the number of training observations with missing values
     missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""
-    return text.fit_text(fit.call, fit.labels, fit.parameters) + missing
+    return text.fit_text(fit.call, fit.labels, fit.estimate.parameters) + missing
 
 
 def _missing_text(fit: MachineResults) -> str:
@@ -51,7 +51,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
     return {
         "Fit method": fit.engine.name,
         **(
-            {"Posterior": posterior_traits.describe(fit.engine, fit.parameters.layout)}
+            {"Posterior": posterior_traits.describe(fit.engine, fit.estimate.parameters.layout)}
             if posterior_traits
             else {}
         ),
@@ -97,7 +97,7 @@ def _settings_text(engine: Engine) -> str:
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the fact "Structural zeros", the combinations that cannot occur; empty without any."""
     # which cells of the predictors `scope` can occur; None if all can
-    support = fit.parameters.layout.support
+    support = fit.estimate.parameters.layout.support
     if support is None:
         return {}
     names = ", ".join(label_text(fit.labels.names[i]) for i in support.scope)
@@ -141,7 +141,7 @@ def _convergence_text(fit: MachineResults) -> str:
     has_gradient = bool(gradient_norms.size) and not np.isnan(gradient_norms).all()
     if fit.engine.joint and has_gradient:
         answer += f" (largest gradient {gradient_norms.max():.2g})"
-    n_infinite = int((np.abs(fit.parameters.theta) > FURTHEST).sum())
+    n_infinite = int((np.abs(fit.estimate.parameters.theta) > FURTHEST).sum())
     if n_infinite:
         answer += (
             f"; {n_infinite} parameter{'s have' if n_infinite > 1 else ' has'} no finite value, as "

@@ -105,7 +105,9 @@ class FiguresMixin(MachineResults):
         field_errors = None
         if flag("intervals", intervals):
             # with a pooled fit the bars show differences from it
-            table = self.inference().table("group" if self.parameters.pooled is None else "pooled")
+            table = self.inference().table(
+                "group" if self.estimate.parameters.pooled is None else "pooled"
+            )
             limit_distances = np.array(
                 [table["estimate"] - table["lower"], table["upper"] - table["estimate"]]
             )
@@ -113,11 +115,11 @@ class FiguresMixin(MachineResults):
             limit_distances = np.where(
                 np.isfinite(limit_distances), np.maximum(limit_distances, 0.0), np.nan
             )
-            field_errors = limit_distances.reshape(2, *self.parameters.theta.shape)[
-                :, :, : self.parameters.layout.D
+            field_errors = limit_distances.reshape(2, *self.estimate.parameters.theta.shape)[
+                :, :, : self.estimate.parameters.layout.D
             ]
         return plot_parameters(
-            self.labels, self.parameters, groups=groups, errors=field_errors, axes=axes
+            self.labels, self.estimate.parameters, groups=groups, errors=field_errors, axes=axes
         )
 
     def _plot_tuning(self, ax: Axes | None) -> Axes:
@@ -187,7 +189,9 @@ class FiguresMixin(MachineResults):
         ['Survived = Yes less No']
         >>> plt.close()
         """
-        return draw_network(self.labels, self.parameters, groups=groups, top=top, axes=axes)
+        return draw_network(
+            self.labels, self.estimate.parameters, groups=groups, top=top, axes=axes
+        )
 
     @verb
     def plot_logo(
@@ -233,8 +237,8 @@ class FiguresMixin(MachineResults):
             heights = information(self.labels, self._counts)
             title = "Bits"
         else:
-            d = "" if self.parameters.pooled is None else r"\Delta "
-            heights = zero_sum_fields(self.parameters)
+            d = "" if self.estimate.parameters.pooled is None else r"\Delta "
+            heights = zero_sum_fields(self.estimate.parameters)
             title = f"Field ${d}h$"
         return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
@@ -280,10 +284,10 @@ class FiguresMixin(MachineResults):
         1
         >>> plt.close()
         """
-        layout = self.parameters.layout
+        layout = self.estimate.parameters.layout
         names = list(self.labels.names)
         # their positions; a DataError if no term has three predictors
-        predictors = strongest_term(self.parameters)
+        predictors = strongest_term(self.estimate.parameters)
         if term is not None:
             term_names = [] if isinstance(term, str) else list(term)
             unknown = [name for name in term_names if name not in names]
@@ -302,4 +306,4 @@ class FiguresMixin(MachineResults):
                     hint=f"{near}List the terms with interactions(order=3).",
                     value=term,
                 )
-        return plot_term(self.labels, self.parameters, predictors, groups, axes)
+        return plot_term(self.labels, self.estimate.parameters, predictors, groups, axes)

@@ -103,7 +103,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         the fit has none.
         """
         estimate = self.estimate
-        parameters = self.parameters
+        parameters = self.estimate.parameters
         # else the class shares are estimated too, from the rows
         has_given_shares = self.priors is not None
         covariance = score_covariance(
@@ -169,8 +169,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         of the two levels may be the one without rows: so all levels are returned. `converged` (m,)
         says whether a predictor reached its optimum.
         """
-        layout = self.parameters.layout
-        theta = self.parameters.theta
+        layout = self.estimate.parameters.layout
+        theta = self.estimate.parameters.theta
         # a run for each of the K groups (that on all rows pooled may follow); a posterior has no
         # optimum to be missed
         runs = () if self.engine.posterior else self.estimate.fits[: len(theta)]
@@ -240,8 +240,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         return summary_notes(self)
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `pack` made: names and options, and
+    def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
+        """Return the model from the content of a file that `_pack` made: names and options, and
         arrays by name.
         """
         return cls(**unpack(meta, arrays, classes=True))
@@ -259,7 +259,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         """Shares (K,) of the groups that predictions assume: the priors, or the shares of the
         training rows.
         """
-        return self.shares_in_use
+        return self._shares_in_use
 
     @property
     def _advice(self) -> str:
@@ -269,7 +269,9 @@ class BBLResults(FittedMachine, ClassifierResults):
         # auto=False: the advice does not name ``method="auto"``
         calibrate = "none" if self.estimate.calibration is None else "temperature"
         option = (
-            untuned_option(self.engine, self.parameters.layout) if self.tuning is None else None
+            untuned_option(self.engine, self.estimate.parameters.layout)
+            if self.tuning is None
+            else None
         )
         return remedy(calibrate, auto=False, option=option)
 
@@ -379,7 +381,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         >>> fit.predict(titanic.head(2), type="class").tolist()
         ['Yes', 'No']
         """
-        model = self.plugged(draws)
+        model = self._with_point_estimate(draws)
         return super(BBLResults, model).predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def _classifier_facts(self) -> dict[str, Any]:
@@ -413,7 +415,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         """
         estimate = self.estimate
         names = [label_text(name) for name in self.labels.names]
-        layout = self.parameters.layout
+        layout = self.estimate.parameters.layout
         # `support` says which combinations of levels can occur (structural zeros), in each group if
         # these differ
         if layout.support is not None and layout.support.n_groups > 1:
@@ -431,7 +433,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural
         # zeros come last
         terms, constant = zero_sum_factors(
-            layout.factors(self.parameters.theta)[: len(layout.scopes)]
+            layout.factors(self.estimate.parameters.theta)[: len(layout.scopes)]
         )
         # energies become scores: plus ln share, less ln Z
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
@@ -472,10 +474,10 @@ class BBLResults(FittedMachine, ClassifierResults):
         >>> fit.relevant()["order"].to_dict()
         {'Sex': 1, 'Class:Age': 2, 'Class': 1, 'Age': 1, 'Class:Sex': 2, 'Sex:Age': 2}
         """
-        layout = self.parameters.layout
+        layout = self.estimate.parameters.layout
         relevance = self.estimate.relevance
         # a group without rows has no parameters
-        theta = self.parameters.theta[self.estimate.class_prior > 0.0]
+        theta = self.estimate.parameters.theta[self.estimate.class_prior > 0.0]
         # (size,): largest less least value of each parameter over the groups
         differences = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
         predictor_names = [label_text(name) for name in self.labels.names]
@@ -518,7 +520,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         it starts at the coefficients of this fit, unless predictors are chosen anew.
         """
         K = len(self.labels.groups)
-        layout = self.parameters.layout
+        layout = self.estimate.parameters.layout
         relevance = self.estimate.relevance
         if relevance is not None:  # predictors are chosen anew, among the terms of the formula
             # of the formula; `complete` if it has all pairs, `terms.terms` lists them

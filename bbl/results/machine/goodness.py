@@ -142,7 +142,7 @@ class GoodnessMixin(MachineResults):
         if n_tables:
             # (n_tables, 3): statistics of tables that are drawn from the fit, and fitted again
             simulated = simulated_statistics(
-                tables, self.parameters.layout, self.engine, n_tables, rng
+                tables, self.estimate.parameters.layout, self.engine, n_tables, rng
             )
             tolerance = 1e-9 * (
                 1.0 + statistics
@@ -195,7 +195,7 @@ class GoodnessMixin(MachineResults):
         """
         tables = self._group_tables("cells()")
         labels = self.labels
-        layout = self.parameters.layout
+        layout = self.estimate.parameters.layout
         observed, fitted, pearson = _counts_and_residuals(tables)
         adjusted = np.full(len(fitted), np.nan)
         if not self.engine.penalised:
@@ -289,7 +289,7 @@ class GoodnessMixin(MachineResults):
                 hint="Choose method='ml'.",
             )
         # raises an OptionError if there are too many
-        check_cells(self.parameters.layout, len(self.labels.groups))
+        check_cells(self.estimate.parameters.layout, len(self.labels.groups))
         rows = self._rows()
         if not rows.complete:
             raise DataError(

@@ -105,9 +105,9 @@ class GraphMixin(MachineResults):
         """
         # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters
         # of a group
-        layout = self.parameters.layout
+        layout = self.estimate.parameters.layout
         names = self.labels.names
-        for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
+        for group, theta in zip(self.labels.groups, self.estimate.parameters.theta, strict=True):
             # those of larger terms follow the pairs
             strengths = interaction_strength(layout, theta)[: len(layout.pairs)]
             for (i, j), strength in zip(layout.pairs.tolist(), strengths.tolist(), strict=True):

@@ -35,11 +35,11 @@ from bbl.errors import DataError, OptionError
 from bbl.model.energy import known_energy
 from bbl.model.logz import APPROXIMATE
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import labelled
 from bbl.report.machine.summary import Section, coefficient_section, test_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
+from bbl.results.deprecated import Deprecated
 from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.machine.archive import pack
 from bbl.results.machine.contrasts import DifferenceInference
@@ -71,15 +71,17 @@ class MachineResults(ModelResults):
     # sampling design of the training rows
     survey: SurveySample | None = field(default=None, kw_only=True, repr=False)
 
+    df = Deprecated("_n_group_parameters", "n_parameters, of all groups")
+    log_scores = Deprecated("_log_scores", "bbl.log_scores(fit)")
+    parameters = Deprecated(
+        "estimate.parameters", "params, or estimate.parameters for plain arrays"
+    )
+    plugged = Deprecated("_with_point_estimate", "predict(draws='mean')")
+
     @property
     @abstractmethod
     def _population_shares(self) -> np.ndarray:
         """Shares (K,) of the groups that predictions assume."""
-
-    @property
-    def parameters(self) -> Parameters:
-        """Parameters of all groups as plain arrays."""
-        return self.estimate.parameters
 
     @property
     def params(self) -> pd.Series:
@@ -100,15 +102,11 @@ class MachineResults(ModelResults):
         return self.estimate.lkh
 
     @property
-    def df(self) -> int:
+    def _n_group_parameters(self) -> int:
         """Number of parameters that the formula gives one group, whether its rows determine them or
         not.
-
-        If the method chose the terms of each group, terms of any group count. Criteria and tests
-        count `n_parameters`, the parameters that rows determine; residual degrees of freedom are in
-        ``goodness_of_fit()``.
         """
-        return self.parameters.layout.size
+        return self.estimate.parameters.layout.size
 
     @property
     def converged(self) -> bool:
@@ -156,9 +154,9 @@ class MachineResults(ModelResults):
         """Number of parameters of all groups; with ``method="ml"`` of those that the rows
         determine, their rank.
 
-        The rank of a group is less than `df` where margins are empty. With ``method="conditional",
-        ridge=0`` it is the rank of the design, as R's `glm` has it: levels that separate groups
-        count.
+        The rank of a group is less than its number of parameters where margins are empty. With
+        ``method="conditional", ridge=0`` it is the rank of the design, as R's `glm` has it: levels
+        that separate groups count.
         """
         return self.estimate.n_parameters
 
@@ -178,7 +176,11 @@ class MachineResults(ModelResults):
         if self.estimate.relevance is not None:
             settings["relevance"] = self.estimate.relevance.level
         # the fit has none
-        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):
+        elif (
+            engine.order > 1
+            and self.estimate.parameters.layout.order == 1
+            and len(self.design.pairs)
+        ):
             settings["interactions"] = "none"
         return MethodTraits(
             name=engine.name,
@@ -210,7 +212,7 @@ class MachineResults(ModelResults):
         Sex
         Male    0.4
         """
-        return Coefficients(self.labels, self.parameters)
+        return Coefficients(self.labels, self.estimate.parameters)
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the display in notebooks: the call with a text, and tables of the coefficients."""
@@ -253,8 +255,8 @@ class MachineResults(ModelResults):
             }
         return term_frame(
             self.labels,
-            self.parameters.layout,
-            self.parameters.theta,
+            self.estimate.parameters.layout,
+            self.estimate.parameters.theta,
             self._has_parameter,
             chosen_terms,
         )
@@ -262,14 +264,14 @@ class MachineResults(ModelResults):
     @property
     def order_counts(self) -> pd.DataFrame:
         """Number of terms of each order in each group."""
-        return order_counts(self.labels, self.parameters.layout, self._has_parameter)
+        return order_counts(self.labels, self.estimate.parameters.layout, self._has_parameter)
 
     @property
     def _has_parameter(self) -> np.ndarray:
         """Whether each group has each parameter (K, size); all true unless the engine chose the
         terms of each group.
         """
-        K, size = self.parameters.theta.shape
+        K, size = self.estimate.parameters.theta.shape
         return np.array(
             [run.state.get("free", np.ones(size, dtype=bool)) for run in self.estimate.fits[:K]]
         )
@@ -279,7 +281,7 @@ class MachineResults(ModelResults):
         """Function of codes and missing cells, both (n, m): energies (n, K) at the estimates (means
         of draws).
         """
-        return MarginalEnergy(self.parameters.layout, self.parameters.theta)
+        return MarginalEnergy(self.estimate.parameters.layout, self.estimate.parameters.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
@@ -294,7 +296,7 @@ class MachineResults(ModelResults):
         draws = self.estimate.predictive
         return None if draws is None or not draws.hidden else draws
 
-    def plugged(self, draws: str) -> Self:
+    def _with_point_estimate(self, draws: str) -> Self:
         """Return the model that averages predictions over posterior draws ("all"), or plugs in
         their mean ("mean").
         """
@@ -320,12 +322,12 @@ class MachineResults(ModelResults):
 
         A DataError for a row in a cell that cannot occur in any of several groups.
         """
-        support = self.parameters.layout.support
+        support = self.estimate.parameters.layout.support
         if support is not None and len(self.labels.groups) > 1:
             refuse_impossible_rows(support, self.labels, codes, missing)
         return self.estimate.scores_by(self._averaged, codes, missing)
 
-    def log_scores(
+    def _log_scores(
         self, newdata: object, normalised: bool, prior: bool, unseen: str
     ) -> pd.DataFrame:
         """Return energies (n, K) of rows, less ln Z if `normalised`, plus ln P(y) if `prior`; see
@@ -349,7 +351,7 @@ class MachineResults(ModelResults):
             scores, index=row_labels, columns=pd.Index(self.labels.groups, dtype=object)
         )
 
-    def check_likelihood(self) -> None:
+    def _check_likelihood(self) -> None:
         """Raise an OptionError if P(row | group) is not modelled, nor P(group | row) fitted without
         a penalty.
         """
@@ -361,13 +363,13 @@ class MachineResults(ModelResults):
                 hint="Choose method='pseudo', or judge predictions with evaluate().",
             )
 
-    def log_likelihood(self, rows: Rows) -> float:
+    def _log_likelihood_of(self, rows: Rows) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, y the group of row k, w_k its weight; missing
         cells are summed out.
 
         Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
         """
-        self.check_likelihood()
+        self._check_likelihood()
         if self.engine.joint:
             rows = cast(Sample, rows)
             scores = replace(self.estimate, calibration=None).class_scores(rows.codes, rows.missing)
@@ -375,9 +377,9 @@ class MachineResults(ModelResults):
         # rows of a file: block by block, or complete ones from counts of levels and pairs
         if not rows.in_memory:
             if not rows.complete or self.estimate.predictive is not None:
-                return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
-            layout = self.parameters.layout
-            thetas = self.parameters.theta
+                return sum(map(self._log_likelihood_of, rows.blocks(ROWS_PER_BLOCK)))
+            layout = self.estimate.parameters.layout
+            thetas = self.estimate.parameters.theta
             # (sum w, sum w E)
             sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]
             return sum(
@@ -420,7 +422,7 @@ class MachineResults(ModelResults):
         likelihood = super().logLik()
         kind = self.estimate.log_z_kind
         # without interactions each approximation is exact
-        is_approximate = kind in APPROXIMATE and self.parameters.layout.n_terms > 0
+        is_approximate = kind in APPROXIMATE and self.estimate.parameters.layout.n_terms > 0
         return LogLikelihood(
             likelihood, likelihood.df, likelihood.nobs, kind if is_approximate else None
         )
@@ -504,14 +506,14 @@ class MachineResults(ModelResults):
         the text.
         """
         if self.survey is None:
-            return None if self.stored is None else self.stored.sampling_design
+            return None if self._stored is None else self._stored.sampling_design
         return f"{len(self.survey.rows):,} rows, {self.survey.text}"
 
     @cached_property
     def _sections(self) -> list[Section]:
         """Tables of tests for the summary, from the model's file if that has them."""
-        # `self.stored` has summaries of the training rows of a model from a file, else it is None
-        stored = None if self.stored is None else self.stored.sections
+        # `self._stored` has summaries of the training rows of a model from a file, else it is None
+        stored = None if self._stored is None else self._stored.sections
         return self._test_sections() if stored is None else stored
 
     def _test_sections(self) -> list[Section]:
@@ -520,7 +522,7 @@ class MachineResults(ModelResults):
         """
         if (
             self.training is None
-            or not 0 < self.parameters.layout.size <= MAX_TESTED_PARAMETERS
+            or not 0 < self.estimate.parameters.layout.size <= MAX_TESTED_PARAMETERS
             or not self.engine.has_tests
         ):
             return []
@@ -529,7 +531,7 @@ class MachineResults(ModelResults):
         except (DataError, OptionError) as error:
             return [Section("Tests", pd.DataFrame(), str(error))]
         of: Compared = "group"
-        if self.parameters.pooled is not None:
+        if self.estimate.parameters.pooled is not None:
             # the differences of two groups are one question; of more, each is compared with all
             groups = self.labels.groups
             of = (groups[1], groups[0]) if len(groups) == 2 else "pooled"
@@ -541,7 +543,7 @@ class MachineResults(ModelResults):
             return [coefficient_section(inference._coefficients()), *sections]
         return sections
 
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file, with the training rows if `store_data`; see
         `archive.pack`.
         """

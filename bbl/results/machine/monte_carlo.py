@@ -54,7 +54,7 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
     keeps_draws = flag("draws", options.draws)
     rng = generator(options.seed)
     fit.engine.check_density("mcSample")
-    if fit.parameters.layout.support is not None:
+    if fit.estimate.parameters.layout.support is not None:
         raise OptionError(
             f"{WITH_ZEROS['`mcSample`']}.",
             argument="fit",
@@ -62,7 +62,7 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
                 "Draw independent rows with sample(), or list the counts of all rows with cells()."
             ),
         )
-    layout = fit.parameters.layout
+    layout = fit.estimate.parameters.layout
     labels = fit.labels
     # a predictor of one level has no parameters and is not sampled
     varies = np.ones(layout.m, dtype=bool) if fit._hidden is not None else layout.n_levels > 1
@@ -75,7 +75,7 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
     # and their `energy`
     chains_by_group: list[GibbsDraws | MixtureDraws] = []
     with progress_bar(len(labels.groups), "mcSample", options.verbose) as progress:
-        for g, theta in enumerate(fit.parameters.theta):
+        for g, theta in enumerate(fit.estimate.parameters.theta):
             if fit._hidden is not None:
                 counts = (nchains, burn_in, n_sweeps)
                 log_z = float(fit.estimate.log_z[g])

@@ -56,7 +56,11 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
         for y in range(len(large.labels.groups))
     ]
     result = nested_test(
-        group_samples, large.parameters.layout, large.parameters.theta, is_shared, large.engine
+        group_samples,
+        large.estimate.parameters.layout,
+        large.estimate.parameters.theta,
+        is_shared,
+        large.engine,
     )
     # a RatioTest is one test of all terms that the smaller model lacks; else the terms are tested
     # one by one
@@ -108,7 +112,10 @@ def _conditional_ratio_test(
             "a likelihood P(y|x) is on a different scale from that of the other model."
         )
     term_sets = [  # of each fit, names of the predictors of each term, single predictors included
-        {frozenset(fit.labels.names[i] for i in scope) for scope in fit.parameters.layout.scopes}
+        {
+            frozenset(fit.labels.names[i] for i in scope)
+            for scope in fit.estimate.parameters.layout.scopes
+        }
         for fit in (one, other)
     ]
     large, small = (one, other) if len(term_sets[0]) >= len(term_sets[1]) else (other, one)
@@ -137,10 +144,11 @@ def _conditional_ratio_test(
             "in these rows the larger model has no more parameters: its other terms are copies, or "
             "have levels that never occur together."
         )
-    layout = large.parameters.layout
+    layout = large.estimate.parameters.layout
     # the terms of the smaller fit, as in `term_sets`
     small_terms = {
-        frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes
+        frozenset(small.labels.names[i] for i in scope)
+        for scope in small.estimate.parameters.layout.scopes
     }
     is_kept = [
         frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes
@@ -188,8 +196,8 @@ def _in_larger_layout(
     `columns_in_large` are the positions of its predictors among those of `large`.
     """
     coefficients = small._inference._joint_tests.influence.coefficients
-    small_layout = small.parameters.layout
-    large_layout = large.parameters.layout
+    small_layout = small.estimate.parameters.layout
+    large_layout = large.estimate.parameters.layout
     out = np.zeros((len(coefficients), 1 + large_layout.size))
     out[:, 0] = coefficients[:, 0]
     for scope in small_layout.scopes:
@@ -235,7 +243,10 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
     if not isinstance(other, MachineResults):
         raise OptionError("the test is for Boltzmann machines.")
     other.engine.check_equations()
-    n_terms = (len(one.parameters.layout.scopes), len(other.parameters.layout.scopes))
+    n_terms = (
+        len(one.estimate.parameters.layout.scopes),
+        len(other.estimate.parameters.layout.scopes),
+    )
     large, small = (one, other) if n_terms[0] >= n_terms[1] else (other, one)
     names = large.labels.names
     small_names = small.labels.names
@@ -260,10 +271,12 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         )
     # by position in `small`, the position in `large`; terms as sets of positions in `large`
     large_columns = {small_column: i for i, small_column in enumerate(small_columns)}
-    large_terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
+    large_terms = [
+        frozenset(scope) for scope in large.estimate.parameters.layout.scopes[len(names) :]
+    ]
     small_terms = {
         frozenset(large_columns[i] for i in scope)
-        for scope in small.parameters.layout.scopes[len(names) :]
+        for scope in small.estimate.parameters.layout.scopes[len(names) :]
     }
     if not small_terms < set(large_terms):
         # without any terms (default=2), "pairs" too
@@ -286,8 +299,8 @@ def _have_same_zeros(
     `small_columns` are the positions of `large`'s predictors among those of `small`.
     """
     # which cells can occur; None if all can
-    support = large.parameters.layout.support
-    small_support = small.parameters.layout.support
+    support = large.estimate.parameters.layout.support
+    small_support = small.estimate.parameters.layout.support
     return support == (None if small_support is None else small_support.permuted(small_columns))
 
 

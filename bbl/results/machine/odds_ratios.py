@@ -168,7 +168,7 @@ class OddsRatiosMixin(MachineResults):
         tables = []
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A table of odds ratios")
-        parameters = self.parameters
+        parameters = self.estimate.parameters
         rows = self._testable_rows()
         # (K, size): the test of each parameter, or why there is none, as text
         verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
@@ -207,7 +207,7 @@ class OddsRatiosMixin(MachineResults):
 
         The positions of a pair are in the order of its names.
         """
-        layout = self.parameters.layout
+        layout = self.estimate.parameters.layout
         names = list(self.labels.names)
         # a scope holds the predictors of a term: one, or several that interact
         interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}

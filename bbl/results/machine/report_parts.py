@@ -32,7 +32,7 @@ def machine_parts(fit: FittedMachine) -> list[Part]:
 
 def summary_notes(fit: FittedMachine) -> list[str]:
     """Return the sentence on the levels at which fields and their tests hold, if any interact."""
-    condition = reference_condition(fit.labels, fit.parameters.layout)
+    condition = reference_condition(fit.labels, fit.estimate.parameters.layout)
     return [condition] if condition else []
 
 
@@ -44,7 +44,7 @@ def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
     if len(groups) == 2:  # a pair (a, b) selects a less b: the second group less the first
         one, other = map(label_text, groups)
         return (groups[1], groups[0]), "Differences between the groups", f"{other} less {one}"
-    if len(groups) > 2 and fit.parameters.pooled is not None:
+    if len(groups) > 2 and fit.estimate.parameters.pooled is not None:
         return "pooled", "Differences between the groups", "each group less the fit to all rows"
     return "group", "Parameters", "against the reference level"
 
@@ -107,7 +107,7 @@ def _name_terms(table: pd.DataFrame) -> list[str]:
 
 def _interactions_part(fit: FittedMachine) -> Part:
     """Return the section on interactions: the strongest as a table and a graph."""
-    if not len(fit.parameters.layout.pairs):
+    if not len(fit.estimate.parameters.layout.pairs):
         return Part(
             "Interactions", ["The model has none: given the group, predictors are independent."]
         )
@@ -134,7 +134,9 @@ def _interactions_part(fit: FittedMachine) -> Part:
     title = (
         f"The {len(table)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
     )
-    drawn = fit.parameters if of == "pooled" else replace(fit.parameters, pooled=None)
+    drawn = (
+        fit.estimate.parameters if of == "pooled" else replace(fit.estimate.parameters, pooled=None)
+    )
     panels = draw_network(fit.labels, drawn, groups=[of] if isinstance(of, tuple) else None)
     figure_markup = figure_html(
         panels[0].figure,

@@ -70,7 +70,7 @@ class UncertaintyMixin(MachineResults):
         0     Class   2nd    -1.590  0.58
         1     Class   3rd    -3.722  0.52
         """
-        if not self.parameters.layout.m:
+        if not self.estimate.parameters.layout.m:
             raise OptionError("The model has no predictors, so it has no coefficients to test.")
         if self.engine.joint and not self.engine.has_tests:  # with a penalty
             return self._contrasts  # a DifferenceInference
@@ -254,7 +254,7 @@ class UncertaintyMixin(MachineResults):
             orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
             return frame[orders == integer("order", order, 2)].reset_index(drop=True)
         if pvalues is None:
-            frame = untested_table(self.labels, self.parameters, of, "not asked for")
+            frame = untested_table(self.labels, self.estimate.parameters, of, "not asked for")
         elif choice("pvalues", pvalues, PVALUES) == "permutation":
             if of != "group":
                 raise OptionError(
@@ -270,14 +270,14 @@ class UncertaintyMixin(MachineResults):
             rng = generator(seed)
             workers = n_workers(n_jobs)
             frame = permutation_table(
-                self.labels, self.parameters, self._rows(), n_permutations, rng, workers
+                self.labels, self.estimate.parameters, self._rows(), n_permutations, rng, workers
             )
         else:
             reason = self._reason_without_tests(of)
             if reason is None or self.engine.posterior:  # a posterior has no tests, but sds
                 return self.inference().interactions(of, apc)
-            frame = untested_table(self.labels, self.parameters, of, reason)
-        return rank_interactions(frame, self.parameters, of, list(self.labels.groups), apc)
+            frame = untested_table(self.labels, self.estimate.parameters, of, reason)
+        return rank_interactions(frame, self.estimate.parameters, of, list(self.labels.groups), apc)
 
     def _reason_without_tests(self, of: Compared | None = None) -> str | None:
         """Return why the parameters that `of` selects have no tests, as text for the column

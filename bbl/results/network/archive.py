@@ -243,5 +243,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "recipe": _unpack_recipe(meta["recipe"], len(n_levels)),
         "arc_posterior": arrays.get("arc_posterior"),
         "feature_weights": arrays.get("feature_weights"),
-        "stored_errors": (arrays["errors"], arrays["class_errors"]) if "errors" in arrays else None,
+        "_stored_errors": (arrays["errors"], arrays["class_errors"])
+        if "errors" in arrays
+        else None,
     }

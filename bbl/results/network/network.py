@@ -48,6 +48,7 @@ from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_text
+from bbl.results.deprecated import Deprecated
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.log_likelihood import LogLikelihood
@@ -94,7 +95,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         order of `features`.
     feature_weights : ndarray, shape (m,), or None
         Weight of each feature (WANBIA, AWNB), in the same order.
-    stored_errors : (ndarray, ndarray) or None
+    _stored_errors : (ndarray, ndarray) or None
         Standard errors from a model file: of the tables of all families (cells, K), of the class
         probabilities (K,).
 
@@ -118,10 +119,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
     recipe: Recipe
     arc_posterior: np.ndarray | None = None
     feature_weights: np.ndarray | None = None
-    stored_errors: tuple[np.ndarray, np.ndarray] | None = None
+    _stored_errors: tuple[np.ndarray, np.ndarray] | None = None
 
     kind = "network"
-    refusals = lacking(  # the capabilities that networks lack, some with the reason
+    _refusals = lacking(  # the capabilities that networks lack, some with the reason
         *OF_MACHINES,
         *MACHINE_ONLY,
         "tuning",
@@ -134,6 +135,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         effects="Tables of networks have no covariance here",
     )
     _can_refit = True
+
+    stored_errors = Deprecated("_stored_errors", "params_se")
 
     # the structure
 
@@ -251,11 +254,11 @@ class NetworkResults(SingleGraph, ClassifierResults):
         there are none.
         """
         if (
-            self.stored_errors is not None
+            self._stored_errors is not None
             or not self.recipe.plain
             or isinstance(self.network, Averaged)
         ):
-            return self.stored_errors  # None unless a model file held them
+            return self._stored_errors  # None unless a model file held them
         return standard_errors(self.network, self._rows(), self.recipe.smooth)
 
     @property
@@ -304,12 +307,12 @@ class NetworkResults(SingleGraph, ClassifierResults):
         # the function of `bbl.bayesnet`
         return class_scores(self.network.log_joint(codes, missing))
 
-    def check_likelihood(self) -> None:
+    def _check_likelihood(self) -> None:
         """Do nothing, where other kinds of models may raise an OptionError: every row has a
         likelihood.
         """
 
-    def log_likelihood(self, rows: Rows) -> float:
+    def _log_likelihood_of(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if the class of a row
         is missing.
         """
@@ -465,13 +468,13 @@ class NetworkResults(SingleGraph, ClassifierResults):
             )
         ]
 
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of the model file: names and options as a dict, numbers as arrays."""
         return pack(self, store_data)
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> NetworkResults:
-        """Return the model that `pack` stored."""
+    def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> NetworkResults:
+        """Return the model that `_pack` stored."""
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:
@@ -605,7 +608,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         1      Yes  Crew  Male  Adult
         """
         # level codes of the class (n,) and of the m features (n, m)
-        y, codes = draw(self.network, self.shares_in_use, integer("n", n, 0), generator(seed))
+        y, codes = draw(self.network, self._shares_in_use, integer("n", n, 0), generator(seed))
         labels = self.labels
         columns = {labels.response: (y, labels.groups)}
         columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
@@ -632,7 +635,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
             return super().logLik()
         rows = _encode_new(self.design, newdata)
         # new rows have weight 1
-        return LogLikelihood(self.log_likelihood(rows), self.n_parameters, rows.n)
+        return LogLikelihood(self._log_likelihood_of(rows), self.n_parameters, rows.n)
 
     def cLogLik(self, newdata: Any = None) -> float:
         """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known

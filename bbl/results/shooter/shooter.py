@@ -120,7 +120,7 @@ class ShooterResults(ClassifierResults):
     shares: np.ndarray
 
     kind = "shooter"
-    refusals = lacking(  # the capabilities that these fits lack, some with the reason
+    _refusals = lacking(  # the capabilities that these fits lack, some with the reason
         *OF_MACHINES,
         *MACHINE_ONLY,
         "priors",
@@ -286,12 +286,12 @@ class ShooterResults(ClassifierResults):
         # (n, K - 1) links by (K - 1, K)
         return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
 
-    def check_likelihood(self) -> None:
+    def _check_likelihood(self) -> None:
         """Do nothing, where other kinds of models may raise an OptionError: all rows have a
         likelihood.
         """
 
-    def log_likelihood(self, rows: Sample) -> float:
+    def _log_likelihood_of(self, rows: Sample) -> float:
         """Return the log-likelihood of the groups given the predictors, summed over the weighted
         rows.
         """
@@ -429,13 +429,13 @@ class ShooterResults(ClassifierResults):
         figure = figure_html(self.plot().figure, alt, "The chosen terms, the strongest first.")
         return [Part("Terms", html=[figure])]
 
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of the model file: names and options as a dict, numbers as arrays."""
         return pack(self, store_data)
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ShooterResults:
-        """Return the model that `pack` stored."""
+    def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ShooterResults:
+        """Return the model that `_pack` stored."""
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:

@@ -108,7 +108,7 @@ class AverageResults(ClassifierResults):
     losses: np.ndarray
 
     kind = "average"
-    refusals = lacking(  # the capabilities that averages lack, some with the reason
+    _refusals = lacking(  # the capabilities that averages lack, some with the reason
         *MACHINE_ONLY,
         "sample",
         no_response=NOT_CLASSIFIERS,
@@ -329,11 +329,11 @@ class AverageResults(ClassifierResults):
         )
         return terms.sort_values("weight", ascending=False, kind="stable")
 
-    def log_likelihood(self, rows: Rows) -> NoReturn:
-        """Raise the OptionError of `check_likelihood`."""
-        self.check_likelihood()
+    def _log_likelihood_of(self, rows: Rows) -> NoReturn:
+        """Raise the OptionError of `_check_likelihood`."""
+        self._check_likelihood()
 
-    def check_likelihood(self) -> NoReturn:
+    def _check_likelihood(self) -> NoReturn:
         """Raise an OptionError, which other results do only in some cases: an average has no
         likelihood of rows.
         """
@@ -366,7 +366,7 @@ class AverageResults(ClassifierResults):
         # Any: not every kind of classifier has coef()
         members: Any = zip(self.names, self.members, strict=True)
         coefficients = {
-            name: member.coef() for name, member in members if "coef" not in member.refusals
+            name: member.coef() for name, member in members if "coef" not in member._refusals
         }
         if not coefficients:
             raise OptionError(
@@ -485,14 +485,14 @@ class AverageResults(ClassifierResults):
         """
         return self.evaluate(newdata, weights).plot(kind, groups, axes)
 
-    def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of the model file: options and arrays of the members, training rows
         only with the first.
 
         The arrays of member k have the prefix ``m{k}_``.
         """
         # (options, arrays) of each member; training rows are stored with the first alone
-        contents = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
+        contents = [member._pack(store_data and k == 0) for k, member in enumerate(self.members)]
         meta = {
             "call": self.call,
             "missing": self.design.missing,  # policy for missing values
@@ -513,8 +513,8 @@ class AverageResults(ClassifierResults):
         return meta, arrays
 
     @classmethod
-    def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model that `pack` stored, after checking every value."""
+    def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
+        """Return the model that `_pack` stored, after checking every value."""
         check_types(meta, {"call": str})
         if not meta["members"]:
             raise ValueError("it has no members")
@@ -530,7 +530,7 @@ class AverageResults(ClassifierResults):
             member_meta = dict(stored_member)
             names = [name for name in arrays if name.startswith(prefix)]
             member_arrays = {name.removeprefix(prefix): average_arrays.pop(name) for name in names}
-            members.append(classes[member_meta.pop("kind")].unpack(member_meta, member_arrays))
+            members.append(classes[member_meta.pop("kind")]._unpack(member_meta, member_arrays))
         first = members[0]
         if any(m.labels != first.labels for m in members):
             raise ValueError("its members are not of the same groups and predictors")
@@ -548,9 +548,9 @@ class AverageResults(ClassifierResults):
             tuple(members),
             average_arrays["member_weights"],
             average_arrays["losses"],
-            stored=first.stored,
+            _stored=first._stored,
             priors=average_arrays.get("priors"),
-            stored_loss=unpack_loss(meta),
+            _stored_loss=unpack_loss(meta),
         )
 
 
@@ -582,7 +582,7 @@ def auto_results(
         for member in averaged.members
     )
     return AverageResults(
-        *training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=loss
+        *training, members, averaged.weights, averaged.losses, priors=priors, _stored_loss=loss
     )
 
 

@@ -124,7 +124,9 @@ def test_rows_without_gaps_are_complete_data_to_the_bit():
             bbl.bbl("~ .^2", frame, method="ml", missing=missing, **options)
             for missing in ("raise", "marginal")
         ]
-        np.testing.assert_array_equal(fits[0].parameters.theta, fits[1].parameters.theta)
+        np.testing.assert_array_equal(
+            fits[0].estimate.parameters.theta, fits[1].estimate.parameters.theta
+        )
         assert fits[0].logLik() == fits[1].logLik()
 
 
@@ -222,7 +224,9 @@ def test_values_missing_at_random_bias_complete_rows_alone():
         pairwise.append(np.nanmean(x[:, 0] * x[:, 1]))  # share of a = b = 1 in rows that have both
         for missing, of in estimates.items():
             of.append(
-                bbl.bbl("~ (a + b + c)^2", frame, method="ml", missing=missing).parameters.theta[0]
+                bbl.bbl(
+                    "~ (a + b + c)^2", frame, method="ml", missing=missing
+                ).estimate.parameters.theta[0]
             )
     bias = {missing: np.mean(of, axis=0) - theta for missing, of in estimates.items()}
     error = {

@@ -74,7 +74,7 @@ def test_random_tables_have_the_fit_of_a_poisson_regression():
                 tol=1e-14, maxiter=200
             )
         np.testing.assert_allclose(
-            fit.parameters.theta[0], poisson.params[1:], rtol=1e-8, atol=1e-8
+            fit.estimate.parameters.theta[0], poisson.params[1:], rtol=1e-8, atol=1e-8
         )
         np.testing.assert_allclose(
             np.sqrt(np.diag(rloglinear.covariance(fit))), poisson.bse[1:], rtol=1e-7

@@ -95,10 +95,7 @@ def tune(
         rows = rows.by_state(data.layout.n_levels, data.K) if engine.joint else rows
         data = data.with_sample(rows)
         folds = shuffled_folds(rows, NFOLD, spec.rng)
-    variants, settings = among or (
-        engine.variants(),
-        () if engine.tuned is None else engine.tuned.grid,
-    )
+    variants, settings = among or (engine.variants(), engine.grid)
     # of rows in memory, with the same predictors in each fold
     if isinstance(folds, Folds) and spec.relevance is None:
         # None: fold by fold
@@ -201,7 +198,7 @@ def tune_many(
         return calibrated_alone, calibrated_alone, []
     stepwise = engine.stepwise(sample, fitted_layout)
     # sign: step to a weaker penalty
-    grid = np.array(tuned.grid)
+    grid = np.array(engine.grid)
     sign = -1 if tuned.simpler == "larger" else 1
 
     def losses_of(

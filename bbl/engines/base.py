@@ -26,6 +26,7 @@ from bbl.rows.sample import Sample
 __all__ = [
     "NEED_ERRORS",
     "PENALTY",
+    "SPARSE_GRID",
     "Engine",
     "WarmStarts",
     "absent_levels",
@@ -78,6 +79,8 @@ PENALTY = Tuned(
     simpler="larger",
     logarithmic=True,
 )
+# values that "cv" tries of a penalty of norms: beyond 0.3, hardly any coupling is left
+SPARSE_GRID = tuple(10.0 ** np.arange(-2.5, -0.49, 0.25))
 
 
 def penalty_option(lambda_: object) -> float | tuple[float, ...]:
@@ -248,6 +251,11 @@ class Engine:
     def has_design_errors(self) -> bool:
         """Whether standard errors and tests know a sampling design."""
         return self.has_tests
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """Values of the tuned option that ``"cv"`` tries; empty without such an option."""
+        return () if self.tuned is None else self.tuned.grid
 
     @property
     def inert(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
 import bbl
@@ -99,6 +100,23 @@ def test_group_meets_its_conditions_of_optimality():
     assert 0 < n_zero < 12
 
 
+def test_strengths_are_norms_of_the_averaged_tables():
+    codes = draw([2, 3, 4])
+    table = pd.DataFrame(codes, columns=[*"abc"]).astype(str)
+    fit = bbl.bbl("~ .^2", table, penalty="group", lambda_=0.02, verbose=0)
+    layout, (alone,) = fitted(codes, [2, 3, 4], "group", [0.02])
+    ranking = fit.interactions(pvalues=None).set_index(["predictor", "predictor2"])["strength"]
+    for i, j in combinations(range(3), 2):
+        rows = [slice(layout.start[k], layout.start[k + 1]) for k in (i, j)]
+        J = alone.site_theta[:, 1:]
+        # eq. (18)
+        full = np.zeros((layout.n_levels[i], layout.n_levels[j]))
+        full[1:, 1:] = 0.5 * (J[rows[0], rows[1]] + J[rows[1], rows[0]].T)
+        full -= full.mean(axis=0)
+        full -= full.mean(axis=1, keepdims=True)
+        assert_allclose(ranking["abc"[i], "abc"[j]], np.linalg.norm(full), atol=1e-8)
+
+
 def test_weights_are_repeated_rows_and_threads_change_nothing():
     codes, n_levels = draw([2, 3, 3], 60), [2, 3, 3]
     weights = np.arange(60) % 3 + 1.0
@@ -130,6 +148,12 @@ def test_verbs_take_the_penalty_and_say_that_there_are_no_errors(tmp_path):
         "d ~ .^2", table, penalty="group", lambda_=[0.02, 0.1], n_jobs=1, verbose=0, seed=1
     )
     assert list(cv.cvframe["lambda"]) == [0.02, 0.1]
+    for method in ("pseudo", "mpf"):
+        density = bbl.bbl(
+            "~ .^2", table, method=method, penalty="group", lambda_="cv", seed=1, verbose=0
+        )
+        assert_allclose(density.tuning.values[[0, -1]], [10**-2.5, 10**-0.5])
+        assert density.engine.lambda_ == density.tuning.values[density.tuning.loss.argmin()] < 0.2
     X = table.drop(columns="d")
     options = {"penalty": "group", "lambda_": 0.05}
     estimator = bbl.BBLClassifier(method="pseudo", options=options, n_jobs=1)

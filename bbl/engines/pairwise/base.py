@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 
 from bbl.checks import choice, real
 from bbl.choices import PairPenalty
-from bbl.engines.base import PENALTY, Engine, check_two_levels
+from bbl.engines.base import PENALTY, SPARSE_GRID, Engine, check_two_levels
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
@@ -34,6 +34,11 @@ class PairwiseEngine(Engine):
         for name in ("lambda_", "lambdah"):
             object.__setattr__(self, name, real(name, getattr(self, name), 0.0))
         choice("penalty", self.penalty, get_args(PairPenalty))
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """Values of `lambda_` that ``"cv"`` tries."""
+        return self.tuned.grid if self.penalty == "l2" else SPARSE_GRID
 
     @property
     def penalised(self) -> bool:

@@ -23,7 +23,7 @@ from bbl.checks import choice, flag, integer, real
 from bbl.choices import Method, MissingPolicy
 from bbl.engines import DEFAULT, Engine
 from bbl.engines.bayes.conjugate import signed_log
-from bbl.engines.bayes.grey import GreyMachine, fit_grey
+from bbl.engines.bayes.grey import MAX_COUPLED, GreyMachine, fit_grey
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, DataWarning, OptionError
 from bbl.sklearn.base import table_errors
 from bbl.sklearn.boltzmann import BBLClassifier
@@ -62,7 +62,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         is half the number of rows of the class by default. There ``{"hidden": 100}`` adds hidden
         units, -1 or 1, coupled to all columns, and ``{"hidden": (100, 50)}`` a second layer of
         units that are coupled to the first; with ``pairs="none"`` this is the restricted machine.
-        ``{"sweeps": 50}`` is the number of Gibbs sweeps that draw the units.
+        ``{"hidden": 10, "hidden_pairs": True}`` couples the units of one layer, at most 16, to
+        each other: the full machine. ``{"sweeps": 50}`` is the number of Gibbs sweeps that draw the
+        units.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values, see `BBLClassifier`.
     n_jobs : int, optional
@@ -355,10 +357,18 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         c = None if c is None else real("c", c, 0.0, open_low=True)
         hidden = _layers(options.pop("hidden", ()))
         sweeps = integer("sweeps", options.pop("sweeps", 50), 1)
+        hidden_pairs = flag("hidden_pairs", options.pop("hidden_pairs", False))
+        if hidden_pairs and (len(hidden) != 1 or not 2 <= hidden[0] <= MAX_COUPLED):
+            raise OptionError(
+                "hidden_pairs=True couples the units of one layer, 2 to "
+                f"{MAX_COUPLED} of them, and hidden is {hidden or 0}.",
+                hint="Give 'hidden': 10, or leave hidden_pairs out.",
+                argument="options",
+            )
         if options:
             raise BBLTypeError(
                 f"{next(iter(options))!r} is not an option of method='conjugate'.",
-                hint="Give c, hidden or sweeps.",
+                hint="Give c, hidden, hidden_pairs or sweeps.",
                 argument="options",
             )
         pairs = choice("pairs", self.pairs, ("all", "none")) == "all"
@@ -374,7 +384,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         for label, rng in zip(classes, rngs, strict=True):
             rows = X[y == label]
             class_c = 0.5 * len(rows) if c is None else c
-            machines.append(fit_grey(rows, class_c, hidden, pairs, sweeps, rng))
+            machines.append(fit_grey(rows, class_c, hidden, pairs, sweeps, rng, hidden_pairs))
         return classes, machines
 
     def sample(

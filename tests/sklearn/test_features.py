@@ -2,6 +2,7 @@
 scores, a pipeline.
 """
 
+import itertools
 import warnings
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.model_selection import StratifiedKFold  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from bbl.engines.bayes.grey import truncated_exponential  # noqa: E402
+from bbl.engines.bayes.grey import fit_grey, truncated_exponential  # noqa: E402
 from bbl.sklearn import BBLClassifier, ScoreFeatures  # noqa: E402
 
 OUT_OF_FOLD = dict.fromkeys(
@@ -170,6 +171,28 @@ def test_conjugate_scores_of_grey_values_tell_classes_apart_whatever_c_is():
     assert one.score(X, y) > 0.8
 
 
+@pytest.mark.parametrize("hidden_pairs", [False, True])
+def test_scores_of_units_are_sums_over_their_states(hidden_pairs):
+    X = np.random.default_rng(3).uniform(-1, 1, (30, 4))
+    machine = fit_grey(X, 15.0, (3,), True, 10, np.random.default_rng(0), hidden_pairs)
+    J = np.zeros((7, 7))
+    J[:4, :4], J[:4, 4:] = machine.beta, machine.weights[0]
+    if hidden_pairs:
+        J[4:, 4:] = machine.unit_pairs
+        assert machine.unit_pairs.any() and (machine.unit_pairs == machine.unit_pairs.T).all()
+    field = np.concatenate([machine.alpha, *machine.fields])
+    expected = []
+    for x in X:
+        energies = []
+        for units in itertools.product([-1.0, 1.0], repeat=3):
+            v = np.array([*x, *units])
+            energies.append(
+                v @ field + sum(J[i, j] * v[i] * v[j] for j in range(7) for i in range(j))
+            )
+        expected.append(np.log(np.exp(energies).sum()))
+    np.testing.assert_allclose(machine.scores(X), expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize("slope", [-40.0, -1.0, 0.0, 1e-7, 2.0, 300.0])
 def test_numbers_of_a_slope_have_its_distribution(slope):
     drawn = truncated_exponential(np.full(2000, slope), np.random.default_rng(1))
@@ -183,13 +206,15 @@ def test_numbers_of_a_slope_have_its_distribution(slope):
     assert kstest(drawn, cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("options", [{"hidden": 8}, {"hidden": (8, 4)}, {}])
+@pytest.mark.parametrize(
+    "options", [{"hidden": 8}, {"hidden": (8, 4)}, {"hidden": 4, "hidden_pairs": True}, {}]
+)
 def test_rows_are_drawn_near_their_class_and_not_near_its_negative(options):
     rng = np.random.default_rng(2)
     pattern = np.array([np.repeat([0.9, -0.7], 8), np.tile([0.9, -0.7], 8)])
     y = np.repeat([0, 1], 80)
     X = np.clip(pattern[y] + rng.normal(0, 0.2, (160, 16)), -1, 1)
-    pairs = "none" if options else "all"
+    pairs = "none" if options and "hidden_pairs" not in options else "all"
     features = ScoreFeatures("conjugate", pairs=pairs, options=options).fit(X, y)
     for label in (0, 1):
         drawn = features.sample(label, 40, sweeps=20)
@@ -213,6 +238,10 @@ def test_grey_values_have_hidden_units_and_are_drawn():
         assert np.abs(light).max() <= 1.0 and light.mean() > features.sample("dark", 200).mean()
     with pytest.raises(TypeError, match="'units' is not an option.*Hint: Give c, hidden"):
         ScoreFeatures("conjugate", options={"units": 3}).fit(X, y)
+    for hidden in (0, 1, (3, 2), 17):
+        with pytest.raises(ValueError, match="hidden_pairs.*Hint: Give 'hidden': 10"):
+            options = {"hidden": hidden, "hidden_pairs": True}
+            ScoreFeatures("conjugate", options=options).fit(X, y)
     with pytest.raises(ValueError, match="not a class.*Hint: Give one of 'dark'"):
         features.sample("grey")
     with pytest.raises(ValueError, match="sample.. is of method='conjugate'"):

@@ -2,21 +2,25 @@
 
 A row x of m numbers has the energy ``alpha'x + sum_{j<l} beta_jl x_j x_l``. Units are -1 or 1;
 those of the first layer are coupled to the numbers, those of the next layer to the first, and each
-has a field. n is the number of rows, q of units of a layer.
+has a field; units of a single layer may be coupled to each other. n is the number of rows, q of
+units of a layer.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
 from bbl.memory import check_memory
 from bbl.parallel import serial_blas
 
-__all__ = ["GreyMachine", "fit_grey", "truncated_exponential"]
+__all__ = ["MAX_COUPLED", "GreyMachine", "fit_grey", "truncated_exponential"]
 
 MEAN_FIELD_STEPS = 50  # for the units of two layers or more
+MAX_COUPLED = 16  # units that are coupled to each other: scores sum over all their states
+ENERGIES_PER_CHUNK = 2**21  # energies of rows by states of units at a time: 16 MiB
 SMALL_SLOPE = 1e-6  # slope up to which exp(ax) is uniform on [-1, 1]
 
 
@@ -34,18 +38,23 @@ class GreyMachine:
         Fields of the units of each layer.
     weights : tuple of ndarray, shape (m or q, q)
         Couplings of the units of each layer to the numbers, or to the layer before.
+    unit_pairs : ndarray, shape (q, q), or None
+        Couplings of the units of a single layer to each other, symmetric with a diagonal of zero;
+        None if there are none.
     """
 
     alpha: np.ndarray
     beta: np.ndarray
     fields: tuple[np.ndarray, ...]
     weights: tuple[np.ndarray, ...]
+    unit_pairs: np.ndarray | None = None
 
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Return the un-normalised scores (n,) of rows, the energy with the units summed out.
 
-        The sum over one layer is exact, ``ln 2 cosh`` of the field of each unit; over several
-        layers it is its lower bound by mean field.
+        The sum over one layer is exact, ``ln 2 cosh`` of the field of each unit, or over all states
+        of units that are coupled to each other; over several layers it is its lower bound by mean
+        field.
         """
         with serial_blas():
             visible = X @ self.alpha + 0.5 * ((X @ self.beta) * X).sum(axis=1)
@@ -53,6 +62,8 @@ class GreyMachine:
                 return visible
             if len(self.fields) == 1:
                 field = self.fields[0] + X @ self.weights[0]
+                if self.unit_pairs is not None:
+                    return visible + _sum_states(field, self.unit_pairs)
                 return visible + np.logaddexp(field, -field).sum(axis=1)
             return visible + self._mean_field(X)
 
@@ -79,6 +90,16 @@ class GreyMachine:
             field = field + units[k + 1] @ self.weights[k + 1].T
         return field
 
+    def draw_units(self, X: np.ndarray, units: list[np.ndarray], rng: np.random.Generator) -> None:
+        """Draw the units of each layer in place, given the numbers and all other units."""
+        for k in range(len(units)):
+            field = self._unit_field(k, X, units)
+            if self.unit_pairs is None:  # units of a layer are independent
+                units[k] = draw_signs(field, rng)
+                continue
+            for j in range(field.shape[1]):
+                units[k][:, j] = draw_signs(field[:, j] + units[k] @ self.unit_pairs[:, j], rng)
+
     def sample(self, n: int, sweeps: int, rng: np.random.Generator) -> np.ndarray:
         """Draw rows (n, m) by n Gibbs chains of `sweeps` sweeps over units and numbers.
 
@@ -93,8 +114,7 @@ class GreyMachine:
         has_pairs = bool(self.beta.any())
         with serial_blas():
             for _ in range(sweeps):
-                for k in range(len(units)):
-                    units[k] = draw_signs(self._unit_field(k, X, units), rng)
+                self.draw_units(X, units, rng)
                 slope = self.alpha + (units[0] @ self.weights[0].T if units else 0.0)
                 slope = np.broadcast_to(slope, X.shape)
                 if not has_pairs:  # numbers are independent given the units
@@ -103,6 +123,19 @@ class GreyMachine:
                 for i in range(X.shape[1]):
                     X[:, i] = truncated_exponential(slope[:, i] + X @ self.beta[:, i], rng)
         return X
+
+
+def _sum_states(field: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Return the log-sum (n,) of ``exp(field u + u' pairs u / 2)`` over all states u of q units."""
+    q = len(pairs)
+    states = 2.0 * ((np.arange(2**q)[:, None] >> np.arange(q)) & 1) - 1.0
+    of_pairs = 0.5 * ((states @ pairs) * states).sum(axis=1)
+    step = max(1, ENERGIES_PER_CHUNK // len(states))
+    sums = [
+        logsumexp(field[first : first + step] @ states.T + of_pairs, axis=1)
+        for first in range(0, len(field), step)
+    ]
+    return np.concatenate([np.zeros(0), *sums])
 
 
 def draw_signs(field: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -137,13 +170,15 @@ def fit_grey(
     pairs: bool = True,
     sweeps: int = 50,
     rng: np.random.Generator | None = None,
+    hidden_pairs: bool = False,
 ) -> GreyMachine:
     """Return the machine of rows `X` (n, m) at the posterior mean of its coefficients.
 
     Under the prior ``Z^n exp(-c |phi|^2)`` the mean of a coefficient is the sum over rows of what
     it multiplies, over 2 c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units are drawn
     together with the coefficients in `sweeps` Gibbs sweeps; the mean is that given the last units,
-    as units of different signs have no common mean.
+    as units of different signs have no common mean. With `hidden_pairs` the units of the only layer
+    are coupled to each other too.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     n, m = X.shape
@@ -152,29 +187,45 @@ def fit_grey(
     )
     units = [rng.choice([-1.0, 1.0], (n, q)) for q in hidden]
     sd = 1.0 / np.sqrt(2.0 * c)
+
+    def noisy(mean: np.ndarray) -> np.ndarray:
+        """Draw coefficients around their posterior mean."""
+        return mean + sd * rng.normal(size=mean.shape)
+
     with serial_blas():
         beta = X.T @ X / (2.0 * c) if pairs else np.zeros((m, m))
         np.fill_diagonal(beta, 0.0)
         alpha = X.sum(axis=0) / (2.0 * c)
         for _ in range(sweeps if hidden else 0):
-            fields, weights = _unit_means(X, units, c)
-            drawn = GreyMachine(
-                alpha,
-                beta,
-                tuple(field + sd * rng.normal(size=field.shape) for field in fields),
-                tuple(weight + sd * rng.normal(size=weight.shape) for weight in weights),
+            mean = _given_units(X, units, c, alpha, beta, hidden_pairs)
+            unit_pairs = None
+            if mean.unit_pairs is not None:
+                upper = np.triu(noisy(mean.unit_pairs), 1)
+                unit_pairs = upper + upper.T
+            drawn = replace(
+                mean,
+                fields=tuple(map(noisy, mean.fields)),
+                weights=tuple(map(noisy, mean.weights)),
+                unit_pairs=unit_pairs,
             )
-            for k in range(len(units)):
-                units[k] = draw_signs(drawn._unit_field(k, X, units), rng)
-        fields, weights = _unit_means(X, units, c)
-    return GreyMachine(alpha, beta, fields, weights)
+            drawn.draw_units(X, units, rng)
+        return _given_units(X, units, c, alpha, beta, hidden_pairs)
 
 
-def _unit_means(
-    X: np.ndarray, units: list[np.ndarray], c: float
-) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Return the posterior means of the fields and couplings of each layer, given the units."""
+def _given_units(
+    X: np.ndarray,
+    units: list[np.ndarray],
+    c: float,
+    alpha: np.ndarray,
+    beta: np.ndarray,
+    hidden_pairs: bool,
+) -> GreyMachine:
+    """Return the machine at the posterior mean of its coefficients, given the units."""
     below = [X, *units][: len(units)]
     fields = tuple(layer.sum(axis=0) / (2.0 * c) for layer in units)
     weights = tuple(lower.T @ layer / (2.0 * c) for lower, layer in zip(below, units, strict=True))
-    return fields, weights
+    unit_pairs = None
+    if hidden_pairs:
+        unit_pairs = units[0].T @ units[0] / (2.0 * c)
+        np.fill_diagonal(unit_pairs, 0.0)
+    return GreyMachine(alpha, beta, fields, weights, unit_pairs)

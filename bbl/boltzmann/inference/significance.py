@@ -54,6 +54,11 @@ CELL = 20.0
 INFORMATION = 5.0
 # rows that a site needs for each parameter of the log odds of a level, to be fitted
 ROWS_PER_PARAMETER = 10.0
+# parameters of a site beyond which it is fitted only if one of its couplings may have a Wald test,
+# and beyond which it is not fitted: its tests are then exact, and take seconds where the fit, whose
+# time is of the third power, takes minutes
+MAX_SPARSE_PARAMETERS = 1000
+MAX_SITE_PARAMETERS = 2000
 # The same under a sampling design, where there is no exact test to fall back on: rows count by
 # their effective number and tails are those of t (benchmarks.coverage).
 SURVEY_CELL = 10.0
@@ -253,6 +258,13 @@ def evidence(
     # level of a regressor
     n_site_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
     has_enough_rows = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * n_site_parameters
+    # (couplings,): least expected count; any cell empty
+    least_expected, is_absent = cell_sizes(rows, layout)
+    if survey is None and not is_effective and not lacks_exact_test(layout).any():
+        size = (layout.n_levels - 1) * n_site_parameters
+        is_filled = _has_filled_cells(layout, least_expected, is_absent)
+        has_enough_rows &= (size <= MAX_SPARSE_PARAMETERS) | is_filled
+        has_enough_rows &= size <= MAX_SITE_PARAMETERS
     sites = np.flatnonzero(has_enough_rows & (layout.n_levels > 1))
     theta = start
     is_determined = np.zeros(layout.size, dtype=bool)
@@ -280,8 +292,6 @@ def evidence(
         )
         == 1.0
     )
-    # (couplings,): least expected count; any cell empty
-    least_expected, is_absent = cell_sizes(rows, layout)
     # fields have no rule of cells
     expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])
     kind[:] = Kind.WALD  # each of the lines below overrules those before it
@@ -298,6 +308,22 @@ def evidence(
     counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), is_absent])] = Kind.ABSENT
     return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations)
+
+
+def _has_filled_cells(
+    layout: Layout, least_expected: np.ndarray, is_absent: np.ndarray
+) -> np.ndarray:
+    """Return which predictors (m,) have a coupling whose cells are filled well enough for a Wald
+    test.
+
+    `least_expected` and `is_absent` (couplings,) are the results of `cell_sizes`, for pairs.
+    """
+    out = np.zeros(layout.m, dtype=bool)
+    is_filled = (least_expected >= CELL) & ~is_absent
+    starts = layout.pair_start - layout.D
+    for pair, start, end in zip(layout.pairs, starts[:-1], starts[1:], strict=True):
+        out[pair] |= bool(is_filled[start:end].any())
+    return out
 
 
 def lacks_exact_test(layout: Layout) -> np.ndarray:
@@ -428,8 +454,12 @@ class Comparison:
             return self.to_limits(lower), self.to_limits(upper)
         return lower, upper
 
-    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def tables(
+        self, progress: Callable | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Test every table (fields of a predictor, couplings of a pair) as a whole.
+
+        `progress` is called with the share that is done; exact tests take the time.
 
         Returns
         -------
@@ -445,6 +475,11 @@ class Comparison:
             How each table was tested, or why it was not.
         """
         layout = self.layout
+        sparse = np.flatnonzero(self.kind == Kind.EXACT)
+        if progress is not None:
+            for k in sparse:  # families are kept for the tests below
+                self.family(int(k), True)
+                progress(1.0 / len(sparse))
         verdict = self.verdict
         cuts = layout.cuts
         is_wald = verdict == Kind.WALD

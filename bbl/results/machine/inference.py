@@ -38,6 +38,7 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.parameters import Parameters
+from bbl.parallel import progress_bar
 from bbl.report.machine.inference_table import inference_summary, labelled, parameter_names
 from bbl.report.machine.summary import Summary
 from bbl.report.text import WIDTH, label_text
@@ -168,12 +169,15 @@ class Inference(Estimates):
         """
         layout = self._parameters.layout
         engine = self._engine
-        return [  # the fit without a penalty starts at the penalised parameters `theta`
-            evidence(
-                self._sample.group(g), layout.of_group(g), theta, engine, self._group_survey(g)
-            )
-            for g, theta in enumerate(self._parameters.theta)
-        ]
+        found = []
+        with progress_bar(len(self._parameters.theta), "fits without penalty", True) as progress:
+            # they start at the penalised parameters `theta`
+            for g, theta in enumerate(self._parameters.theta):
+                group_layout = layout.of_group(g)
+                design = self._group_survey(g)
+                found.append(evidence(self._sample.group(g), group_layout, theta, engine, design))
+                progress()
+        return found
 
     def _group_survey(self, g: int) -> SurveySample | None:
         """Return the sampling design of the rows of group number `g`, None without a design."""
@@ -495,22 +499,23 @@ class Inference(Estimates):
         layout = self._parameters.layout
         m = layout.m
         tables = []
-        for group, comparison in zip(groups, comparisons, strict=True):
-            # an entry for each term: m predictors, then interactions
-            chisq, df, p, test_texts = comparison.tables()
-            table = pd.DataFrame(
-                {
-                    "group": group,
-                    **term_labels(self._labels, layout),
-                    "chisq": chisq,
-                    "df": df,
-                    "p": p,
-                }
-            )
-            for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
-                table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
-            table["test"] = test_texts
-            tables.append(table)
+        with progress_bar(len(groups), "tests", True) as progress:
+            for group, comparison in zip(groups, comparisons, strict=True):
+                # an entry for each term: m predictors, then interactions
+                chisq, df, p, test_texts = comparison.tables(progress)
+                table = pd.DataFrame(
+                    {
+                        "group": group,
+                        **term_labels(self._labels, layout),
+                        "chisq": chisq,
+                        "df": df,
+                        "p": p,
+                    }
+                )
+                for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
+                    table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
+                table["test"] = test_texts
+                tables.append(table)
         return pd.concat(tables, ignore_index=True)
 
     def summary_tests(self, of: Compared = "group") -> pd.DataFrame:

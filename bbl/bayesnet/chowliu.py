@@ -15,7 +15,7 @@ from bbl.bayesnet.dag import Dag, directed_forest
 from bbl.bayesnet.information import class_information, pair_information
 from bbl.choices import Criterion
 from bbl.rows.on_disk import Rows
-from bbl.stats.ties import TIE, falling_order
+from bbl.stats.metrics import TIE, falling_order
 
 __all__ = ["SCORES", "chow_liu", "edge_weights", "ordered_kdb", "spanning_forest"]
 

@@ -21,7 +21,7 @@ from bbl.bayesnet.families import Families, dirichlet
 from bbl.bayesnet.moves import MOVES, Moves
 from bbl.bayesnet.predict import add_features, log_table
 from bbl.rows.sample import Sample, code_dtype
-from bbl.stats.ties import TIE
+from bbl.stats.metrics import TIE
 
 __all__ = ["Validation", "climb"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from bbl._ext.bicluster import bicluster as kernel
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.partition import canonical
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 __all__ = ["best_groups", "ordered"]
 

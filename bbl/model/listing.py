@@ -14,7 +14,7 @@ from bbl.errors import OptionError
 from bbl.model.higher import Tables
 from bbl.model.pairwise import check_model
 from bbl.rows.sample import code_dtype
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 __all__ = ["MAX_STATES", "map_state", "state_codes", "state_energies"]
 

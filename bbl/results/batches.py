@@ -17,8 +17,7 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.streams.source import Source
 from bbl.errors import DataError
 from bbl.report.text import distinct_names
-from bbl.stats.metrics import least_cost, link, log_probabilities
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest, least_cost, link, log_probabilities
 
 __all__ = ["new_frames", "prediction_frame", "write_frames"]
 

@@ -26,7 +26,7 @@ from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
 from bbl.report.text import WIDTH, distinct_names, label_index, label_text, table_text
 from bbl.stats.loss_record import LossRecord, shares_loss
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

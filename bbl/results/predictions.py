@@ -16,7 +16,7 @@ from bbl.errors import DataError
 from bbl.parallel import progress_bar
 from bbl.results.batches import new_frames, prediction_frame, write_frames
 from bbl.results.classifier_base import ClassifierBase
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 __all__ = ["PredictionsMixin"]
 

@@ -36,8 +36,7 @@ from bbl.sklearn.tables import (
     response_name,
     with_response,
 )
-from bbl.stats.metrics import link, log_probabilities
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest, link, log_probabilities
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

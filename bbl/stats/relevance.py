@@ -16,7 +16,7 @@ import numpy as np
 
 from bbl._ext.model.joint_levels import joint_sums
 from bbl.parallel import serial_blas
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 __all__ = ["Selection", "select_predictors"]
 

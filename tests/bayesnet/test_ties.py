@@ -11,7 +11,7 @@ from bbl import networks
 from bbl._ext.network.families import add_correct
 from bbl.bayesnet.search import Validation
 from bbl.sklearn import BNClassifier
-from bbl.stats.ties import TIE
+from bbl.stats.metrics import TIE
 
 NAMES = list("pqrst")
 SAME = pd.DataFrame({name: list("012") for name in NAMES})  # one level in all columns

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from bbl.stats.metrics import accuracy, auc, least_cost
-from bbl.stats.ties import falling_order, first_largest, rising_ranks
+from bbl.stats.metrics import accuracy, auc, falling_order, first_largest, least_cost, rising_ranks
 
 
 def test_the_first_of_the_largest_is_the_same_however_terms_are_added():

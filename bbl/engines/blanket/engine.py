@@ -20,8 +20,7 @@ from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
-from bbl.stats.metrics import log_loss, log_probabilities
-from bbl.stats.ties import falling_order
+from bbl.stats.metrics import falling_order, log_loss, log_probabilities
 
 __all__ = ["MarkovBlanket"]
 

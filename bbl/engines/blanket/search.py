@@ -13,7 +13,7 @@ from itertools import permutations
 import numpy as np
 
 from bbl.engines.blanket.families import Families
-from bbl.stats.ties import TIE
+from bbl.stats.metrics import TIE
 
 __all__ = ["RESPONSE", "climb"]
 

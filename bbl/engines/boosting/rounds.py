@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl._ext.boosting import boosting as kernel
-from bbl.stats.ties import falling_order
+from bbl.stats.metrics import falling_order
 
 __all__ = ["MAX_CELLS", "BoostedModel", "Rows", "boost"]
 

@@ -34,7 +34,7 @@ from bbl.report.text import (
     table_text,
 )
 from bbl.stats.likelihood_ratio import LikelihoodRatio
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 __all__ = [
     "Section",

@@ -29,7 +29,7 @@ from bbl.model.parameters import Parameters
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.text import label_index, label_text
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 __all__ = [
     "Coefficients",

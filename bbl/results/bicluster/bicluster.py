@@ -33,7 +33,7 @@ from bbl.report.machine.summary import Summary
 from bbl.results.bicluster.archive import pack, population_frame, selection_frame, unpack
 from bbl.results.bicluster.posterior import Posterior
 from bbl.results.bicluster.tables import BlockTables
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 from bbl.storage import write_model
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
 from bbl.errors import DataError, Hint
 from bbl.report.text import distinct_names
-from bbl.stats.ties import first_largest
+from bbl.stats.metrics import first_largest
 
 __all__ = ["BlockTables"]
 

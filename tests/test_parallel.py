@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import bbl
 from bbl.engines import NaiveBayes
 from bbl.errors import DataError, DataWarning
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.parallel import Crew, n_workers, read_ahead, run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}

@@ -28,7 +28,7 @@ from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.marginal import MarginalEnergy
-from bbl.model.pairwise import from_matrix, to_matrix
+from bbl.model.regressors import from_matrix, to_matrix
 from bbl.model.states import random_parameters
 from bbl.rows.sample import code_dtype
 from bbl.stats.metrics import auc, class_scores, log_probabilities

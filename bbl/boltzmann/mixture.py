@@ -19,7 +19,7 @@ from bbl.model.energy import Energy
 from bbl.model.layout import Layout
 from bbl.model.listing import MAX_STATES, state_codes, state_energies
 from bbl.model.moments import one_hot
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.model.states import BURN_IN, CHAINS, THIN
 from bbl.parallel import serial_blas
 from bbl.rows.sample import code_dtype

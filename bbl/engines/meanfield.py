@@ -22,8 +22,7 @@ from bbl.model.gauge import GAUGES, change_coordinates, orthonormal_bases
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import TINY, frequencies, known_counts, log_ratio, pair_counts
-from bbl.model.pairwise import from_matrix, to_matrix
-from bbl.model.regressors import to_sites
+from bbl.model.regressors import from_matrix, to_matrix, to_sites
 from bbl.parallel import serial_blas
 from bbl.rows.on_disk import Rows
 

@@ -21,7 +21,7 @@ from bbl.memory import check_memory
 from bbl.model.higher import Tables
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
-from bbl.model.pairwise import LARGEST, check_model, check_shapes, to_floats
+from bbl.model.regressors import LARGEST, check_model, check_shapes, to_floats
 from bbl.parallel import Crew, n_workers, run_tasks
 from bbl.rows.sample import Sample, code_dtype
 
@@ -93,7 +93,7 @@ class Chains:
         Fields.
     J : array_like, shape (D, D)
         Symmetric couplings, zero between levels of one predictor (see
-        `bbl.model.pairwise.to_matrix`).
+        `bbl.model.regressors.to_matrix`).
     n_levels : array_like of int, shape (m,)
         Number of levels of each predictor.
     n_chains : int

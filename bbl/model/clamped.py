@@ -15,7 +15,7 @@ import numpy as np
 from bbl.errors import OptionError
 from bbl.model.chains import gibbs
 from bbl.model.elimination import elimination_order, log_sum, most_probable
-from bbl.model.energy import normalised
+from bbl.model.energy import conditionals
 from bbl.model.fields import Fields
 from bbl.model.higher import split
 from bbl.model.layout import Layout, term_columns
@@ -308,7 +308,7 @@ def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -
     samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, more=higher_terms)
     draws = np.asarray(samples.draws).reshape(-1, layout.m)  # from (chains, draws of a chain, m)
     # [1]: the probabilities of the levels in each draw, given the other predictors
-    return normalised(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
+    return conditionals(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
 
 
 def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
@@ -318,9 +318,9 @@ def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
     Each iteration takes 0.8 of a step to the right-hand side (`DAMPING`).
     """
     fields = Fields(layout, theta)
-    r = normalised(theta[None, : layout.D], layout)[1]  # (1, D): probabilities without couplings
+    r = conditionals(theta[None, : layout.D], layout)[1]  # (1, D): probabilities without couplings
     for _ in range(MEAN_FIELD_ITERATIONS):
-        change = normalised(fields(r), layout)[1] - r
+        change = conditionals(fields(r), layout)[1] - r
         r = r + DAMPING * change
         if np.abs(change).max(initial=0.0) < MEAN_FIELD_TOLERANCE:  # 0 without levels
             break

@@ -17,31 +17,29 @@ from bbl.memory import check_memory
 from bbl.model.higher import higher
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
-from bbl.model.pairwise import cells
+from bbl.model.regressors import pair_cells
 from bbl.rows.sample import Rows, Sample
 
-__all__ = ["Energy", "conditionals", "energies", "known_energy", "normalised", "parameter_counts"]
+__all__ = ["Energy", "conditionals", "energies", "known_energy", "parameter_counts"]
 
 
 # non-reference levels of each predictor up to which a loop over levels is faster than `reduceat`
 FEW_LEVELS = 8
 
 
-def conditionals(
-    X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-normalisers of all sites and the probabilities of all non-reference levels.
+
+    The largest field of a predictor is subtracted before exponentials are taken, so that they
+    cannot overflow.
 
     Parameters
     ----------
-    X : ndarray, shape (n, D)
-        Indicators of the rows' non-reference levels, and joint levels (see `Regressors`).
+    field : ndarray, shape (n, layout.D)
+        Log odds of each non-reference level a of site i against the reference level, given the
+        rest of the row: ``X @ J.T + h``, with the indicators X (n, D) of the row's levels (see
+        `Regressors`) and the couplings ``J_i(a; j, b)`` in row (i, a) of J.
     layout : Layout
-    h : ndarray, shape (layout.D,)
-        The part of each level's field that does not depend on the row.
-    J : ndarray, shape (layout.D, D)
-        Row (i, a) holds the couplings ``J_i(a; j, b)`` of level a of site i, for all levels b of
-        other predictors j.
 
     Returns
     -------
@@ -49,16 +47,6 @@ def conditionals(
         ``ln Z_i`` of eq. (12).
     P : ndarray, shape (n, layout.D)
         ``P_i(a | others)``, a >= 1.
-    """
-    return normalised(X @ J.T + h, layout)
-
-
-def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-normalisers and probabilities of `conditionals`, given the fields (n,
-    layout.D) of all levels.
-
-    The largest field of a predictor is subtracted before exponentials are taken, so that they
-    cannot overflow.
     """
     varies = layout.n_levels > 1
     start = layout.start[:-1][varies]
@@ -138,11 +126,11 @@ class Energy:
             )
             self.J = np.zeros((D, D, K))
             # of each pair coupling in the matrix, in the order of the parameter vector
-            row, col = cells(layout)
+            row, col = pair_cells(layout)
             self.J[row, col] = theta[:, D : layout.pair_start[-1]].T
         self.higher = higher(layout) if layout.order > 2 else None
         if self.higher is not None:
-            # `cells`: slice of their couplings
+            # `pair_cells`: slice of their couplings
             self.values = np.ascontiguousarray(theta[:, self.higher.cells].T)
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
@@ -198,5 +186,5 @@ def parameter_counts(counts: np.ndarray, layout: Layout) -> np.ndarray:
     `counts` (D, D) are `pair_counts` of complete rows. The product with a parameter vector is the
     sum of energies.
     """
-    row, col = cells(layout)  # of each pair coupling in the counts
+    row, col = pair_cells(layout)  # of each pair coupling in the counts
     return np.concatenate([counts.diagonal(), counts[row, col]])

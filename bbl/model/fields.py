@@ -17,11 +17,11 @@ from __future__ import annotations
 import numpy as np
 
 from bbl.memory import check_memory
-from bbl.model.energy import normalised
+from bbl.model.energy import conditionals
 from bbl.model.layout import Layout, term_columns
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import one_hot
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
@@ -139,8 +139,8 @@ def pseudo_log_likelihood(
             rows = complete_rows[lo : lo + ROWS]
             X = one_hot(codes[rows], layout)
             field = fields(X)
-            # less the log-normalisers, the first result of `normalised`
-            out[rows] = (X * field).sum(axis=1) - normalised(field, layout)[0].sum(axis=1)
+            # less the log-normalisers, the first result of `conditionals`
+            out[rows] = (X * field).sum(axis=1) - conditionals(field, layout)[0].sum(axis=1)
     if missing is not None and not is_complete.all():
         rows = np.flatnonzero(~is_complete)
         out[rows] = _sum_log_conditionals(layout, theta, codes[rows], missing[rows])

@@ -369,7 +369,7 @@ class Influence(RowInfluence):
             weights = chunk.weights
             # `codes` adds codes of joint levels, for terms of three predictors and more; X (n, D)
             X = one_hot(site_regressors.codes(chunk.codes), site_regressors)
-            log_norm, _ = conditionals(X, layout, self.site_theta[:, 0], self.site_theta[:, 1:])
+            log_norm, _ = conditionals(X @ self.site_theta[:, 1:].T + self.site_theta[:, 0], layout)
             # (n, layout.D): the field of each level that a row has, else 0
             field = X[:, : layout.D] * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bbl.model.layout import Layout
-from bbl.model.pairwise import pair_matrix
+from bbl.model.regressors import pair_matrix
 
 __all__ = ["Higher", "Tables", "higher", "split"]
 

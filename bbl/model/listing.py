@@ -12,7 +12,7 @@ import numpy as np
 
 from bbl.errors import OptionError
 from bbl.model.higher import Tables
-from bbl.model.pairwise import check_model
+from bbl.model.regressors import check_model
 from bbl.rows.sample import code_dtype
 from bbl.stats.metrics import first_largest
 

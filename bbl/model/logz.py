@@ -29,8 +29,7 @@ from bbl.model.energy import conditionals
 from bbl.model.gauge import level_shares
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import level_counts, one_hot, smoothed, usable_rows, usable_weight
-from bbl.model.pairwise import pair_matrix
-from bbl.model.regressors import regressors, to_sites
+from bbl.model.regressors import pair_matrix, regressors, to_sites
 from bbl.parallel import serial_blas
 from bbl.rows.on_disk import Rows
 
@@ -263,7 +262,7 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     varies = layout.n_levels > 1
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
         for chunk in sample.blocks(ROWS):
-            log_norm, _ = conditionals(one_hot(regs.codes(chunk.codes), regs), layout, h, J)
+            log_norm, _ = conditionals(one_hot(regs.codes(chunk.codes), regs) @ J.T + h, layout)
             site_sums[varies] += chunk.weights @ (log_norm * usable_rows(chunk, layout)[:, varies])
     return float((site_sums / usable_weight(sample, layout))[varies].sum())
 

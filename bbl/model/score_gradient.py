@@ -19,7 +19,7 @@ from bbl.errors import OptionError
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout, term_columns
 from bbl.model.moments import one_hot
-from bbl.model.pairwise import cells
+from bbl.model.regressors import pair_cells
 
 __all__ = ["MAX_STATES", "ScoreGradient"]
 
@@ -246,7 +246,7 @@ class ScoreGradient:
         # with many pair couplings, sum all products of two columns, and take those of the couplings
         n_couplings = int(layout.pair_start[-1]) - layout.D
         if n_couplings * MATRIX_ADVANTAGE > layout.D**2:
-            row, column = cells(layout)  # columns of the two levels of each pair coupling
+            row, column = pair_cells(layout)  # columns of the two levels of each pair coupling
             first_term = layout.D + n_couplings
             for k in range(q):
                 out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * score_derivatives[:, [k]]))[

@@ -182,7 +182,10 @@ def site_hessians(
         for batch in _split_sites(layout, sites)
     ]
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
-        for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
+        for chunk in sample.blocks(ROWS):
+            Z, P = site_design(chunk.codes, layout, site_theta)
+            # (n, m): zero where the site, or a predictor that it interacts with, is missing
+            weights = chunk.weights[:, None] * usable_rows(chunk, layout)
             _add_scores(scores, Z, P, weights, layout)
             for batch in batches:
                 batch.add(Z, P, weights)
@@ -205,7 +208,10 @@ def site_scores(
     totals = usable_weight(sample, layout)
     scores = np.zeros(site_theta.shape)
     with serial_blas():  # one thread, so that sums do not depend on the number of threads
-        for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
+        for chunk in sample.blocks(ROWS):
+            Z, P = site_design(chunk.codes, layout, site_theta)
+            # (n, m): zero where the site, or a predictor that it interacts with, is missing
+            weights = chunk.weights[:, None] * usable_rows(chunk, layout)
             _add_scores(scores, Z, P, weights, layout)
     return {
         i: scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i]
@@ -225,22 +231,8 @@ def site_design(
     regs = regressors(layout)
     # `regs.codes` adds codes of joint levels, for terms of three and more
     X = one_hot(regs.codes(codes), regs)
-    _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
+    _, P = conditionals(X @ site_theta[:, 1:].T + site_theta[:, 0], layout)
     return np.column_stack([np.ones(len(codes)), X]), P
-
-
-def _iterate_chunks(
-    sample: Rows, layout: Layout, site_theta: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for chunks of n rows, the results of `site_design` and the weights (n, m) of the rows
-    for each site.
-
-    The weight is zero where a row is not usable: the site, or a predictor that it interacts with,
-    is missing.
-    """
-    for chunk in sample.blocks(ROWS):
-        design, p = site_design(chunk.codes, layout, site_theta)
-        yield design, p, chunk.weights[:, None] * usable_rows(chunk, layout)
 
 
 def _add_scores(

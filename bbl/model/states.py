@@ -19,7 +19,7 @@ from bbl.model.chains import gibbs
 from bbl.model.higher import Tables, split
 from bbl.model.layout import Layout
 from bbl.model.listing import MAX_STATES, state_codes, state_energies
-from bbl.model.pairwise import check_levels
+from bbl.model.regressors import check_levels
 from bbl.model.support import Support
 from bbl.rows.sample import code_dtype
 
@@ -54,7 +54,7 @@ def sample_states(
     h : array_like, shape (D,)
         Fields of the non-reference levels.
     J : array_like, shape (D, D)
-        Symmetric couplings (see `bbl.model.pairwise.to_matrix`).
+        Symmetric couplings (see `bbl.model.regressors.to_matrix`).
     n_levels : array_like of int, shape (m,)
     nsample : int, default 1
         Number of draws; 0 gives no rows.

@@ -30,8 +30,7 @@ from bbl.model.moments import (
     usable_rows,
     usable_weight,
 )
-from bbl.model.pairwise import cells
-from bbl.model.regressors import Regressors, regressors
+from bbl.model.regressors import Regressors, pair_cells, regressors
 from bbl.model.site_hessians import Solve, informed, site_hessians, site_scores, solver
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
@@ -417,7 +416,7 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     """
     predictor_of_column = np.repeat(np.arange(layout.m), np.diff(layout.start))
     # columns of the levels a and b of each coupling, among the D
-    column_i, column_j = cells(layout)
+    column_i, column_j = pair_cells(layout)
     i = predictor_of_column[column_i]
     j = predictor_of_column[column_j]
     pair_weight = pair_counts(sample, layout)

@@ -9,7 +9,7 @@ from bbl.boltzmann.job import FitData, FitSpec
 from bbl.engines import MeanField, NaiveBayes
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.rows.sample import Sample
 from benchmarks.speed.measure import Measurement, Options, measured, method
 from benchmarks.speed.methods import evaluate, one_hot, starts

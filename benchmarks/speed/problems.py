@@ -12,7 +12,7 @@ import pandas as pd
 import bbl
 from bbl.engines import MeanField, PseudoLikelihood
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.rows.sample import Sample
 from benchmarks import files

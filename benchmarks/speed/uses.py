@@ -20,7 +20,7 @@ from bbl.engines import PseudoLikelihood
 from bbl.model.chains import Chains
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
-from bbl.model.pairwise import from_matrix, to_matrix
+from bbl.model.regressors import from_matrix, to_matrix
 from bbl.model.states import random_parameters
 from bbl.stats.metrics import class_scores
 from benchmarks.speed.measure import Measurement, Options, measured, method

@@ -9,7 +9,7 @@ import pandas as pd
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.model.states import random_parameters, sample_states
 from bbl.rows.sample import Sample
 from benchmarks.report import command, rows_of, table, write_page

@@ -28,7 +28,7 @@ from bbl.model.layout import Layout
 from bbl.model.logz import pseudo_log_z
 from bbl.model.marginal import CELLS, MarginalEnergy
 from bbl.model.moments import pair_counts
-from bbl.model.pairwise import from_matrix, to_matrix
+from bbl.model.regressors import from_matrix, to_matrix
 from bbl.rows.sample import Sample
 from bbl.sklearn import BBLClassifier
 

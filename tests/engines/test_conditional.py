@@ -22,7 +22,7 @@ from bbl.engines.conditional.kernel import make_basis, to_tables
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
-from bbl.model.pairwise import cells
+from bbl.model.regressors import pair_cells
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
@@ -429,7 +429,7 @@ def test_steps_are_those_of_nesterovs_method_on_explicit_columns(levels, pairs, 
     climber.epoch(codes, y, w, given, order, 30, 0.3, 0.0, momentum, ridge)
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
-    theta[:, layout.D :] = climber.J[cells(layout)].T
+    theta[:, layout.D :] = climber.J[pair_cells(layout)].T
     found = energies(codes, layout, theta) + climber.b + climber.shift
     np.testing.assert_allclose(found, F @ A + b, atol=3e-6)
 

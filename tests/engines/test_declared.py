@@ -21,7 +21,7 @@ from bbl.engines.traits import PosteriorTraits
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio, pair_counts
-from bbl.model.pairwise import from_matrix
+from bbl.model.regressors import from_matrix
 from bbl.rows.sample import Sample
 
 

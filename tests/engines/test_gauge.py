@@ -15,7 +15,7 @@ from bbl.engines import MeanField, PseudoLikelihood
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.rows.sample import Sample
 from bbl.sklearn import BBLClassifier
 

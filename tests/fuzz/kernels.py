@@ -11,7 +11,7 @@ from bbl.errors import DataError
 from bbl.model.energy import energies
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, pair_counts
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from fuzz.harness import ODD
 
 DTYPES = ("u1", "u1", "u2", "i4", "i1", "i2", "u4", "i8", "u8", "f4", "f8", "?")

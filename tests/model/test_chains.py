@@ -17,7 +17,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.chains import Chains, gibbs
 from bbl.model.layout import Layout
 from bbl.model.listing import map_state, state_codes, state_energies
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bbl.model.layout import Layout
-from bbl.model.pairwise import cells, from_matrix, to_matrix
+from bbl.model.regressors import from_matrix, pair_cells, to_matrix
 
 
 def test_matrix_round_trip():
@@ -32,7 +32,7 @@ def test_from_matrix_averages_both_triangles():
 
 def test_cells_are_where_the_tables_lie():
     layout = Layout([3, 1, 2, 4], [(0, 1), (0, 3), (2, 3)])
-    row, col = cells(layout)
+    row, col = pair_cells(layout)
     assert row.dtype == col.dtype == np.int32 and len(row) == layout.size - layout.D
     where = np.arange(layout.size)
     for i, j in layout.pairs:
@@ -41,7 +41,7 @@ def test_cells_are_where_the_tables_lie():
                 layout.start[i] + a,
                 layout.start[j] + b,
             )
-    assert cells(layout)[0] is row
+    assert pair_cells(layout)[0] is row
 
 
 def test_a_model_with_higher_terms_has_no_matrix():

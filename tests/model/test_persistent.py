@@ -30,7 +30,7 @@ from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.gauge import contrasts, simplex_gradient, to_reference
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.parallel import Crew
 from bbl.rows.sample import Sample
 
@@ -121,7 +121,7 @@ def test_the_kernel_changes_gauges_as_the_matrices_do(layout):
     assert_allclose(J, expected[1], atol=1e-12)
     G = rng.normal(size=(layout.D, layout.D))
     G = G + G.T
-    from bbl.model.pairwise import from_matrix
+    from bbl.model.regressors import from_matrix
 
     found = np.empty(layout.size)
     simplex_tables(layout).features(G, 0.0, found)

@@ -11,8 +11,7 @@ import reference as oracle
 from bbl.model.energy import conditionals, energies
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
-from bbl.model.pairwise import from_matrix, to_matrix
-from bbl.model.regressors import from_sites, regressors, to_sites
+from bbl.model.regressors import from_matrix, from_sites, regressors, to_matrix, to_sites
 
 LEVELS = [3, 2, 4, 3]
 TERMS = [(0, 1), (1, 2), (0, 1, 2), (1, 2, 3), (0, 1, 2, 3)]
@@ -48,7 +47,7 @@ def test_conditionals_are_those_of_the_joint_distribution(model):
     layout, theta = model
     wide, codes = regressors(layout), oracle.states(LEVELS)
     sites = to_sites(layout, theta)
-    norm, P = conditionals(one_hot(wide.codes(codes), wide), layout, sites[:, 0], sites[:, 1:])
+    norm, P = conditionals(one_hot(wide.codes(codes), wide) @ sites[:, 1:].T + sites[:, 0], layout)
     p = oracle.term_probabilities(tables_of(layout, theta), LEVELS).reshape(LEVELS)
     for i in range(layout.m):
         conditional = p / p.sum(axis=i, keepdims=True)

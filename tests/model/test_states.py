@@ -7,7 +7,7 @@ from scipy.stats import chisquare, kstest
 
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 
 

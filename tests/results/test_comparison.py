@@ -14,7 +14,7 @@ from bbl import networks
 from bbl.boltzmann.inference.nested import ratio_test
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.model.states import sample_states
 from bbl.rows.sample import Sample
 

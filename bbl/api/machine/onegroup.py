@@ -31,7 +31,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z, exact_log_z, resolve_log_z
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.machine.draws import GroupParameters, MLEstimate, tables_memory
 from bbl.rows.sample import Sample, code_dtype

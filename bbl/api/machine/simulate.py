@@ -22,7 +22,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.higher import split
 from bbl.model.layout import Layout
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.model.states import random_parameters, sample_groups, sample_states
 from bbl.report.text import distinct_names
 from bbl.results.machine.cv import CVResults

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from bbl.checks import verb
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
-from bbl.model.pairwise import pair_matrix
+from bbl.model.regressors import pair_matrix
 from bbl.report.text import label_index, label_text
 from bbl.results.machine.cv import CVResults
 from bbl.results.machine.draws import GroupParameters

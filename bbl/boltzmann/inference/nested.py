@@ -381,7 +381,9 @@ def _pseudo_likelihood(
         indicators = one_hot(chunk.codes, layout)
         # log_normalisers (n, varying predictors); log_weights (n, D): exponents at the observed
         # levels, else 0 np.searchsorted: positions of the sites among the varying predictors
-        log_normalisers, _ = conditionals(indicators, layout, site_theta[:, 0], site_theta[:, 1:])
+        log_normalisers, _ = conditionals(
+            indicators @ site_theta[:, 1:].T + site_theta[:, 0], layout
+        )
         log_weights = indicators * (indicators @ site_theta[:, 1:].T + site_theta[:, 0])
         total += float(chunk.weights @ log_weights[:, layout.columns(sites)].sum(axis=1))
         total -= float(

@@ -24,7 +24,7 @@ from bbl.model.energy import conditionals
 from bbl.model.gauge import contrasts, simplex_gradient, to_reference
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
-from bbl.model.pairwise import to_matrix
+from bbl.model.regressors import to_matrix
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
@@ -248,7 +248,7 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
         for chunk in rows.blocks(CHUNK):
             X = one_hot(chunk.codes, layout)  # indicators (rows, D) of the non-reference levels
             # [1]: probabilities (rows, D) of the levels given the other predictors
-            residual = X - conditionals(X, layout, h, J)[1]
+            residual = X - conditionals(X @ J.T + h, layout)[1]
             score = np.empty((chunk.n, layout.size))  # of each row, in the reference gauge
             score[:, : layout.D] = residual
             # a coupling is in the conditional distributions of both predictors

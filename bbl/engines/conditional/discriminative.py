@@ -22,7 +22,7 @@ from bbl.engines.conditional.coding import coding_of
 from bbl.engines.conditional.kernel import make_basis, shares_and_factors
 from bbl.engines.engine_fit import JointFit
 from bbl.model.layout import Layout
-from bbl.model.pairwise import cells
+from bbl.model.regressors import pair_cells
 from bbl.parallel import stop_flag
 
 __all__ = [
@@ -294,7 +294,7 @@ def fit_minibatches(
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
     if layout.count(2):  # there are pairs
-        row, col = cells(layout)  # the two non-reference levels, 0 ... D - 1, of each coupling
+        row, col = pair_cells(layout)  # the two non-reference levels, 0 ... D - 1, of each coupling
         theta[:, layout.D :] = climber.J[row, col].T
     return JointFit(
         theta,

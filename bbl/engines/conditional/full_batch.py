@@ -18,7 +18,7 @@ from bbl._ext.conditional.conditional import Climber
 from bbl.engines.conditional.coding import coding_of
 from bbl.engines.conditional.kernel import shares_and_factors
 from bbl.model.layout import Layout
-from bbl.model.pairwise import cells
+from bbl.model.regressors import pair_cells
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -138,8 +138,8 @@ class FullBatch:
         self.inverse = block_diag(
             [coo_array(_inverse(values)) for values, _ in contrasts], format="csr"
         )
-        self.level_cells = cells(layout)
-        self.contrast_cells = cells(coding.contrast_layout(layout))
+        self.level_cells = pair_cells(layout)
+        self.contrast_cells = pair_cells(coding.contrast_layout(layout))
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
         self.climber = Climber(
             layout.start.astype(np.intp), pairs, self.means, K, self.kernel_factors

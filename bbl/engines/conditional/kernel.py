@@ -20,7 +20,7 @@ import numpy as np
 
 from bbl.engines.conditional.coding import Coding, coding_of
 from bbl.model.layout import Layout
-from bbl.model.pairwise import cells
+from bbl.model.regressors import pair_cells
 
 __all__ = ["Basis", "Kernel", "determined", "make_basis", "shares_and_factors", "to_tables"]
 
@@ -375,7 +375,8 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
         scale[0] + scale[1] * partner_distance, np.diff(layout.start)
     )
     if layout.count(2):
-        row, column = cells(layout)  # the two non-reference levels, 0 ... D - 1, of each coupling
+        # the two non-reference levels, 0 ... D - 1, of each coupling
+        row, column = pair_cells(layout)
         squared_norm[layout.D :] = scale[1] * steps[row] * steps[column]
     spanned_norm = (tables**2).sum(axis=0)
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm

@@ -20,7 +20,7 @@ from bbl.engines.highorder.monomials import Monomials
 from bbl.errors import OptionError
 from bbl.memory import check_memory
 from bbl.model.chains import Chains
-from bbl.model.energy import normalised
+from bbl.model.energy import conditionals
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
@@ -110,7 +110,7 @@ class PseudoObjective(Objective):
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return value and gradient (size,) at `theta` (size,)."""
         field = self.monomials.fields(theta, self.X)  # (n, D); log_norm (n, m)
-        log_norm, self.P = normalised(field, self.layout)
+        log_norm, self.P = conditionals(field, self.layout)
         value = self.weights @ (log_norm.sum(axis=1) - (self.X * field).sum(axis=1))
         gradient = self.monomials.adjoint(self.X, (self.P - self.X) * self.weights[:, None])
         return float(value + 0.5 * (self.ridge @ theta**2)), gradient + self.ridge * theta
@@ -365,7 +365,9 @@ def _mean_field_moments(
         r = X
         for _ in range(ascent.sweeps):
             # [1]: probabilities (n, D)
-            r = r + (1.0 - ascent.damping) * (normalised(monomials.fields(theta, r), layout)[1] - r)
+            r = r + (1.0 - ascent.damping) * (
+                conditionals(monomials.fields(theta, r), layout)[1] - r
+            )
         return monomials.sums(r, share)
 
     return moments

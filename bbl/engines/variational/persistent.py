@@ -211,7 +211,7 @@ class PseudoLikelihoodGradient(Likelihood):
         with serial_blas():
             for chunk in self.rows.blocks(CHUNK):
                 X = one_hot(chunk.codes, self.layout)
-                _, P = conditionals(X, self.layout, h, J)
+                _, P = conditionals(X @ J.T + h, self.layout)
                 residual = (X - P) * chunk.weights[:, None]
                 field_gradient += residual.sum(axis=0)
                 coupling_gradient += residual.T @ X

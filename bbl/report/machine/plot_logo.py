@@ -23,8 +23,8 @@ import numpy as np
 
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
-from bbl.model.pairwise import cells
 from bbl.model.parameters import Parameters
+from bbl.model.regressors import pair_cells
 from bbl.report.canvas import (
     COLOURS,
     ESCAPED,
@@ -126,7 +126,7 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     theta = parameters.shift
     # for each coupling J_ij(x, x') of a pair the two fields, 0..D-1, of the same levels: h_i(x),
     # and h_j(x')
-    row, col = cells(layout)
+    row, col = pair_cells(layout)
     # levels of the predictor of each field, (D,)
     n_levels = np.repeat(layout.n_levels, np.diff(layout.start))
     fields = theta[:, : layout.D].copy()

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.model.layout import Layout
-from bbl.model.pairwise import cells
 from bbl.model.parameters import Parameters
+from bbl.model.regressors import pair_cells
 from bbl.report.canvas import (
     LEGEND_FONT,
     MISSING,
@@ -465,7 +465,7 @@ def _draw_coupling_maps(
     )
     couplings = theta[:, layout.D : layout.pair_start[-1]]
     if map_style.shows_levels:
-        row, col = cells(layout)  # the two levels, 0..D-1, of each coupling
+        row, col = pair_cells(layout)  # the two levels, 0..D-1, of each coupling
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
         maps[:, row, col] = maps[:, col, row] = couplings
         colours = diverging_scale(couplings)

@@ -532,7 +532,7 @@ def test_study_of_blocks_measures_time_error_and_what_is_found():
     X = blocks.movies(60, 50, 0.4)
     frame = pd.DataFrame([*blocks.prototypes("small", X, (3, 3), 2)], columns=blocks.COLUMNS)
     assert (
-        len(frame) == 5
+        len(frame) == 6
         and (frame["seconds"] > 0).all()
         and frame["mse"].between(0, np.nanvar(X)).all()
     )

@@ -181,7 +181,7 @@ def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.
 
 
 def merge_rows(cells: Cells) -> np.ndarray:
-    """Merge the rows one by one by Ward's method; return the tree (I - 1, 4) as scipy's `linkage`.
+    """Merge the rows, at least two, by Ward's method; return the tree (I - 1, 4) as scipy's `linkage`.
 
     The squared distance of two rows is the mean squared difference over their jointly observed
     columns, and the variance of all cells if they have none.
@@ -190,8 +190,6 @@ def merge_rows(cells: Cells) -> np.ndarray:
     from scipy.spatial.distance import squareform
 
     n, m = cells.shape
-    if n == 1:  # linkage needs two rows
-        return np.zeros((0, 4))
     # distances, sums and weights, and the condensed half twice; centres with their masks
     check_memory(
         32.0 * n**2 + 16.0 * n * m,

@@ -205,8 +205,6 @@ def test_starts_use_all_groups_of_both_axes(kind):
             labels = starts.labels(axis, groups, np.random.default_rng(7))
             assert labels.dtype == np.int32
             assert sorted(set(labels)) == list(range(groups)) and len(labels) == n
-    one_row = Starts.from_cells(cells_of(X[:1]), kind=kind)
-    assert one_row.labels(0, 1, np.random.default_rng(0)).tolist() == [0]
 
 
 def test_a_hierarchical_start_is_the_only_one_whatever_the_seed():

@@ -69,12 +69,13 @@ def test_missing_cells_are_welcome(board):
 
 def test_it_is_bicluster(board):
     data, _ = board
-    model = PrototypeBiclustering(4, move="one", random_state=3).fit(
+    options = {"move": "one", "start": "random", "n_init": 3}
+    model = PrototypeBiclustering(4, **options, random_state=3).fit(
         pd.DataFrame(data).add_prefix("c")
     )
-    fit = bbl.bicluster(
-        None, data, (4, 4), seed=int(np.random.RandomState(3).randint(2**31 - 1)), move="one"
-    )
+    seed = int(np.random.RandomState(3).randint(2**31 - 1))
+    fit = bbl.bicluster(None, data, (4, 4), seed=seed, **options)
+    assert fit.method == model.result_.method
     np.testing.assert_array_equal(model.row_labels_, fit.rows)
     assert model.inertia_ == fit.wcss and model.feature_names_in_[0] == "c0"
     assert clone(model).get_params() == model.get_params()

@@ -181,7 +181,7 @@ def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.
 
 
 def merge_rows(cells: Cells) -> np.ndarray:
-    """Merge the rows, at least two, by Ward's method; return the tree (I - 1, 4) as scipy's `linkage`.
+    """Merge the rows, at least two, by Ward's method; return the tree (I - 1, 4) of `linkage`.
 
     The squared distance of two rows is the mean squared difference over their jointly observed
     columns, and the variance of all cells if they have none.

@@ -39,7 +39,7 @@ OPEN = (
     "report/canvas.py",
     "results/batches.py",
     "results/bicluster/tables.py",
-    "results/classifier.py",
+    "results/classifier_base.py",
     "results/comparison.py",
     "results/effects/refits.py",
     "results/evaluation.py",

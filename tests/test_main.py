@@ -831,3 +831,30 @@ def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):
     )
     status, _, error = run("y ~ .", tmp_path / "nothing*.parquet")
     assert status == 1 and "is not a Parquet file, nor a directory or glob of any" in error
+
+
+def test_decimal_commas(table, run, tmp_path):
+    text = "y;x;a\n" + "u;1,5;p\nv;2,25;q\nu;0,5;p\nv;2,25;p\n" * 5
+    commas = table(text, "commas.csv")
+    points = table(text.replace(",", ".").replace(";", ","), "points.csv")
+    options = ["--method", "naive", "--prior-count", "1"]
+    status, out, err = run("y ~ x + a", commas, "--decimal", ",", *options)
+    assert status == 0, err
+    assert out.replace("commas", "points") == run("y ~ x + a", points, *options)[1]
+    model = tmp_path / "m.bbl"
+    assert run("y ~ x + a", points, *options, "--save", model)[0] == 0
+    predicted = run("predict", model, commas, "--decimal", ",")
+    assert predicted[:2] == run("predict", model, points)[:2]
+    with pytest.raises(SystemExit):
+        run("y ~ x + a", commas, "--decimal", ";")
+
+
+@pytest.mark.parametrize(("character", "option"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_a_file_of_another_separator(table, run, character, option):
+    data = table(("y,a\n" + "u,p\nv,q\nv,p\n" * 5).replace(",", character), "other.csv")
+    status, _, err = run("y ~ a", data)
+    assert status == 1
+    assert f"Say what separates its cells: --sep {option}." in err
+    assert "Did you mean" not in err
+    status, _, err = run("y ~ a", data, "--sep", option.strip("'"), "--method", "mf")
+    assert status == 0, err

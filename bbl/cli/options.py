@@ -143,7 +143,13 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "--sep",
         type=separator,
         metavar="CHAR",
-        help="what separates cells; default: , or tab in .tsv",
+        help="what separates cells; default: , or tab in .tsv, or ; with --decimal ,",
+    )
+    group.add_argument(
+        "--decimal",
+        choices=(".", ","),
+        metavar="CHAR",
+        help="the decimal mark, . or ,; default: .",
     )
     group.add_argument(
         "--na",

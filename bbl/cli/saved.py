@@ -184,7 +184,9 @@ def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
     copied_names = getattr(args, "keep", None) or []
     design = fit.design
     types: dict[Any, str] = dict.fromkeys(copied_names, "text") | list_model_types(design)
-    rows = read_table(args.newdata, na_texts, types, list_model_levels(design), args.sep)
+    rows = read_table(
+        args.newdata, na_texts, types, list_model_levels(design), args.sep, args.decimal or "."
+    )
     for name in copied_names:
         if name not in rows.columns:
             raise DataError(

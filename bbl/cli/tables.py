@@ -58,6 +58,7 @@ def read_table(
     types: Mapping[Any, str] | None = None,
     levels: Mapping[Any, Collection[str]] | None = None,
     sep: str | None = None,
+    decimal: str = ".",
 ) -> pd.DataFrame:
     """Return the table in a CSV, tab-separated or Parquet file, or in standard input.
 
@@ -77,7 +78,9 @@ def read_table(
         Texts that are levels of a column, even if they are in `missing`.
     sep : str, optional
         Character between cells; by default a comma, or a tab in files that end in ``.tsv`` or
-        ``.tab``.
+        ``.tab``. With a decimal comma the default is a semicolon instead of a comma.
+    decimal : {".", ","}, default "."
+        The decimal mark of numbers in a CSV file.
     """
     suffixes = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):
@@ -85,7 +88,7 @@ def read_table(
     # standard input is read once, into memory, as its rows are read after its header
     source: io.BytesIO | Path = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     options: dict[str, Any] = {
-        "sep": sep or ("\t" if {".tsv", ".tab"} & set(suffixes) else ","),
+        "sep": sep or _default_separator(suffixes, decimal),
         "encoding": "utf-8-sig",
         "keep_default_na": False,
     }
@@ -95,6 +98,8 @@ def read_table(
     if isinstance(source, io.BytesIO):
         source.seek(0)
     names = header.iloc[0].tolist()
+    if sep is None:
+        _check_separator(path, names)
     # for each column, the texts of missing values that are no levels of it
     missing_by_column = {
         name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names
@@ -122,10 +127,31 @@ def read_table(
         table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)
     types = types or {}
     columns = [
-        _convert_column(name, table.iloc[:, k], types.get(name, types.get(None)))
+        _convert_column(name, table.iloc[:, k], types.get(name, types.get(None)), decimal)
         for k, name in enumerate(table.columns)
     ]
     return pd.concat(columns, axis=1) if columns else table
+
+
+def _default_separator(suffixes: Collection[str], decimal: str) -> str:
+    """Return the character between cells of a file with the endings `suffixes`."""
+    if {".tsv", ".tab"} & set(suffixes):
+        return "\t"
+    return ";" if decimal == "," else ","
+
+
+def _check_separator(path: Path, names: list[str]) -> None:
+    """Refuse a header of a single name that contains another separator."""
+    if len(names) != 1:
+        return
+    for character, option in ((";", "--sep ';'"), ("\t", "--sep tab"), ("|", "--sep '|'")):
+        if character in names[0]:
+            raise DataError(
+                f"{path} has a single column, {names[0][:60]!r}.",
+                column=names[0],
+                argument="sep",
+                hint=f"Say what separates its cells: {option}.",
+            )
 
 
 def read_parquet_order(path: Path) -> DeclaredOrder:
@@ -187,14 +213,21 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
         raise DataError(f"{path} cannot be read as a table ({message}).") from error
 
 
-def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
+def _convert_column(
+    name: Hashable, texts: pd.Series, kind: str | None, decimal: str = "."
+) -> pd.Series:
     """Return a column of texts (n,) converted to the type `kind`, see `types` of `read_table`; None
     finds the type.
+
+    `decimal` is the decimal mark.
     """
     # only the distinct texts are converted; a missing cell has the code -1
     codes, distinct = pd.factorize(texts)
     cells = np.asarray(distinct, dtype=object)
-    numbers = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce")
+    # with a decimal comma, 1.5 is not a number
+    marks = str.maketrans(",.", ".,") if decimal == "," else {}
+    number_texts = np.array([cell.translate(marks) for cell in cells], dtype=object)
+    numbers = pd.to_numeric(pd.Series(number_texts, dtype=object), errors="coerce")
     is_number = np.isfinite(numbers.to_numpy(dtype=float))
     is_truth = np.array([cell in TRUTH for cell in cells], dtype=bool)
     if kind == "number" and not is_number.all():
@@ -214,7 +247,7 @@ def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Se
     elif kind == "numbers":
         values = cells.copy()
         # other cells remain texts
-        values[is_number] = pd.to_numeric(pd.Series(cells[is_number])).astype(object)
+        values[is_number] = pd.to_numeric(pd.Series(number_texts[is_number])).astype(object)
     elif kind == "truth":
         values = np.array([TRUTH.get(cell, cell) for cell in cells], dtype=object)
     # missing where the code is -1

@@ -29,7 +29,7 @@ __all__ = ["TrainingInput", "drop_unknown_groups", "read_training_input"]
 
 TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that are read in batches
 # arguments of options of tables that are read as a whole
-IN_MEMORY = ("dtype", "na", "sep", "levels", "bin", "lump")
+IN_MEMORY = ("dtype", "na", "sep", "decimal", "levels", "bin", "lump")
 # cells that are neither words nor numbers, such as "-" or "?", in a column of numbers: probably a
 # missing value
 MARKER = r"[^\w\s]+"
@@ -52,7 +52,13 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
     types = dict(args.dtype or [])
     if args.weights is not None:
         types.setdefault(args.weights, "number")
-    table = read_table(args.data, list_missing_texts(args.na), types, sep=args.sep)
+    table = read_table(
+        args.data,
+        list_missing_texts(args.na),
+        types,
+        sep=args.sep,
+        decimal=args.decimal or ".",
+    )
     # columns that `.` in a formula leaves out, with what they hold
     exclude = {} if args.weights is None else {args.weights: "the weights"}
     response: Hashable = None

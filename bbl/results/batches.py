@@ -1,4 +1,4 @@
-"""Frames of predictions, of new rows read in batches, and their Parquet file. n rows, K groups."""
+"""Frames of predictions, of new rows read in batches, and their file. n rows, K groups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +15,13 @@ from pandas.api.types import infer_dtype
 
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
+from bbl.design.streams.parquet import SUFFIXES
 from bbl.design.streams.source import Source
-from bbl.errors import DataError
+from bbl.errors import DataError, OptionError
 from bbl.report.text import distinct_names
 from bbl.stats.metrics import first_largest, least_cost, link, log_probabilities
 
-__all__ = ["new_frames", "prediction_frame", "write_frames"]
+__all__ = ["as_polars", "is_polars", "new_frames", "prediction_frame", "write_frames"]
 
 
 def prediction_frame(
@@ -77,27 +79,45 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
         yield replace(frame, index=row_labels, argument="newdata")
 
 
+def as_polars(predictions: pd.DataFrame | pd.Series) -> Any:
+    """Return predictions as a polars DataFrame or Series, without row labels; groups have their
+    type in the data.
+    """
+    import polars as pl
+
+    def convert(name: str, series: pd.Series) -> pl.Series:
+        """Return one column."""
+        return pl.Series(name, [None if pd.isna(value) else value for value in series.tolist()])
+
+    if isinstance(predictions, pd.Series):
+        return convert(str(predictions.name), predictions)
+    names = distinct_names(map(str, predictions.columns))
+    return pl.DataFrame([convert(name, predictions.iloc[:, k]) for k, name in enumerate(names)])
+
+
+def is_polars(data: object) -> bool:
+    """Return whether `data` is a polars DataFrame; polars need not be installed."""
+    return (
+        type(data).__module__.partition(".")[0] == "polars" and type(data).__name__ == "DataFrame"
+    )
+
+
 def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -> int:
-    """Write frames with the same columns to one Parquet file, and return the number of rows.
+    """Write frames with the same columns to one CSV or Parquet file, as its name ends, and return
+    the number of rows.
 
     The file is named ``path + ".part"`` until it is complete.
     """
-    from pyarrow import Table
-    from pyarrow.parquet import ParquetWriter
-
     target = Path(path)
     unfinished_path = target.with_name(target.name + ".part")
-    writer = None
+    writer = _make_writer(target, unfinished_path)
     n_rows_written = 0
     try:
         for frame in frames:
-            table = Table.from_pandas(_make_labels_text(frame), preserve_index=False)
             with _convert_write_errors(target):
-                if writer is None:
-                    writer = ParquetWriter(unfinished_path, table.schema)
-                writer.write_table(table)
+                writer.write(frame)
             n_rows_written += len(frame)
-        if writer is None:
+        if not writer.is_open:
             raise DataError(
                 "newdata has no rows, so there is nothing to write.", argument="newdata"
             )
@@ -105,12 +125,79 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
             writer.close()
             os.replace(unfinished_path, target)
     except BaseException:
-        if writer is not None:
-            with suppress(OSError):  # on a full disk closing fails, too
-                writer.close()
+        with suppress(OSError):  # on a full disk closing fails, too
+            writer.close()
         unfinished_path.unlink(missing_ok=True)
         raise
     return n_rows_written
+
+
+def _make_writer(target: Path, unfinished_path: Path) -> _CSVWriter | _ParquetWriter:
+    """Return the writer of a file that will be named `target`; refuse other types of file."""
+    suffix = target.suffix.lower()
+    if suffix == ".csv":
+        return _CSVWriter(unfinished_path)
+    if suffix in SUFFIXES:
+        return _ParquetWriter(unfinished_path)
+    raise OptionError(
+        f"to={str(target)!r} is neither a CSV nor a Parquet file.",
+        argument="to",
+        value=str(target),
+        hint="Give a name that ends in .csv or .parquet.",
+    )
+
+
+class _CSVWriter:
+    """Writes frames to one CSV file, which the first frame opens."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.file: IO[str] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a frame was written."""
+        return self.file is not None
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append the rows of a frame, the first one after its column names."""
+        is_first = self.file is None
+        if self.file is None:
+            self.file = self.path.open("w", encoding="utf-8", newline="")
+        frame.to_csv(self.file, index=False, header=is_first, lineterminator="\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.file is not None:
+            self.file.close()
+
+
+class _ParquetWriter:
+    """Writes frames to one Parquet file, which the first frame opens."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.writer: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a frame was written."""
+        return self.writer is not None
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append the rows of a frame."""
+        from pyarrow import Table
+        from pyarrow.parquet import ParquetWriter
+
+        table = Table.from_pandas(_make_labels_text(frame), preserve_index=False)
+        if self.writer is None:
+            self.writer = ParquetWriter(self.path, table.schema)
+        self.writer.write_table(table)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.writer is not None:
+            self.writer.close()
 
 
 def _make_labels_text(frame: pd.DataFrame) -> pd.DataFrame:

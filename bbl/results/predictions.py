@@ -14,7 +14,13 @@ from bbl.design.decisions import Costs, Decisions, Priors, check_costs
 from bbl.design.streams.adapters import lazy_source
 from bbl.errors import DataError
 from bbl.parallel import progress_bar
-from bbl.results.batches import new_frames, prediction_frame, write_frames
+from bbl.results.batches import (
+    as_polars,
+    is_polars,
+    new_frames,
+    prediction_frame,
+    write_frames,
+)
 from bbl.results.classifier_base import ClassifierBase
 from bbl.stats.metrics import first_largest
 
@@ -90,7 +96,8 @@ class PredictionsMixin(ClassifierBase):
             On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group
             of that name); for ``type="class"`` the groups alone. A missing value is treated as in
             the fit (`missing` of `bbl.bbl`): as an error, as a level, summed out, or, where the fit
-            dropped such rows, by a missing prediction.
+            dropped such rows, by a missing prediction. For a polars DataFrame the same in polars,
+            in the order of the rows.
 
         Raises
         ------
@@ -120,9 +127,10 @@ class PredictionsMixin(ClassifierBase):
         cost_matrix = None if costs is None else check_costs(costs, self.design.response)
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         scores = self._encoded_scores(codes, missing, dropped, priors)
-        return prediction_frame(
+        predictions = prediction_frame(
             scores, self.labels.groups, type, row_labels, self.labels.response, cost_matrix
         )
+        return as_polars(predictions) if is_polars(newdata) else predictions
 
     @verb
     def predict_batches(
@@ -148,8 +156,8 @@ class PredictionsMixin(ClassifierBase):
         unseen, priors, costs
             As in `predict`.
         to : path, optional
-            A Parquet file for the predictions, in the order of the rows; it exists only once all
-            are written.
+            A CSV or Parquet file for the predictions, as its name ends, in the order of the rows;
+            it is written batch by batch, and has this name once all are written.
         verbose : int, default 1
             0 for no progress bar.
 
@@ -162,6 +170,8 @@ class PredictionsMixin(ClassifierBase):
         ------
         DataError, LevelError
             As of `predict`; or if a file cannot be read.
+        OptionError
+            If the name `to` ends neither in .csv nor in .parquet.
 
         Examples
         --------

@@ -286,3 +286,36 @@ def test_predictions_that_fail_leave_no_file(table, tmp_path):
         list(fit.predict(lambda: iter([table.drop(columns="x1")])))
     with pytest.raises(DataError, match="newdata is missing"):
         fit.predict_batches(None)
+
+
+@pytest.mark.parametrize("type", ["prob", "class"])
+def test_predictions_are_written_to_csv(table, source, tmp_path, type):
+    fit = bbl.bbl("y ~ .", table, method="naive")
+    path = tmp_path / "predicted.csv"
+    assert fit.predict_batches(source, type, to=path) == len(table)
+    expected = pd.DataFrame(fit.predict(table, type=type))
+    assert path.read_text() == expected.to_csv(index=False, lineterminator="\n")
+    assert list(tmp_path.glob("predicted*")) == [path]
+    with pytest.raises(bbl.errors.OptionError, match=r"ends in \.csv or \.parquet"):
+        fit.predict_batches(source, type, to=tmp_path / "predicted.xlsx")
+
+
+@pytest.mark.parametrize("model", ["machine", "network"])
+def test_predictions_of_polars_are_polars(table, model):
+    pl = pytest.importorskip("polars")
+    fit = (
+        bbl.bbl("y ~ .", table, method="naive")
+        if model == "machine"
+        else bbl.networks.bnc("nb", "y ~ .", table)
+    )
+    new = table.astype(object).head(9)
+    predicted = fit.predict(pl.DataFrame(new.to_dict("list")), type="prob")
+    expected = fit.predict(new, type="prob")
+    assert isinstance(predicted, pl.DataFrame)
+    assert predicted.columns == list(map(str, expected.columns))
+    np.testing.assert_array_equal(
+        predicted[:, :-1].to_numpy(), expected.iloc[:, :-1].to_numpy(dtype=float)
+    )
+    classes = fit.predict(pl.DataFrame(new.to_dict("list")), type="class")
+    assert classes.to_list() == fit.predict(new, type="class").tolist()
+    assert predicted["yhat"].to_list() == classes.to_list()

@@ -15,7 +15,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 
 sklearn = pytest.importorskip("sklearn")
 
-from scipy.stats import kstest  # noqa: E402
+from scipy.stats import kstest, spearmanr  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.model_selection import StratifiedKFold  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
@@ -191,6 +191,27 @@ def test_scores_of_units_are_sums_over_their_states(hidden_pairs):
             )
         expected.append(np.log(np.exp(energies).sum()))
     np.testing.assert_allclose(machine.scores(X), expected, rtol=1e-10)
+
+
+def test_scores_of_two_layers_are_a_lower_bound_of_the_sum_over_their_states():
+    X = np.random.default_rng(4).uniform(-1, 1, (40, 4))
+    machine = fit_grey(X, 20.0, (3, 2), False, 10, np.random.default_rng(0))
+    sums = []
+    for x in X:
+        energies = [
+            x @ machine.alpha
+            + x @ machine.weights[0] @ u
+            + u @ machine.weights[1] @ v
+            + u @ machine.fields[0]
+            + v @ machine.fields[1]
+            for u in map(np.array, itertools.product([-1.0, 1.0], repeat=3))
+            for v in map(np.array, itertools.product([-1.0, 1.0], repeat=2))
+        ]
+        sums.append(np.log(np.exp(energies).sum()))
+    gap = np.array(sums) - machine.scores(X)
+    assert gap.min() > -1e-9 and gap.max() < 1.0
+    # rows are ranked almost as by the sum
+    assert spearmanr(sums, machine.scores(X)).statistic > 0.95
 
 
 @pytest.mark.parametrize("slope", [-40.0, -1.0, 0.0, 1e-7, 2.0, 300.0])

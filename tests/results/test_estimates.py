@@ -8,8 +8,11 @@ import pytest
 import statsmodels.formula.api as smf
 
 import bbl
+from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, OptionError
 from bbl.memory import MemoryLimitError
+from bbl.model.layout import Layout
+from bbl.report.shooter.terms import term_frame
 
 SERIES = ("params", "bse", "tvalues", "pvalues")
 
@@ -164,3 +167,13 @@ def test_an_unknown_group_or_predictor_is_answered_in_whole_sentences():
         OptionError, match=r"^'sex' is not a predictor\. Hint: Did you mean 'Sex'\? Choose"
     ):
         exact.odds_ratios(pairs=[("sex", "Age")])
+
+
+def test_strengths_that_differ_by_rounding_keep_their_order():
+    """The third is larger than the second by 6e-17."""
+    labels = Labels("y", ("u",), tuple("abcd"), (("0", "1"),) * 4)
+    layout = Layout([2] * 4, [(0, 1), (0, 2), (2, 3)])
+    theta = np.zeros((1, layout.size))
+    theta[0, layout.D :] = 0.2, 0.3, 0.1 + 0.2
+    frame = term_frame(labels, layout, theta, np.ones(theta.shape, dtype=bool))
+    assert frame["predictors"].head(3).tolist() == [("a", "c"), ("c", "d"), ("a", "b")]

@@ -274,6 +274,25 @@ EXCEPTIONS: list[Exempt] = [
         "Of predictors that tell equally much about the groups, relevance= and method='blanket' "
         "choose the first in the formula.",
     ),
+    Exempt(
+        ("a_sampling_design_has_the_estimates_of_its_weights",),
+        lambda case: (
+            case.s.weights != "none"
+            and bool(option(case, "prior_count", 1.0 if case.s.method == "naive" else 0.0))
+        ),
+        "Under a sampling design prior counts are relative to the effective number of rows, with "
+        "weights that are counts to their sum.",
+    ),
+    Exempt(
+        EQUAL,
+        lambda case: (
+            case.s.weights == "huge"
+            and case.s.method in ("ml", "pseudo")
+            and bool(option(case, "prior_count"))
+        ),
+        "Beside weights of 1e9 a prior count is below the tolerance of the optimiser, and decides "
+        "the probabilities of cells without rows.",
+    ),
 ]
 
 

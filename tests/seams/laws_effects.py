@@ -159,7 +159,14 @@ def intervals_of_effects_agree(case: Case) -> None:
         not silent.any(), f"no interval, and nothing says why: {effects.frame.to_dict('records')}"
     )
     turned = case.fit.avg_comparisons({name: pair[::-1]}, transform=transform, **asked)
-    if transform != "ratio":
+    if transform == "lift":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            turned_value = -value / (1.0 + value)
+        is_clear = np.abs(1.0 + value) > 1e-4  # the ratio is not all but zero
+        expect_close(
+            numbers(turned)[0, is_clear, 0], turned_value[is_clear], "the pair turned round", 1e-6
+        )
+    elif transform != "ratio":
         expect_close(
             numbers(turned)[0, :, :3],
             np.column_stack([-value, se, p]),

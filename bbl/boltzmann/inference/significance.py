@@ -63,6 +63,7 @@ MAX_SITE_PARAMETERS = 2000
 # their effective number and tails are those of t (benchmarks.coverage).
 SURVEY_CELL = 10.0
 SURVEY_INFORMATION = 2.0
+ROUNDING_VARIANCE = 1e-20  # a variance below comes from rounding errors of deviations that cancel
 
 
 class Kind(IntEnum):
@@ -302,6 +303,9 @@ def evidence(
         kind[:] = Kind.FEW
     if deviations is not None:
         kind[~np.isfinite(deviations).all(axis=0)] = Kind.FEW  # too few replicates have an estimate
+        # one cluster has all rows that the estimate depends on; of a census the variance is 0
+        variance = (deviations**2).sum(axis=0)
+        kind[(variance > 0.0) & (variance < ROUNDING_VARIANCE)] = Kind.FEW
     kind[lacks_exact_test(layout) & (kind == Kind.EXACT)] = Kind.FEW
     kind[has_all_sites & ~is_determined] = Kind.UNBOUNDED
     # n (L_i,) of each predictor; code 0 is the reference level

@@ -19,6 +19,7 @@ import pandas as pd
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.report.text import distinct_names, label_index
+from bbl.stats.ties import rising_ranks
 
 __all__ = ["order_counts", "term_frame"]
 
@@ -78,7 +79,8 @@ def term_frame(
     number = {group: k for k, group in enumerate(labels.groups)}
     # rows are sorted by group, then terms before single predictors, then falling strength of terms
     keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})
-    keys["strength"] = -frame["strength"].where(frame["order"] > 1, 0.0)
+    # strengths that differ by rounding alone keep their order
+    keys["strength"] = rising_ranks(-frame["strength"].where(frame["order"] > 1, 0.0).to_numpy())
     return frame.loc[
         keys.sort_values(["group", "single", "strength"], kind="stable").index
     ].reset_index(drop=True)

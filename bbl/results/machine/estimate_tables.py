@@ -27,6 +27,7 @@ from bbl.model.ranking import interaction_strength
 from bbl.report.machine.tables import Coefficients
 from bbl.results.machine.estimates import Compared, resolve_of
 from bbl.rows.sample import Sample
+from bbl.stats.ties import rising_ranks
 from bbl.stats.wald import adjust
 
 __all__ = [
@@ -177,4 +178,6 @@ def rank_interactions(
         k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor")
     )
     interactions.insert(last_predictor + 1, "strength", strength)
-    return interactions.sort_values("strength", ascending=False, ignore_index=True, kind="stable")
+    # strengths that differ by rounding alone keep their order
+    order = np.argsort(rising_ranks(-interactions["strength"].to_numpy(float)), kind="stable")
+    return interactions.iloc[order].reset_index(drop=True)

@@ -19,7 +19,7 @@ import pandas as pd
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.report.text import distinct_names, label_index
-from bbl.stats.ties import rising_ranks
+from bbl.stats.metrics import rising_ranks
 
 __all__ = ["order_counts", "term_frame"]
 

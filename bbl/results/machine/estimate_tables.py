@@ -27,7 +27,7 @@ from bbl.model.ranking import interaction_strength
 from bbl.report.machine.tables import Coefficients
 from bbl.results.machine.estimates import Compared, resolve_of
 from bbl.rows.sample import Sample
-from bbl.stats.ties import rising_ranks
+from bbl.stats.metrics import rising_ranks
 from bbl.stats.wald import adjust
 
 __all__ = [

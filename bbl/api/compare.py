@@ -93,7 +93,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
 @verb
 def etable(
     fits: ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults],
-    of: str | tuple[Hashable, Hashable] = "group",
+    of: str | tuple[Hashable, Hashable] | None = None,
     *,
     keep: Sequence[Any] | None = None,
     pairs: bool = True,
@@ -107,9 +107,11 @@ def etable(
     ----------
     fits : fitted model, or a list or dict of them
         Models of a list are numbered. Networks and models without standard errors are allowed, too.
-    of : "group", "pooled" or (group, group), default "group"
+    of : "group", "pooled" or (group, group), optional
         Estimates to show, as in `Inference.table`: those of each group, their differences from the
-        pooled fit, or the differences of two groups, which all models must have.
+        pooled fit, or the differences of two groups, which all models must have. By default, if all
+        models have the same two groups and standard errors, the second group less the first;
+        otherwise each group.
     keep : sequence of predictor names, optional
         Predictors whose fields, and couplings with each other, are shown; all by default.
     pairs : bool, default True
@@ -137,7 +139,7 @@ def etable(
     >>> import bbl
     >>> titanic = bbl.datasets.load_titanic()
     >>> fits = [bbl.bbl(f"Survived ~ Sex {sign} Age", titanic, "Freq") for sign in "+*"]
-    >>> bbl.etable(fits, of=("Yes", "No"), pairs=False)  # doctest: +ELLIPSIS
+    >>> bbl.etable(fits, pairs=False)  # doctest: +ELLIPSIS
     Models of Survived
                                       (1)               (2)
     Yes - No: Sex=Male  -2.317*** (0.120) -2.433*** (0.127)

@@ -256,7 +256,7 @@ def test_the_ratio_test_holds_its_level(n):
 
 
 def test_a_table_of_models_has_estimates_errors_stars_and_facts(fits):
-    table = bbl.etable([fits["a + b + c"], fits["a * b + c"]])
+    table = bbl.etable([fits["a + b + c"], fits["a * b + c"]], of="group")
     known = fits["a * b + c"].inference().table()
     row = known[
         (known["group"] == 0) & (known["predictor"] == "a") & known["predictor2"].isna()
@@ -269,7 +269,9 @@ def test_a_table_of_models_has_estimates_errors_stars_and_facts(fits):
     assert list(table.frame.index[-8:]) == facts
     assert table.frame.loc["Observations"].tolist() == ["1500", "1500"]
     plain = bbl.etable({"x": fits["a * b + c"]}, keep=["a"], pairs=False, stars=False, digits=1)
-    assert [name for name in plain.frame.index if "=" in name] == ["0: a=1", "1: a=1"]
+    # one row for two groups, unless both are asked for
+    assert [name for name in plain.frame.index if "=" in name] == ["1 - 0: a=1"]
+    assert "1: a=1" in table.frame.index
     assert "*" not in repr(plain)
     others = [bbl.bbl("y ~ .", data(), method="mf"), networks.bnc("nb", "y ~ .", data(), 1)]
     others.append(bbl.shooter("y ~ .", data(), lambda_=20))

@@ -32,12 +32,18 @@ FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC"
 
 
 def model_table(
-    fits: Fits, of: Compared, keep: Sequence[Hashable] | None, pairs: bool, stars: bool, digits: int
+    fits: Fits,
+    of: Compared | None,
+    keep: Sequence[Hashable] | None,
+    pairs: bool,
+    stars: bool,
+    digits: int,
 ) -> ModelTable:
     """Return the table of `bbl.etable`, a column for each fit; arguments as there.
 
     `of` chooses the coefficients: "group" those of each group, "pooled" their differences from the
-    pooled fit to all rows, a pair (a, b) of groups those of a less those of b. `keep` has the
+    pooled fit to all rows, a pair (a, b) of groups those of a less those of b; None for the second
+    of two groups less the first, if all fits have these, else "group". `keep` has the
     predictors whose coefficients are shown, None for all. `pairs` says whether couplings are shown,
     `stars` whether stars are. `digits` is the number of decimals.
     """
@@ -51,7 +57,7 @@ def model_table(
     for fit in fits_by_name.values():
         # only checks `of`: an OptionError if a fit has no such groups. pooled=True: "pooled" passes
         # here; a fit without a pooled one is refused by `_coefficients`
-        resolve_of(of, list(fit.labels.groups), pooled=True)
+        resolve_of("group" if of is None else of, list(fit.labels.groups), pooled=True)
     pairs = flag("pairs", pairs)
     stars = flag("stars", stars)
     digits = integer("digits", digits, 0, 12)
@@ -61,7 +67,15 @@ def model_table(
             raise OptionError(
                 f"keep names {name!r}, which is not a predictor of these models.", argument="keep"
             )
-    coefficients = [_coefficients(fit, of, keep, pairs) for fit in fits_by_name.values()]
+    fits_in_order = list(fits_by_name.values())
+    pair = _two_groups(fits_in_order) if of is None else None
+    coefficients = None
+    if pair is not None:
+        with suppress(BBLError):  # a method without standard errors has no differences
+            coefficients = [_coefficients(fit, pair, keep, pairs) for fit in fits_in_order]
+    if coefficients is None:
+        selected: Compared = "group" if of is None else of
+        coefficients = [_coefficients(fit, selected, keep, pairs) for fit in fits_in_order]
     # the rows of the table: the distinct keys of all fits, (group number, order, group, levels)
     keys = list(dict.fromkeys(key for fit_coefficients in coefficients for key in fit_coefficients))
     keys.sort(key=lambda key: (key[0], key[1]))  # stable: by group, then fields before couplings
@@ -88,6 +102,19 @@ def model_table(
         )
     response = label_text(first.labels.response)
     return ModelTable(frame, f"Models of {response}", note, len(FACTS) - int(is_empty.sum()))
+
+
+def _two_groups(fits: Sequence[ModelResults]) -> tuple[Hashable, Hashable] | None:
+    """Return the second and the first group of the machines among `fits`, if all of them have the
+    same two and one models its groups separately; else None.
+    """
+    machines = [fit for fit in fits if isinstance(fit, MachineResults)]
+    groups = {tuple(fit.labels.groups) for fit in machines}
+    # of a regression only one group has coefficients anyway, with the intercept
+    if len(groups) != 1 or all(fit.engine.joint for fit in machines):
+        return None
+    names = next(iter(groups))
+    return (names[1], names[0]) if len(names) == 2 else None
 
 
 def _coefficients(

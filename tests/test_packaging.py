@@ -285,7 +285,9 @@ def test_importing_the_package_imports_nothing_else():
     [
         p
         for p in SOURCES
-        if p.endswith(".py") and not p.startswith(("bbl/sklearn/", "benchmarks/", "tests/"))
+        if p.endswith(".py")
+        and not p.startswith(("bbl/sklearn/", "benchmarks/", "tests/"))
+        and p != "bbl/design/expansion.py"  # subclasses formulaic, and is imported where it is used
     ],
 )
 def test_what_takes_long_to_import_is_imported_where_it_is_used(path):

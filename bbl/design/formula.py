@@ -1,10 +1,8 @@
 """Parse a formula into the response, the predictors and their interaction terms of any order.
 
-formulaic's lexer and operator grammar give a syntax tree, which this file evaluates over sets of
-numbered columns and their interactions (`TermSet`). An inner node has its operands in `args`; a
-leaf has a text `token`, and ``kind.value``, "name" for columns and "value" for the intercept. No
-model matrix is built, and no part of a formula runs as code: text is checked against a closed
-alphabet before formulaic sees it, and names in backticks are replaced by aliases.
+formulaic reads the text and expands its operators. No model matrix is built, and no part of a
+formula runs as code: the text is checked against a closed alphabet before formulaic sees it, names
+in backticks are replaced by aliases, and columns by their numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -23,12 +22,14 @@ from bbl.design.grammar import (
     EXAMPLE,
     QUOTED,
     fail,
+    import_parser,
+    key_of,
     quoted,
     sanitise,
     symbol_of,
     syntax_tree,
 )
-from bbl.design.interactions import Cube, Interactions, TermSet
+from bbl.design.interactions import Cube, Interactions
 from bbl.errors import BBLTypeError, FormulaError
 
 if TYPE_CHECKING:
@@ -103,11 +104,13 @@ def parse(
     """Read a formula.
 
     Grammar: one name, ``~``, then names and ``.`` (all columns but the response, `exclude` and the
-    row labels of pandas in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``^k`` (or ``**k``) and
-    parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name may stand in backticks, with
+    row labels of pandas in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%``, ``^k`` (or
+    ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name may stand in backticks, with
     a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
 
-    - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair
+    - ``a:b`` also adds ``a`` and ``b``, so that ``a/b`` and ``b %in% a`` are the same as ``a*b``;
+      ``(a + b)/c`` adds ``a:b:c``.
+    - ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair
       alone, inside parentheses too. A later term overrules an earlier one.
     - Terms of more than `order` predictors are refused, as are function calls and arithmetic.
 
@@ -208,15 +211,19 @@ def _parse(
             hint=f"Write at most {MAX_LENGTH:,}, such as '.' for all columns",
         )
     text, aliases = sanitise(formula)
-    tree = syntax_tree(formula, text)
+    numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
+    import_parser()
+    from bbl.design.expansion import Expansion  # `import bbl` takes longer with formulaic
+
+    expansion = Expansion(numbered_columns.spend, numbered_columns.refuse_intercept)
+    tokens, tree = syntax_tree(formula, text, expansion)
     # two sides; one side is allowed where a formula may be without a response
     if symbol_of(tree) != "~" or len(tree.args) not in ((1, 2) if one_sided else (2,)):
         fail(formula, f"{NO_RESPONSE}, '~', and predictors", hint=EXAMPLE)
-    numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
     if len(tree.args) == 2:
         numbered_columns.response = _find_response(tree.args[0], numbered_columns)
-    term_set = _evaluate(tree.args[-1], numbered_columns)
-    # terms of column numbers
+    all_columns = numbered_columns.replace_names(tokens)
+    term_set = expansion.expand(tree.args[-1], all_columns)
     predictor_numbers = term_set.predictors()
     interactions = term_set.interactions()
     predictors = tuple(numbered_columns.columns[k] for k in predictor_numbers)
@@ -346,7 +353,6 @@ class _Columns:
         self.numbers: dict[Hashable, int] = {}  # by column
         self.response: Hashable = None
         self.n_terms = 0  # by the evaluation of the formula so far
-        self._dot_numbers: np.ndarray | None = None  # result of `dot_numbers`, after its first call
 
     def find(self, word: str) -> Hashable:
         """Return the column that a word of the syntax tree names; refuse a word that names none."""
@@ -374,19 +380,39 @@ class _Columns:
             self.columns.append(column)
         return self.numbers[column]
 
-    def dot_numbers(self) -> np.ndarray:
-        """Return the rising numbers of all columns that ``.`` stands for."""
-        if self._dot_numbers is None:
-            left_out = {
-                *self.exclude,
-                *self.aside,
-                *([] if self.response is None else [self.response]),
-            }
-            columns = [
-                c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))
-            ]
-            self._dot_numbers = np.array(sorted(map(self.number, columns)), dtype=np.int64)
-        return self._dot_numbers
+    @cached_property
+    def dot_numbers(self) -> list[int]:
+        """Numbers of all columns that ``.`` stands for; new columns get theirs."""
+        left_out = {
+            *self.exclude,
+            *self.aside,
+            *([] if self.response is None else [self.response]),
+        }
+        columns = [
+            c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))
+        ]
+        if not self.columns:
+            self.columns = [*dict.fromkeys(columns)]
+            self.numbers = {column: number for number, column in enumerate(self.columns)}
+        return [*map(self.number, columns)]
+
+    def replace_names(self, tokens: Iterable[Token]) -> list[int]:
+        """Number the predictors in order of appearance, and replace their names by keys in the
+        tokens, which the syntax tree shares; return the numbers that ``.`` stands for, if it is
+        among the tokens.
+        """
+        is_right = False
+        all_columns: list[int] = []
+        for token in tokens:
+            word = token.token
+            kind = token.kind.value
+            if kind == "operator":
+                is_right = is_right or word.startswith("~")
+                if is_right and word == ".":
+                    all_columns = self.dot_numbers
+            elif is_right and kind == "name":
+                token.token = key_of(self.number(self.find(word)))
+        return all_columns
 
     def spend(self, terms: int) -> None:
         """Count `terms` more terms that are made; refuse a formula that makes too many, for memory
@@ -401,25 +427,13 @@ class _Columns:
                 hint="Write it shorter",
             )
 
-    def make_set(self, singles: np.ndarray | None = None) -> TermSet:
-        """Return the set of the predictors numbered `singles`, without interactions; the empty set
-        by default.
-        """
-        return (
-            TermSet(self.width, self.spend)
-            if singles is None
-            else TermSet(self.width, self.spend, singles)
+    def refuse_intercept(self) -> NoReturn:
+        """Raise the error of a product with the intercept."""
+        fail(
+            self.formula,
+            "1 is the intercept and cannot be multiplied",
+            hint="Put the column 1 in backticks",
         )
-
-    def require_factor(self, terms: TermSet | None) -> TermSet:
-        """Return `terms`, a factor of a product; refuse the intercept (None)."""
-        if terms is None:
-            fail(
-                self.formula,
-                "1 is the intercept and cannot be multiplied",
-                hint="Put the column 1 in backticks",
-            )
-        return terms
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:
         """Refuse formulas without predictors, or with a predictor that has another role."""
@@ -440,59 +454,3 @@ class _Columns:
             column = excluded.pop()
             problem = f"{column!r} holds {self.exclude[column]} and is also a predictor"
             fail(self.formula, problem, hint="Drop it from one", column=column)
-
-
-def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
-    """Return the predictors and terms of a syntax tree, evaluated from the leaves up, left to
-    right.
-
-    Two stacks replace recursion, as formulas may be deeply nested: `nodes` to be evaluated, with a
-    mark whether their operands are on the stack of `results`. The intercept's result is None: it is
-    no factor of a product.
-    """
-    nodes: list[tuple[ASTNode | Token, bool]] = [(tree, False)]
-    results: list[TermSet | None] = []
-    while nodes:
-        node, has_operands = nodes.pop()
-        symbol = symbol_of(node)
-        if symbol is None:
-            is_intercept = node.kind.value == "value"  # 0 or 1
-            results.append(
-                None
-                if is_intercept
-                else columns.make_set(np.array([columns.number(columns.find(node.token))]))
-            )
-        elif symbol == ".":  # an operator without operands
-            results.append(columns.make_set(columns.dot_numbers()))
-        elif not has_operands:
-            nodes.append((node, True))
-            operands = node.args[:1] if symbol in ("^", "**") else node.args
-            nodes.extend((operand, False) for operand in reversed(operands))
-        elif symbol in ("^", "**"):
-            exponent = int(node.args[1].token)
-            base = results.pop()
-            results.append(base if exponent == 1 else columns.require_factor(base).power(exponent))
-        elif len(node.args) == 1:  # a sign in front
-            if symbol == "-":
-                results[-1] = columns.make_set()  # there is nothing before it to drop from
-        else:
-            right = results.pop()
-            left = results.pop()
-            results.append(_combine(symbol, left, right, columns))
-    return results[0] or columns.make_set()  # None: the formula has the intercept alone
-
-
-def _combine(
-    symbol: str, left: TermSet | None, right: TermSet | None, columns: _Columns
-) -> TermSet:
-    """Return ``left symbol right`` for the symbols + - : *; changes `left` in place. None is the
-    intercept.
-    """
-    if symbol == "+" or symbol == "-":
-        return (left or columns.make_set()).add(
-            right or columns.make_set(), sign=1 if symbol == "+" else -1
-        )
-    left = columns.require_factor(left)
-    right = columns.require_factor(right)
-    product = left.product(right)
-    return product if symbol == ":" else left.add(right, sign=1).add(product, sign=1)

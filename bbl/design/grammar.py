@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import Hashable, Iterable
+from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,13 +19,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bbl.errors import FormulaError
 
 if TYPE_CHECKING:
-    from formulaic.parser.types import ASTNode, Token
+    from formulaic.parser.types import ASTNode, OperatorResolver, Token
 
 __all__ = [
     "ALIAS_PREFIX",
     "EXAMPLE",
     "QUOTED",
     "fail",
+    "import_parser",
+    "key_of",
+    "number_of",
     "quoted",
     "sanitise",
     "symbol_of",
@@ -43,8 +47,8 @@ REFERENCE_CALL = re.compile(
     r"\s*(?:Treatment|contr|ref|base|[\"'])"
 )
 # a character outside the alphabet of formulas
-FOREIGN = re.compile(rf"[^\w\s.+\-*:^()~]|{ALIAS_PREFIX}(?!\d)")
-OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[:^.]")
+FOREIGN = re.compile(rf"(?!%in%|(?<=%in)%)[^\w\s.+\-*/:^()~]|{ALIAS_PREFIX}(?!\d)")
+OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[/:^.]|in")
 EXPONENT = re.compile(r"[1-9][0-9]?")
 POWER = re.compile(r"(?:\^|\*\*)\s*([0-9][\w.]*)")  # its group is the exponent
 EXAMPLE = "Write it like 'y ~ a + b', 'y ~ a*b', 'y ~ (a + b + c)^2' or 'y ~ .^2'"
@@ -135,9 +139,9 @@ class _LatePackage(ModuleType):
 _package_lock = threading.RLock()
 
 
-def _import_package_late() -> None:
-    """Let ``formulaic.parser`` be imported without the rest of formulaic: its model matrices, which
-    bbl does not use, import most of scipy and take half of the first fit's time.
+def import_parser() -> None:
+    """Import ``formulaic.parser`` without the rest of formulaic: its model matrices, which bbl does
+    not use, import most of scipy and take half of the first fit's time.
     """
     with _package_lock:
         spec = None if "formulaic" in sys.modules else find_spec("formulaic")
@@ -145,19 +149,32 @@ def _import_package_late() -> None:
             package = module_from_spec(spec)
             package.__class__ = _LatePackage
             sys.modules["formulaic"] = package
+    import_module("formulaic.parser")
 
 
-def syntax_tree(formula: str, text: str) -> ASTNode | Token:
-    """Return formulaic's syntax tree of `text`, the sanitised `formula`; refuse what formulaic
-    misreads.
+def key_of(number: int) -> str:
+    """Return the name by which formulaic knows a column; the intercept is the literal 1."""
+    return f"_{number}"
+
+
+def number_of(key: str) -> int:
+    """Return the column number of a key (inverse of `key_of`)."""
+    return int(key[1:])
+
+
+def syntax_tree(
+    formula: str, text: str, operators: OperatorResolver
+) -> tuple[list[Token], ASTNode | Token]:
+    """Return formulaic's tokens and syntax tree of `text`, the sanitised `formula`; refuse what
+    formulaic misreads.
     """
-    _import_package_late()
     from formulaic.parser import DefaultFormulaParser
 
-    parser = DefaultFormulaParser(include_intercept=False)
+    parser = DefaultFormulaParser(operators, include_intercept=False)
     try:
-        _check_tokens(formula, list(parser.get_tokens(text)))
-        return parser.get_ast(text)
+        tokens = list(parser.get_tokens(text))
+        _check_tokens(formula, tokens)
+        return tokens, parser.get_ast_from_tokens(tokens, context={})
     except FormulaError:
         raise
     except Exception as error:  # formulaic raises errors of many types

@@ -76,6 +76,11 @@ def read(formula, columns=COLUMNS, exclude=None):
         ("y ~ a:b:a", "ab", "ab"),
         ("y ~ a:b + a:b + b:a", "ab", "ab"),
         ("y ~ (a:b + a:c):a", "abc", "ab ac"),
+        ("y ~ a/b", "ab", "ab"),
+        ("y ~ a/(b + c)", "abc", "ab ac"),
+        ("y ~ b %in% a", "ba", "ba"),
+        ("y ~ (b + c) %in% a - c", "ba", "ba"),
+        ("y ~ a + b/c:d - c:d:b", "abcd", ""),
         ("y ~ C(a) + factor( b )", "ab", ""),
         ("C(y) ~ a", "a", ""),
         ("(y) ~ (a)", "a", ""),
@@ -404,6 +409,38 @@ def test_agrees_with_sets():
     assert min(orders.values()) > 20, orders
 
 
+def random_sum(depth):
+    """Return a right side without ``-``, which drops more here than in formulaic."""
+    kind = random.random()
+    if depth == 0 or kind < 0.3:
+        return random.choice("abcd.")
+    if kind < 0.4:
+        return f"({random_sum(depth - 1)} + a)^{random.choice('23')}"
+    sign = random.choice(["+", "+", "*", ":", "/", "%in%"])
+    return f"({random_sum(depth - 1)} + b) {sign} ({random_sum(depth - 1)} + c)"
+
+
+@pytest.mark.parametrize("max_listed", [150, 0])
+def test_terms_are_those_of_formulaic(max_listed, monkeypatch):
+    """With and without lists of the terms of ``.`` and powers."""
+    from formulaic.parser import DefaultFormulaParser
+
+    monkeypatch.setattr("bbl.design.expansion.MAX_LISTED", max_listed)
+    random.seed(8)
+    parser = DefaultFormulaParser()
+    n_terms = set()
+    for _ in range(150):
+        formula = f"y ~ {random_sum(3)}"
+        context = {"__formulaic_variables_available__": COLUMNS}
+        terms = parser.get_terms(formula, context=context).rhs
+        names = [[f.expr for f in t.factors if f.expr != "1"] for t in terms]
+        expected = {frozenset(term) for term in names if term}
+        expected |= {frozenset([name]) for term in names for name in term}
+        assert by_name(parse(formula, COLUMNS, order=None)) == expected, formula
+        n_terms.add(len(expected))
+    assert len(n_terms) > 5
+
+
 @pytest.mark.parametrize(
     ("formula", "expected"),
     [
@@ -420,6 +457,10 @@ def test_agrees_with_sets():
         ("y ~ .^3 - (a:b + c - c)^2", "a b c d ac ad bc bd cd abc abd acd bcd"),
         ("y ~ (.^2):.", "a b c d ab ac ad bc bd cd abc abd acd bcd"),
         ("y ~ (a:b + c)^2", "a b c ab abc"),
+        ("y ~ (a + b)/c", "a b c abc"),
+        ("y ~ a/b/c", "a b c ab abc"),
+        ("y ~ a/b*c", "a b c ab ac abc"),
+        ("y ~ (a + b) %in% (c + d)", "a b c d acd bcd"),
     ],
 )
 def test_terms_of_three_and_more(formula, expected):

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import random
 import time
 import tracemalloc
@@ -17,7 +18,7 @@ COLUMNS = ["y", "a", "b", "c", "d"]
 SIDES = """
 ~ a @ a ~ b @ a + @ * a @ a : : b @ a b @ (a @ a) @ )a( @ () @ a + () @ a^ @ ^2 @ a^b @ a^0 @ a^-1 @ a^2.0 @ a^1e2
 a^(2) @ a^2^2 @ a^100 @ a** @ a ** * 2 @ a +* b @ a +-* b @ .. @ . . @ .a. @ 2 @ 2*a @ a*1 @ a:0 @ 1^2 @ `a @ a`
-``a` @ `a`` @ a | b @ a / b @ a %in% b @ a, b @ a == b @ a & b @ !a @ 'a' @ a; b @ a # b @ \\a @ [a] @ a[0] @ {a}
+``a` @ `a`` @ a | b @ a // b @ a / 1 @ a %% b @ a %x% b @ a % in % b @ a %in% @ %in% a @ a %in%in% b @ a /- b @ a, b @ a == b @ a & b @ !a @ 'a' @ a; b @ a # b @ \\a @ [a] @ a[0] @ {a}
 $a @ a (b) @ (a)(b) @ C() @ C(a)(b) @ C(a + b) @ C(.) @ factor(a, b) @ C(C(a @ a.b @ a.__class__
 """  # noqa: E501
 MALFORMED = [
@@ -167,8 +168,32 @@ def test_high_powers_do_not_blow_up():
         assert seconds(formula, columns) < 1
     assert parse(f"y ~ ({names})^99", columns, order=None).order == 8
     with pytest.raises(FormulaError, match="repeats itself"):
-        parse("y ~ a + (.^9 - `3`:`4`)", ["y", "a", *map(str, range(400))], order=None)
+        parse("y ~ a:(.^9 - `3`:`4`)", ["y", "a", *map(str, range(400))], order=None)
+    terms = parse("y ~ a + (.^9 - `3`:`4`)", ["y", "a", *map(str, range(400))], order=None)
+    assert terms.interactions.count(9) == math.comb(401, 9)
+    assert terms.interactions.count(2) == math.comb(401, 2) - 1
     assert parse("y ~ (a + b)^99", columns).pairs.tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("right", "what"),
+    [
+        (".^5", "of three or more predictors"),
+        ("(.^2 - `1`:`2`)^3", "it repeats itself"),
+        ("(. + `1`:`2`)^4", "it repeats itself"),
+        ("(.^2):(. - `1`)", "it repeats itself"),
+        (". / .^2", "it repeats itself"),
+        (". %in% (.^2)", "it repeats itself"),
+    ],
+)
+def test_products_are_counted_before_they_are_made(right, what):
+    columns = ["y", *map(str, range(500))]
+    assert seconds(f"y ~ {right}", columns) < 0.5
+    tracemalloc.start()
+    with pytest.raises(FormulaError, match=what):
+        parse(f"y ~ {right}", columns)
+    assert tracemalloc.get_traced_memory()[1] < 10e6
+    tracemalloc.stop()
 
 
 def long_texts(part):

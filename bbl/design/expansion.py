@@ -1,0 +1,295 @@
+"""Expand the right side of a formula into predictors and terms by formulaic's operators.
+
+formulaic evaluates the syntax tree, and its definitions of ``. + : * / %in% ^`` make the terms.
+Four things are done here instead:
+
+- ``-`` drops a predictor with all of its terms; formulaic's drops equal terms only.
+- ``+`` adds to its left side in place; formulaic copies it, and a sum of n terms takes n^2 steps.
+- ``.`` and ``^`` of many columns are kept as a `Cube`, without a list of their terms: formulaic
+  makes an object for each of the n^k products, which takes seconds for 2,000 columns and ``.^2``.
+- The number of products is checked before formulaic makes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from formulaic.parser import DefaultOperatorResolver
+from formulaic.parser.types import ASTNode, Factor, Operator, OrderedSet, Term, Token
+
+from bbl.design.grammar import key_of, number_of
+from bbl.design.interactions import Cube, Interactions
+
+__all__ = ["Expansion"]
+
+ALL_COLUMNS = "all columns"  # in the context of operators
+MAX_LISTED = 150  # products that formulaic may list although a cube could stand for them: .3 ms
+PRODUCT_COST = 20  # terms of a list of pairs that take as long as formulaic's product of two
+
+
+def _numbers(term: Term) -> list[int]:
+    """Return the numbers of a term's columns; the literal 1 of the intercept has none."""
+    return [
+        number_of(f.expr) for f in term.factors if f.eval_method is not Factor.EvalMethod.LITERAL
+    ]
+
+
+@dataclass(eq=False)
+class TermSet:
+    """Terms of one or more predictors: a list, and all terms of a cube but the removed ones.
+
+    Attributes
+    ----------
+    terms : dict
+        The listed terms, none of them in the cube; a dict keeps their order.
+    columns : set of int
+        Columns of the cube: all terms of up to `order` of them are in the set.
+    removed : set of Term
+        Terms in the cube that are not in the set.
+    used : set of int
+        Columns of listed terms. They remain predictors if all their terms are dropped again.
+    """
+
+    terms: dict[Term, None] = field(default_factory=dict)
+    columns: set[int] = field(default_factory=set)
+    order: int = 1
+    removed: set[Term] = field(default_factory=set)
+    used: set[int] = field(default_factory=set)
+
+    def count(self) -> int:
+        """Return the number of terms."""
+        return len(self.terms) + self.n_cube_terms() - len(self.removed)
+
+    def n_cube_terms(self) -> int:
+        """Return the number of terms in the cube."""
+        if not self.columns:
+            return 0
+        return sum(math.comb(len(self.columns), k) for k in range(1, self.order + 1))
+
+    def cube_has(self, numbers: list[int]) -> bool:
+        """Return whether the term of the columns `numbers` is in the cube."""
+        return len(numbers) <= self.order and self.columns.issuperset(numbers)
+
+    def __contains__(self, term: Term) -> bool:
+        if self.cube_has(_numbers(term)):
+            return term not in self.removed
+        return term in self.terms
+
+    def insert(self, terms: Iterable[Term]) -> TermSet:
+        """Add terms, without the intercept; return this set."""
+        for term in terms:
+            numbers = _numbers(term)
+            if self.cube_has(numbers):  # the intercept has no columns and is in every cube
+                self.removed.discard(term)
+            else:
+                self.terms[term] = None
+                if len(numbers) > 1:
+                    self.used.update(numbers)
+        return self
+
+    def as_cube(self) -> TermSet | None:
+        """Return the set as a cube without listed terms; None if it is not one."""
+        if not self.terms and not self.removed:
+            return self
+        listed = [_numbers(term) for term in self.terms]
+        if not self.columns and all(len(numbers) == 1 for numbers in listed):
+            return TermSet(columns={numbers[0] for numbers in listed})
+        return None
+
+    def predictors(self) -> np.ndarray:
+        """Return the increasing numbers of all columns, those of terms dropped again too."""
+        listed = (number for term in self.terms for number in _numbers(term))
+        return np.array(sorted(self.columns.union(self.used, listed)), dtype=np.intp)
+
+    def interactions(self) -> Interactions:
+        """Return the terms of two and more columns, by their numbers."""
+        columns = np.array(sorted(self.columns), dtype=np.intp)
+        cube = Cube(columns, self.order) if self.order > 1 else Cube()
+        return Interactions(cube, _sort_by_order(self.terms), _sort_by_order(self.removed))
+
+
+class Expansion(DefaultOperatorResolver):
+    """formulaic's operators for one formula, evaluated as the module's docstring says.
+
+    Parameters
+    ----------
+    spend : callable
+        ``spend(n)`` is called before n terms are made; it raises an error if they are too many.
+    refuse_intercept : callable
+        Called where the intercept is multiplied; raises an error.
+    """
+
+    def __init__(self, spend: Callable[[int], None], refuse_intercept: Callable[[], Any]):
+        super().__init__()
+        self.spend = spend
+        self.refuse_intercept = refuse_intercept
+
+    @property
+    def operators(self) -> list[Operator]:
+        """formulaic's operators; those with a rule of this class evaluate to a `TermSet`."""
+        operators = super().operators
+        rules: dict[tuple[str, int], Any] = {
+            ("+", 2): self._add,
+            ("-", 2): self._drop,
+            (".", 0): self._list_all,
+            ("^", 2): self._raise,
+            ("**", 2): self._raise,
+        } | {(symbol, 2): self._multiply for symbol in (":", "*", "/", "in")}
+        for operator in operators:
+            rule = rules.get((operator.symbol, operator.arity))
+            if rule is not None:
+                operator.to_terms = partial(rule, operator, operator.to_terms)
+        return operators
+
+    def expand(self, tree: ASTNode | Token, all_columns: Sequence[int]) -> TermSet:
+        """Return the terms of a syntax tree whose names are keys; ``.`` stands for the columns
+        numbered `all_columns`.
+        """
+        return _as_set(tree.to_terms(context={ALL_COLUMNS: all_columns}))
+
+    def _add(self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any):
+        """Return ``left + right``; the side with the larger cube takes the terms of the other."""
+        large = _as_set(left)
+        small = _as_set(right)
+        if large.n_cube_terms() < small.n_cube_terms():
+            large, small = small, large
+        if small.columns:
+            self.spend(len(large.removed) + len(small.terms))
+            large.removed = {term for term in large.removed if term not in small}
+            if not (small.order <= large.order and small.columns <= large.columns):
+                large.insert(self._list(small))
+        large.insert(small.terms)
+        large.used |= small.used
+        return large
+
+    def _drop(self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any):
+        """Return ``left - right``: a predictor of `right` is dropped with all of its terms."""
+        left = _as_set(left)
+        right = _as_set(right)
+        listed = [(term, _numbers(term)) for term in right.terms]
+        dropped = right.columns.union(numbers[0] for _, numbers in listed if len(numbers) == 1)
+        if dropped:
+            self.spend(len(left.terms) + len(left.removed))
+            left.terms = {t: None for t in left.terms if dropped.isdisjoint(_numbers(t))}
+            left.removed = {t for t in left.removed if dropped.isdisjoint(_numbers(t))}
+            left.columns -= dropped
+            left.order = max(min(left.order, len(left.columns)), 1)
+            left.used -= dropped
+        for term, numbers in listed:
+            if left.cube_has(numbers):
+                left.removed.add(term)
+            else:
+                left.terms.pop(term, None)
+        return left
+
+    def _list_all(self, operator: Operator, formulaic: Callable, context: Any):
+        """Return the terms of ``.``."""
+        numbers = context[ALL_COLUMNS]
+        self.spend(len(numbers))
+        if len(numbers) ** 2 > MAX_LISTED:
+            return TermSet(columns={*numbers})
+        names = {
+            "__formulaic_variables_available__": map(key_of, numbers),
+            "__formulaic_variables_used_lhs__": (),  # `numbers` are without the response
+        }
+        return formulaic(context=names)
+
+    def _multiply(
+        self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any
+    ):
+        """Return ``left : right``, or with another operator whose terms are such products."""
+        self._check_factor(left)
+        self._check_factor(right)
+        n_products = _count(left) * _count(right)
+        if n_products > MAX_LISTED and operator.symbol in (":", "*"):
+            left_cube = _as_set(left).as_cube()
+            right_cube = _as_set(right).as_cube()
+            if left_cube and right_cube and left_cube.columns == right_cube.columns:
+                return self._make_cube(left_cube.columns, left_cube.order + right_cube.order)
+        size = max(1, (_highest_order(left) + _highest_order(right)) // 2)
+        self.spend(PRODUCT_COST * n_products * size)
+        terms = formulaic(self._list(left), self._list(right))
+        return terms if operator.symbol == ":" else _with_used(terms, left, right)
+
+    def _raise(self, operator: Operator, formulaic: Callable, base: Any, power: Any, context: Any):
+        """Return ``base ^ power``: the products of up to `power` terms of `base`."""
+        exponent = int(next(iter(power)).factors[0].expr)
+        if exponent == 1:
+            return base
+        self._check_factor(base)
+        if _count(base) ** exponent <= MAX_LISTED:
+            return _with_used(formulaic(self._list(base), power), base)
+        if cube := _as_set(base).as_cube():
+            return _with_used(self._make_cube(cube.columns, cube.order * exponent), base)
+        # one factor after the other: repeated products are dropped in between
+        multiply = self.operator_table[":"][0].to_terms
+        result = base
+        for _ in range(exponent - 1):
+            n_before = _count(result)
+            result = multiply(result, base, context=context)
+            if _count(result) == n_before:
+                break
+        return _with_used(result, base)
+
+    def _check_factor(self, value: TermSet | OrderedSet) -> None:
+        """Refuse the intercept as a factor of a product."""
+        if not isinstance(value, TermSet) and value and not any(map(_numbers, value)):
+            self.refuse_intercept()
+
+    def _make_cube(self, columns: set[int], order: int) -> TermSet:
+        """Return the set of all terms of up to `order` of the `columns`."""
+        self.spend(math.comb(len(columns), 2))
+        return TermSet({}, {*columns}, max(min(order, len(columns)), 1))
+
+    def _list(self, value: TermSet | OrderedSet) -> OrderedSet:
+        """Return all terms, those of a cube too, as formulaic's operators take them."""
+        if not isinstance(value, TermSet):
+            return value
+        self.spend(value.n_cube_terms())
+        factors = [Factor(key_of(number)) for number in sorted(value.columns)]
+        orders = range(1, value.order + 1)
+        cube = (Term(chosen) for k in orders for chosen in combinations(factors, k))
+        return OrderedSet([*(term for term in cube if term not in value.removed), *value.terms])
+
+
+def _as_set(value: TermSet | OrderedSet) -> TermSet:
+    """Return a value of formulaic's evaluation as a set that can be changed."""
+    return value if isinstance(value, TermSet) else TermSet().insert(value)
+
+
+def _count(value: TermSet | OrderedSet) -> int:
+    """Return the number of terms; `len` has no room for that of a large cube."""
+    return value.count() if isinstance(value, TermSet) else len(value)
+
+
+def _highest_order(value: TermSet | OrderedSet) -> int:
+    """Return the most columns of a term."""
+    terms = value.terms if isinstance(value, TermSet) else value
+    order = value.order if isinstance(value, TermSet) else 1
+    return max(order, max((len(term.factors) for term in terms), default=1))
+
+
+def _with_used(terms: TermSet | OrderedSet, *operands: TermSet | OrderedSet) -> Any:
+    """Return the `terms` made of some operands, whose predictors remain."""
+    used = set().union(*(value.used for value in operands if isinstance(value, TermSet)))
+    if not used:
+        return terms
+    result = _as_set(terms)
+    result.used |= used
+    return result
+
+
+def _sort_by_order(terms: Iterable[Term]) -> dict[int, np.ndarray]:
+    """Return terms as arrays (T, k) of increasing column numbers, for each order k above 1."""
+    rows: dict[int, list[list[int]]] = {}
+    for term in terms:
+        numbers = _numbers(term)
+        if len(numbers) > 1:
+            rows.setdefault(len(numbers), []).append(sorted(numbers))
+    return {k: np.array(sorted(rows[k]), dtype=np.intp) for k in sorted(rows)}

@@ -105,8 +105,8 @@ def parse(
 
     Grammar: one name, ``~``, then names and ``.`` (all columns but the response, `exclude` and the
     row labels of pandas in Arrow) joined by ``+``, ``-``, ``:``, ``*``, ``/``, ``%in%``, ``^k`` (or
-    ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name may stand in backticks, with
-    a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
+    ``**k``) and parentheses. ``C(a)`` and ``factor(a)`` mean ``a``. Any column name may stand in
+    backticks, with a backtick in it doubled. The intercept (``1``, ``0``, ``-1``) changes nothing.
 
     - ``a:b`` also adds ``a`` and ``b``, so that ``a/b`` and ``b %in% a`` are the same as ``a*b``;
       ``(a + b)/c`` adds ``a:b:c``.

@@ -219,18 +219,12 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
     """Return ascending positions (n,), moved as little as possible (least squares) to be at least
     `gap` apart.
 
-    Isotonic regression of ``positions - gap * arange(n)`` by pooling adjacent violators.
+    Isotonic regression of ``positions - gap * arange(n)``.
     """
-    pools: list[tuple[float, int]] = []  # mean and size of each pool
-    for x in positions - gap * np.arange(len(positions)):
-        pools.append((x, 1))
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (right, n_right) = pools.pop()
-            (left, n_left) = pools.pop()
-            pools.append(((left * n_left + right * n_right) / (n_left + n_right), n_left + n_right))
-    moved = np.repeat([p[0] for p in pools], [p[1] for p in pools]) + gap * np.arange(
-        len(positions)
-    )
+    from scipy.optimize import isotonic_regression
+
+    steps = gap * np.arange(len(positions))
+    moved = isotonic_regression(positions - steps).x + steps
     return np.where(np.isclose(moved, positions), positions, moved)  # positions that stay are exact
 
 

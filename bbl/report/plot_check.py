@@ -1,9 +1,8 @@
 """Calibration plot: reliability diagrams of predicted probabilities, with histograms of the
 predictions.
 
-n rows, K groups. A *bin* is an interval of predicted probabilities of a group. With total weight w
-and observed share s of the group in a bin, Wilson's interval is ``(s + z^2 / 2w +- z sqrt(s (1 - s)
-/ w + z^2 / 4w^2)) / (1 + z^2 / w)``.
+n rows, K groups. A *bin* is an interval of predicted probabilities of a group. The limits of
+the observed share of the group in a bin are those of Wilson (1927), from the bin's total weight.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_calibration"]
 
-Z = 1.959963984540054  # 95 % of a standard normal lie within -Z..Z
 MAX_LARGE_PANELS = 9  # groups up to which the panels of a new figure are large
 
 
@@ -173,6 +171,8 @@ class _Bins:
         """Bin the predicted probabilities `p` of a group; `is_in_group` says which rows are in it.
         Arrays are (n,).
         """
+        from statsmodels.stats.proportion import proportion_confint
+
         # p = 1 belongs to the last bin
         bin_of_row = np.minimum((p * bins).astype(np.intp), bins - 1)
         total = np.bincount(bin_of_row, weight, bins)
@@ -180,7 +180,8 @@ class _Bins:
         n = total[has_rows]
         n_in_group = np.bincount(bin_of_row, weight * is_in_group, bins)[has_rows]
         mean = np.bincount(bin_of_row, weight * p, bins)[has_rows] / n
-        return cls(total, mean, n_in_group / n, *wilson_limits(n_in_group, n))
+        low, high = proportion_confint(n_in_group, n, method="wilson")
+        return cls(total, mean, n_in_group / n, low, high)
 
 
 def _label_axes(
@@ -226,18 +227,6 @@ def _label_axes(
         for ax in (diagram, histogram):
             ax.spines[["top", "right"]].set_visible(False)
         use_plain_numbers(diagram, histogram)
-
-
-def wilson_limits(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper 95 % limits of Wilson (1927) for the shares s = ``successes /
-    total``.
-
-    The module's docstring has the formula; here its numerator and denominator are multiplied by the
-    total.
-    """
-    middle = (successes + Z**2 / 2) / (total + Z**2)
-    half_width = Z / (total + Z**2) * np.sqrt(successes * (total - successes) / total + Z**2 / 4)
-    return middle - half_width, middle + half_width
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:

@@ -70,6 +70,8 @@ def adjust(p: np.ndarray, method: str) -> np.ndarray:
     >>> adjust(np.array([0.01, np.nan, 0.02]), "holm")
     array([0.02,  nan, 0.02])
     """
+    # `multipletests` of statsmodels returns the same (a test compares them), but its import takes
+    # .6 s, and the first summary of a session .8 s
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]

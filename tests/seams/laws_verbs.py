@@ -90,6 +90,7 @@ VERBS: dict[str, Callable[[Case], Any]] = {
     "bicluster": lambda case: bbl.bicluster(
         None, complete_codes(case), groups=(2, 2), n_init=1, verbose=0
     ),
+    "du_process": lambda case: bbl.du_process(len(case.table.names), 5),
     "bin": lambda case: bbl.bin(case.plain_frame, weights=weights_of(case)),
     "lump": lambda case: bbl.lump(case.frame, min_count=3, weights=weights_of(case)),
     "removeConst": lambda case: bbl.removeConst(case.frame, case.table.response),

@@ -281,7 +281,7 @@ class Design:
         >>> sample.codes.tolist(), sample.weights.tolist(), index.tolist(), row_positions.tolist()
         ([[0], [1]], [3.0, 2.0], [0, 1], [0, 1])
         """
-        frame = to_frame(data)
+        frame = data if isinstance(data, Frame) else to_frame(data)
         rules = rules or EncodingRules()
         declared = rules.declared
         flag("novarOk", novarOk)

@@ -15,10 +15,15 @@ from sklearn.model_selection import KFold
 import bbl
 import bbl.sklearn
 from bbl import networks
+from bbl.api import training_data
+from bbl.boltzmann import estimate
+from bbl.design import design as design_module
 from bbl.design import values, weights
 from bbl.design.design import Design
 from bbl.design.frames import Frame, to_frame
+from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.errors import DataError
+from bbl.model.regressors import Regressors
 
 N_ROWS = 120
 FORMULA = "y ~ a + b + c"
@@ -152,3 +157,26 @@ def test_a_method_frames_encodes_and_weighs_new_data_once(kind, method, table, m
 def test_cross_validated_networks_refuse_weights_of_another_index(table, models):
     with pytest.raises(DataError, match="weights is a Series whose index differs"):
         networks.cv(models["network"], table, 3, weights=table["w"][::-1], verbose=0)
+
+
+def test_a_fit_does_its_work_once(table, monkeypatch):
+    """Two groups and both together share one layout, whose regressors are built once."""
+    counter: Counter = Counter()
+
+    def count(owner, name) -> None:
+        function = getattr(owner, name)
+
+        def counted(*arguments, **options):
+            counter[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(Regressors, "__init__")
+    count(design_module, "parse")
+    count(design_module, "to_frame")
+    count(training_data, "to_frame")
+    count(estimate, "guard_memory")
+    count(PseudoLikelihood, "memory")
+    bbl.bbl("y ~ .^2", table, "w", verbose=0)
+    assert counter == {"__init__": 1, "parse": 1, "to_frame": 1, "guard_memory": 1, "memory": 1}

@@ -46,7 +46,6 @@ from bbl.engines.pseudo.solvers import (
 )
 from bbl.engines.pseudo.sparse_sites import solve_sparse
 from bbl.errors import OptionError
-from bbl.memory import check_memory
 from bbl.model.gauge import GAUGES, reference_fields
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
@@ -657,11 +656,6 @@ class PseudoLikelihood(Engine):
                 cast(StoredSample, sample), layout, grid, workers, warm_starts, site_start
             )
         sample = cast(Sample, sample)
-        if not warm_starts:  # else an earlier fit has checked this
-            description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
-            check_memory(
-                self.memory(sample.n, layout), description, "Use fewer predictors or rows."
-            )
         site_rows = sample
         counts = None
         if sample.missing is None:

@@ -141,9 +141,9 @@ def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
         text += f" - {build.quoted(table.weight_name)}"
     plain = build.fit(case.s, table, frame)
     fit = build.fit(case.s, table, drawn, weights=None, design=design, formula=text)
-    expect(
-        np.array_equal(fit.estimate.parameters.theta, plain.estimate.parameters.theta),
-        "estimates differ from those of the weights",
+    # weights of a design are scaled to the effective number of rows, so that sums round otherwise
+    expect_close(
+        fit.estimate.parameters.theta, plain.estimate.parameters.theta, "estimates of the weights"
     )
     try:
         inference = fit.inference()

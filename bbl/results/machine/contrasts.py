@@ -191,10 +191,7 @@ class DifferenceInference(Estimates):
 
     def _covariance(self, groups: list[int]) -> NoReturn:
         """Raise an OptionError: single groups have no covariances."""
-        raise OptionError(
-            "Single groups of a conditional fit have no covariances.",
-            hint="Compare two groups: table(of=(a, b)).",
-        )
+        self.tests()
 
     @verb
     def interactions(

@@ -1,7 +1,9 @@
 """Hints about numeric predictors, unknown values, and what fitted models of each kind lack."""
 
+import functools
 import io
 import sys
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -24,6 +26,7 @@ from advice.common import (
     shot,
 )
 from bbl import networks
+from bbl.results.machine import nested
 
 CONDITIONAL = fit("y ~ a + b", method="conditional")
 FLAT = {"method": "pvi", "n_iter": 5, "chains": 10}
@@ -138,8 +141,38 @@ VALUES = {
     ),
     "rows without a prediction": case(
         "Give rows that have both",
-        lambda: fit("y ~ a + b", GAPS, missing="drop").evaluate(GAPS[GAPS["a"].isna()]),
-        lambda: fit("y ~ a + b", GAPS, missing="drop").evaluate(GAPS.dropna()),
+        lambda: DROPPING.importance(GAPS[GAPS["a"].isna()]),
+        lambda: DROPPING.importance(GAPS.dropna()),
+    ),
+    "importance by refits": case(
+        r"Give newdata=\.",
+        lambda: SHOT.importance(),
+        lambda: SHOT.importance(DATA),
+    ),
+    "refits of chosen terms": case(
+        r"Give se=False\.",
+        lambda: SHOT.avg_comparisons("a", se="bootstrap"),
+        lambda: SHOT.avg_comparisons("a", se=False),
+    ),
+    "effects of the mean of draws": case(
+        "Give se='bootstrap'",
+        lambda: posterior()._with_point_estimate("mean").avg_comparisons("a"),
+        lambda: posterior().avg_comparisons("a", se="bootstrap", nboot=2),
+    ),
+    "an emptied group": case(
+        r"Fit all rows\.",
+        lambda: ungrouped().inference(),
+        lambda: FITTED.inference(),
+    ),
+    "a comparison of an approximate ln Z": case(
+        "Fit with log_z='ais', which anneals ln Z and has a standard error",
+        lambda: bbl.anova(FITTED, fit("y ~ .^2", log_z="half")),
+        lambda: bbl.anova(FITTED, fit("y ~ .^2", log_z="ais")),
+    ),
+    "a test of too few clusters": case(
+        "Compare the criteria",
+        lambda: nested._check_has_p_value(np.nan),
+        lambda: FITTED.compare(fit("y ~ .")),
     ),
     "an effect source without errors": case(
         "Give se='bootstrap'|Give se=False",
@@ -189,8 +222,8 @@ VALUES = {
     "draws for ArviZ": case(
         r"Run: pip install arviz. Or use to_frame\(\) and summary\(\)",
         lambda: without_arviz(),
-        lambda: POSTERIOR.posterior.to_frame(),
-        lambda: POSTERIOR.posterior.summary(),
+        lambda: posterior().posterior.to_frame(),
+        lambda: posterior().posterior.summary(),
     ),
     "errors of averaged tables": case(
         "Fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap",
@@ -240,6 +273,7 @@ VALUES = {
 PEOPLED = pd.concat([DATA] * 2, ignore_index=True).assign(a=lambda d: d["a"].map({0: "p", 1: "q"}))
 UNPENALISED = fit("y ~ a", method="conditional", ridge=0)
 SHOT = shot("y ~ a + b")
+DROPPING = fit("y ~ a + b", GAPS, missing="drop")
 FULL = fit("~ a*b + c", DATA, method="ml")
 ZEROS = fit(
     "~ a*b + c",
@@ -248,9 +282,19 @@ ZEROS = fit(
     structural_zeros=pd.DataFrame({"a": [1], "b": [1]}),
 )
 GAPPED = pd.DataFrame({"a": [None], "b": [None], "c": [0]})
-POSTERIOR = fit("y ~ a", method="bayes", chains=2, warmup=20, draws=20)
 BLOCKS = blocks()
 BAYES = networks.structure("y", {"a": [], "b": []})
+
+
+@functools.cache
+def posterior() -> Any:
+    return fit("y ~ a", method="bayes", chains=2, warmup=20, draws=20)
+
+
+def ungrouped() -> Any:
+    """Return a fit in which the first group has no rows, as one of a fold may have."""
+    estimate = replace(FITTED.estimate, class_prior=np.array([0.0, 1.0]))
+    return replace(FITTED, estimate=estimate)
 
 
 def closed(draw: Any) -> Any:
@@ -271,7 +315,7 @@ def sampled(nsteps: int) -> Any:
 
 def without_arviz() -> Any:
     with mock.patch.dict(sys.modules, arviz=None):
-        return POSTERIOR.posterior.to_arviz()
+        return posterior().posterior.to_arviz()
 
 
 def kept(folder: Any, store_data: bool) -> Any:

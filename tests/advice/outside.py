@@ -39,6 +39,8 @@ def tried(
         (folder / "d.csv").write_text(text, encoding=encoding)
         if "{}/m.bbl" in arguments:
             NAIVE_FIT.save(folder / "m.bbl")
+        if "{}/rare.bbl" in arguments:
+            RARE.save(folder / "rare.bbl")
         if any("parts" in argument for argument in arguments):
             (folder / "parts").mkdir()
             DATA.to_parquet(folder / "parts" / "one.parquet")
@@ -56,7 +58,14 @@ def ran(*arguments: str, **options: Any) -> Any:
 NAIVE_FIT = fit("y ~ a + b", method="naive", prior_count=1.0)
 TEXTUAL = fit("y ~ a + b", DATA.assign(a=DATA["a"].map(str)), method="naive", prior_count=1.0)
 
+RARE = fit("y ~ a", bbl.lump(DATA.assign(a=["p", "q"] + ["u", "v"] * 29)), method="naive")
+WORDS = DATA.assign(a=["-"] + ["u"] * 59).to_csv(index=False)
 COMMANDS = {
+    "marks beside rare levels": case(
+        "If they are missing values, give --na NA --na -",
+        tried("predict", "{}/rare.bbl", "{}/d.csv", text=WORDS),
+        ran("predict", "{}/rare.bbl", "{}/d.csv", text=WORDS.replace("-", "v")),
+    ),
     "a report in a folder": case(
         "Give the name of a file in it",
         tried("y ~ a", "{}/d.csv", *NAIVE, "--report", "{}"),
@@ -203,6 +212,14 @@ ESTIMATORS = {
         "Give c, hidden, hidden_pairs or sweeps",
         lambda: features(options={"eps": 0.1}).fit(GREY, CLASSES),
         lambda: features(options={"c": 9.0, "hidden": 1, "sweeps": 2}).fit(GREY, CLASSES),
+    ),
+    "pairs of no hidden units": case(
+        "Give 'hidden': 10, or leave hidden_pairs out",
+        lambda: features(options={"hidden_pairs": True}).fit(GREY, CLASSES),
+        lambda: features(options={"hidden_pairs": True, "hidden": 10, "sweeps": 2}).fit(
+            GREY, CLASSES
+        ),
+        lambda: features().fit(GREY, CLASSES),
     ),
     "features of one class": case(
         "Give rows of two or more",

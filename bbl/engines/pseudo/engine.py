@@ -581,15 +581,11 @@ class PseudoLikelihood(Engine):
 
     def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
         """Prepare rows in a file as `prepare` does; read them into memory if there are few."""
-        if not rows.complete:
+        if not rows.complete:  # public functions refuse it with advice
             raise OptionError(
                 "method='pseudo' fits each predictor to rows of its own where values are "
                 "missing, which it cannot do block by block.",
                 argument="missing",
-                hint=(
-                    "Give missing values a level of their own (missing='level'), drop their "
-                    "rows (missing='drop'), or choose method='mf'."
-                ),
             )
         if few_enough(rows.n, layout):
             # equal rows merged

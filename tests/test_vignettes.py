@@ -52,6 +52,7 @@ def test_all_are_there():
         "discriminant",
         "from_csv",
         "genetic_code",
+        "high_order",
         "mnist",
         "network_classifiers",
         "persistent_inference",
@@ -282,3 +283,15 @@ def test_binding_sites_takes_a_folder_of_jaspar_files(tmp_path):
     scores = page["best_scores"](sites, 0)
     assert scores[1] >= scores[0] > 0.5 and scores[3] >= scores[2] > 0.5
     assert page["read_motifs"](tmp_path / "absent") == []
+
+
+def test_high_order_takes_a_table_of_factors(tmp_path):
+    read = functions("high_order.py", "read_factors")["read_factors"]
+    assert read(tmp_path) is None
+    (tmp_path / "tf").mkdir()
+    (tmp_path / "tf" / "binding.csv").write_text("MYC,MAX,FOS\n1,1,0\n0,0,1\n")
+    assert read(tmp_path) is None  # the pairs are not there yet
+    (tmp_path / "tf" / "known_pairs.csv").write_text("a,b\nMYC,MAX\nSTAT1,STAT2\n")
+    rows, pairs = read(tmp_path)
+    assert rows.to_dict("list") == {"MYC": [1, 0], "MAX": [1, 0], "FOS": [0, 1]}
+    assert pairs == [("MYC", "MAX"), ("STAT1", "STAT2")]

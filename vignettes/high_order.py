@@ -72,9 +72,9 @@ table_1 = pd.DataFrame(rows, columns=["method", "terms", "test error"])
 print(table_1.round(4).to_string(index=False))
 
 # %% [markdown]
-# On all 13,779 images of 0 and 6 of MNIST, measured once at the same penalties, the test error is
-# 0.9 % at order 1 and 0.33 % at order 2 (on validation images 1.0 and 0.57 %); the paper has 1.1 %
-# and, at order 3, 0.9 %.
+# On all 13,779 images of 0 and 6 of MNIST, measured once at these penalties, the test errors are
+# 0.87 % at order 1, 0.33 % at order 2, 0.40 % at order 3, 1.27 % for logistic regression and
+# 1.02 % for the linear SVM. The paper has 1.1 % at order 1, 0.9 % at order 3, and 1.4 % for both.
 #
 # The paper's synthetic data are the subject of the page *Interactions of order three among very
 # many predictors*; for 200,000 predictors, time, memory and errors were measured once:

@@ -194,14 +194,14 @@ def page_of(cls):
     )
 
 
-@pytest.mark.parametrize("cls", reference_classes(), ids=lambda cls: cls.__name__)
-def test_pages_of_classes_list_every_public_method_and_property(cls):
-    page = page_of(cls)
-    described = re.findall(r"^   :members: (.*)$", page, re.MULTILINE)
-    assert set(", ".join(described).split(", ")) - {""} == defined_here(cls)
-    assert set(re.findall(rf"^      ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)) == defined_here(
-        cls
-    )
+def test_pages_of_classes_list_every_public_method_and_property():
+    classes = reference_classes()
+    assert len(classes) > 40
+    for cls in classes:
+        page, own = page_of(cls), defined_here(cls)
+        described = re.findall(r"^   :members: (.*)$", page, re.MULTILINE)
+        assert set(", ".join(described).split(", ")) - {""} == own, cls
+        assert set(re.findall(rf"^      ~{cls.__name__}\.(\w+)$", page, re.MULTILINE)) == own, cls
 
 
 def test_the_page_of_results_has_what_its_bases_bring():

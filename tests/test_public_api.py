@@ -12,8 +12,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import bbl
 import bbl.networks
 import bbl.sklearn
@@ -119,12 +117,11 @@ def test_the_policy_names_the_lists():
     assert "DeprecationWarning" in policy and "SPEC 0" in policy and "SPEC 7" in policy
 
 
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_docstrings_have_examples_that_are_run(name):
-    text = inspect.getdoc(DOCUMENTED[name]) or ""
-    examples = doctest.DocTestParser().get_examples(text)
-    assert examples, f"{name} needs an example"
-    assert not any(doctest.SKIP in example.options for example in examples)
+def test_docstrings_have_examples_that_are_run():
+    for name, thing in DOCUMENTED.items():
+        examples = doctest.DocTestParser().get_examples(inspect.getdoc(thing) or "")
+        assert examples, f"{name} needs an example"
+        assert not any(doctest.SKIP in example.options for example in examples), name
 
 
 def test_pytest_runs_the_examples():

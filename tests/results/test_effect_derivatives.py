@@ -187,6 +187,7 @@ def check(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.thinned(2)
 def test_errors_are_those_of_central_differences(seed):
     check(seed)
 

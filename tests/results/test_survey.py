@@ -497,7 +497,6 @@ def test_messages_count_rows_and_not_weights():
     assert bbl.etable([model]).frame.loc["Observations"].tolist() == ["710"]
 
 
-@pytest.mark.parametrize("factor", [1e-6, 0.37, 1e6])
 @pytest.mark.parametrize(
     ("method", "options"),
     [
@@ -506,16 +505,17 @@ def test_messages_count_rows_and_not_weights():
         ("pseudo", {"prior_count": 1.0}),
     ],
 )
-def test_the_scale_of_sampling_weights_does_not_matter(method, options, factor):
+def test_the_scale_of_sampling_weights_does_not_matter(method, options):
     for kind in ({}, {"type": "JKn"}):
         design = bbl.survey("w", strata="stratum", cluster="psu", **kind)
-        plain, scaled = (
-            fit(method, design, "y ~ a * b", data, **options)
-            for data in (DATA, DATA.assign(w=DATA["w"] * factor))
+        plain, *others = (
+            fit(method, design, "y ~ a * b", DATA.assign(w=DATA["w"] * factor), **options)
+            for factor in (1.0, 1e-6, 0.37, 1e6)
         )
-        for name in ("params", "bse", "tvalues", "pvalues"):
-            np.testing.assert_allclose(getattr(scaled, name), getattr(plain, name), rtol=1e-5)
-        np.testing.assert_allclose([scaled.aic, scaled.bic], [plain.aic, plain.bic], rtol=1e-8)
+        for scaled in others:
+            for name in ("params", "bse", "tvalues", "pvalues"):
+                np.testing.assert_allclose(getattr(scaled, name), getattr(plain, name), rtol=1e-5)
+            np.testing.assert_allclose([scaled.aic, scaled.bic], [plain.aic, plain.bic], rtol=1e-8)
 
 
 def test_an_evaluation_of_new_rows_does_not_depend_on_the_scale_of_their_weights():

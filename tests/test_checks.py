@@ -29,6 +29,8 @@ def minimal(function):
     """Return arguments that let a verb get as far as its options."""
     if function is bbl.mlestimate:
         return ([[0, 1], [1, 0]],)
+    if function is bbl.du_process:
+        return (3,)
     if function is bbl.bicluster:
         return (None, [[1.0, 2.0], [2.0, 1.0]])
     return (

@@ -17,8 +17,8 @@ def du_draws(start: np.ndarray, draws: int, thin: int, rng: np.random.Generator)
 
     Examples
     --------
-    >>> du_draws(np.zeros(3, dtype=int), 1, 1, np.random.default_rng(0)).max()
-    1
+    >>> du_draws(np.zeros(3, dtype=int), 1, 1, np.random.default_rng(0)).shape
+    (1, 3)
     """
     check_memory(4.0 * draws * len(start), f"Keeping {draws} partitions", "Raise thin.")
     labels = canonical(start).astype(np.int32)

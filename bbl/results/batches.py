@@ -137,7 +137,7 @@ def _make_writer(target: Path, unfinished_path: Path) -> _CSVWriter | _ParquetWr
     suffix = target.suffix.lower()
     if suffix == ".csv":
         return _CSVWriter(unfinished_path)
-    if suffix in SUFFIXES:
+    if suffix in SUFFIXES or not suffix:
         return _ParquetWriter(unfinished_path)
     raise OptionError(
         f"to={str(target)!r} is neither a CSV nor a Parquet file.",

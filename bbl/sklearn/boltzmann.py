@@ -121,7 +121,7 @@ class BBLClassifier(TableClassifier):
     >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq").sample(frac=1.0, random_state=0)
     >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
     >>> BBLClassifier().fit(X, y).predict_proba(X.head(2)).round(2)
-    array([[0.55, 0.45],
+    array([[0.54, 0.46],
            [0.9 , 0.1 ]])
     >>> model = BBLClassifier("pseudo", pairs=".^2 - Class:Age").fit(X, y)
     >>> model.predict_proba(X.head(2)).round(2)

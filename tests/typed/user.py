@@ -100,6 +100,7 @@ def main(folder: Path) -> None:
         bbl.graphs(drawn, verbose=0), bbl.lump(bbl.bin(drawn, []), min_count=2).shape, sparse.terms
     )
     print(sparse.predict(drawn).head(), bbl.bicluster(None, table, groups=(2, 2), verbose=0).rows)
+    print(bbl.du_process(3, 10).shape)
     (folder / "rna.fa").write_text(">1\nACGU\n>2\nACGA\n")
     print(bbl.readFasta(folder / "rna.fa").shape)
 

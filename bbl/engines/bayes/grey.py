@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp
 
 from bbl.memory import check_memory
 from bbl.parallel import serial_blas
@@ -127,6 +126,8 @@ class GreyMachine:
 
 def _sum_states(field: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Return the log-sum (n,) of ``exp(field u + u' pairs u / 2)`` over all states u of q units."""
+    from scipy.special import logsumexp
+
     q = len(pairs)
     states = 2.0 * ((np.arange(2**q)[:, None] >> np.arange(q)) & 1) - 1.0
     of_pairs = 0.5 * ((states @ pairs) * states).sum(axis=1)

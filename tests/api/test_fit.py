@@ -165,6 +165,7 @@ def test_other_frames_give_the_same(titanic):
         if isinstance(data, pl.DataFrame):  # a polars table gives a polars table
             assert isinstance(predicted, pl.DataFrame)
             predicted = pd.DataFrame(predicted.to_dict(as_series=False))
+            predicted["yhat"] = pd.Categorical(predicted["yhat"], ["No", "Yes"])
         pd.testing.assert_frame_equal(predicted, expected.predict(plain))
 
 

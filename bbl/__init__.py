@@ -49,15 +49,15 @@ if TYPE_CHECKING:
     from bbl.errors import BBLError, ConvergenceWarning, DataWarning
     from bbl.report.machine.plot import plot_comparison
     from bbl.results.bicluster.bicluster import BiclusterResults
+    from bbl.results.comparisons.average import AverageResults
+    from bbl.results.comparisons.graphs import GraphsResults
+    from bbl.results.comparisons.step import StepResults
     from bbl.results.machine.cv import CVResults
     from bbl.results.machine.density import DensityResults
     from bbl.results.machine.draws import GroupParameters, MLEstimate, SampleResults
     from bbl.results.machine.fit import BBLResults
     from bbl.results.machine.spins import SpinParameters
     from bbl.results.shooter.shooter import ShooterResults
-    from bbl.results.together.average import AverageResults
-    from bbl.results.together.graphs import GraphsResults
-    from bbl.results.together.step import StepResults
     from bbl.sklearn import (  # noqa: F401  # not in __all__, see ESTIMATORS_BY_MODULE
         BBLClassifier,
         BinningTransformer,
@@ -172,10 +172,10 @@ NAMES_BY_MODULE = {
     "bbl.results.machine.density": ("DensityResults",),
     "bbl.results.machine.draws": ("GroupParameters", "MLEstimate", "SampleResults"),
     "bbl.results.machine.fit": ("BBLResults",),
-    "bbl.results.together.average": ("AverageResults",),
+    "bbl.results.comparisons.average": ("AverageResults",),
     "bbl.results.machine.cv": ("CVResults",),
-    "bbl.results.together.graphs": ("GraphsResults",),
-    "bbl.results.together.step": ("StepResults",),
+    "bbl.results.comparisons.graphs": ("GraphsResults",),
+    "bbl.results.comparisons.step": ("StepResults",),
     "bbl.results.machine.spins": ("SpinParameters",),
     "bbl.results.shooter.shooter": ("ShooterResults",),
 }

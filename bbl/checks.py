@@ -28,7 +28,7 @@ __all__ = [
     "real",
     "reals",
     "share",
-    "verb",
+    "check_keywords",
 ]
 
 # from the R package's argument names to this package's, both in lower case without dots and
@@ -83,8 +83,8 @@ def arguments(function: Callable) -> list[str]:
     ]
 
 
-def verb(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a *verb*, a public function or method, so that an unknown keyword raises a
+def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a public function or method so that an unknown keyword raises a
     BBLTypeError.
 
     The error suggests the closest argument name and lists all of them.

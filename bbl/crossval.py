@@ -20,7 +20,7 @@ import numpy as np
 
 from bbl.errors import DataError
 from bbl.parallel import run_tasks
-from bbl.rows.dealing import AnyFolds
+from bbl.rows.fold_assignment import AnyFolds
 from bbl.rows.folds import Fold
 from bbl.rows.sample import Rows
 from bbl.stats.calibration import fit_calibration
@@ -73,7 +73,7 @@ class Scored:
         kept in a file).
     fits : list of lists of Classifier
         ``fits[f][s]`` is the model of setting s that was fitted to the training rows of fold f.
-    judge : str
+    score_method : str
         Name of the method of the models that returned the scores, such as ``"class_scores"``.
     """
 
@@ -83,7 +83,7 @@ class Scored:
     fold: np.ndarray
     rows: np.ndarray
     fits: list[list[Any]]
-    judge: str
+    score_method: str
 
     def log_shares(self, totals: np.ndarray) -> np.ndarray:
         """Return the log shares (F, K) of the groups in the training rows of each fold.
@@ -131,14 +131,14 @@ def check_trained(n: float) -> None:
 
 
 def _run_fold(
-    sample: Rows, fold: Fold, fit: Callable, judge: str, *arguments: Any
+    sample: Rows, fold: Fold, fit: Callable, score_method: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Fit the models of all settings to the training rows of a fold, and score its n validation
     rows.
 
-    ``fit(training_rows, *arguments)`` returns the S models; their method of the name `judge` scores
-    rows. Returns these models, their scores (S, n, K), and group, weight and position in `sample`
-    of the validation rows, (n,) each.
+    ``fit(training_rows, *arguments)`` returns the S models; their method of the name `score_method`
+    scores rows. Returns these models, their scores (S, n, K), and group, weight and position in
+    `sample` of the validation rows, (n,) each.
     """
     training_rows = fold.training(sample)
     check_trained(training_rows.n)
@@ -155,7 +155,7 @@ def _run_fold(
     validation, weights, positions = fold.validation(sample)
     # each model's method of that name
     scores = np.array(
-        [getattr(fold_fit, judge)(validation.codes, validation.missing) for fold_fit in fits]
+        [getattr(fold_fit, score_method)(validation.codes, validation.missing) for fold_fit in fits]
     )
     return fits, scores, validation.response, weights, positions
 
@@ -166,7 +166,7 @@ def cross_validate(
     fit: Callable[..., Sequence[Classifier]],
     arguments: Sequence[tuple] | None = None,
     *,
-    judge: str = "class_scores",
+    score_method: str = "class_scores",
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Scored:
@@ -181,7 +181,7 @@ def cross_validate(
     arguments : sequence of F tuples, optional
         The ``fold_arguments`` of each fold, such as its generator and warm starts; empty tuples by
         default.
-    judge : str, default "class_scores"
+    score_method : str, default "class_scores"
         Name of the method of the fitted models that scores rows: ``(codes, missing)`` to an array
         (n, K).
     workers : int, default 1
@@ -192,7 +192,7 @@ def cross_validate(
     """
     fold_arguments = [()] * len(folds) if arguments is None else arguments
     tasks = [
-        (sample, folds.one(f), fit, judge, *extra_arguments)
+        (sample, folds.one(f), fit, score_method, *extra_arguments)
         for f, extra_arguments in enumerate(fold_arguments)
     ]
     # `run_tasks` takes threads, unless the user has set a joblib backend of processes, to which
@@ -206,7 +206,7 @@ def cross_validate(
         np.concatenate(fold_arrays) for fold_arrays in (fold_y, fold_weights, fold_rows)
     )
     fold = np.repeat(np.arange(len(fold_results)), [len(positions) for positions in fold_rows])
-    return Scored(scores, y, weights, fold, rows, [list(models) for models in fits], judge)
+    return Scored(scores, y, weights, fold, rows, [list(models) for models in fits], score_method)
 
 
 def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:

@@ -9,8 +9,8 @@ Examples
 ['Yes', 'Yes']
 """
 
+from bbl.api.network.evaluation import accuracy, cmi, cv
 from bbl.api.network.fit import bnc, lp, structure
-from bbl.api.network.judge import accuracy, cmi, cv
 from bbl.api.network.learn import aode, bsej, fssj, kdb, nb, tan_cl, tan_hc, tan_hcsp
 
 __all__ = [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 __all__ = [
-    "Crew",
+    "ThreadPool",
     "Stopped",
     "n_workers",
     "progress_bar",
@@ -150,7 +150,7 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
         raise read_error
 
 
-class Crew:
+class ThreadPool:
     """Pool of threads for many short rounds of tasks: `run` costs some 0.05 ms a round, `run_tasks`
     a few ms.
 
@@ -167,7 +167,7 @@ class Crew:
         # the caller's thread works, too
         self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> ThreadPool:
         """Return the pool."""
         return self
 

@@ -17,9 +17,9 @@ sys.path.insert(0, str(DOCS.parent))
 from bbl.api.machine.average import AUTO_REFUSALS  # noqa: E402
 from bbl.capabilities import ABSENT, CAPABILITIES, WITH_ZEROS, lacking  # noqa: E402
 from bbl.engines import ENGINES  # noqa: E402
+from bbl.results.comparisons.average import AverageResults  # noqa: E402
 from bbl.results.network.network import NetworkResults  # noqa: E402
 from bbl.results.shooter.shooter import ShooterResults  # noqa: E402
-from bbl.results.together.average import AverageResults  # noqa: E402
 
 PAGE = DOCS / "guide" / "works_with.md"
 MEMBERS = ENGINES["pseudo"].refusals()

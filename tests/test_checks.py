@@ -12,7 +12,7 @@ import pytest
 
 import bbl
 from bbl.boltzmann.cross_fit import pop_grid
-from bbl.checks import near_match, verb
+from bbl.checks import check_keywords, near_match
 from bbl.engines import ENGINES
 from bbl.errors import BBLTypeError, OptionError
 
@@ -94,7 +94,7 @@ def test_names_that_are_near():
 
 
 def test_a_verb_keeps_its_name_signature_and_errors():
-    @verb
+    @check_keywords
     def halve(number: float, *, by: float = 2.0) -> float:
         """Divide."""
         return number / by

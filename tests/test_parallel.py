@@ -25,7 +25,7 @@ import bbl
 from bbl.engines import NaiveBayes
 from bbl.errors import DataError, DataWarning
 from bbl.model.regressors import to_matrix
-from bbl.parallel import Crew, n_workers, read_ahead, run_tasks, stop_flag
+from bbl.parallel import ThreadPool, n_workers, read_ahead, run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
 # see conftest.py
@@ -402,13 +402,13 @@ def test_the_peak_of_memory_of_mean_field():
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_a_crew_does_each_task_once_round_after_round(workers):
     done = np.zeros((200, 7), dtype=int)
-    with Crew(workers) as crew:
+    with ThreadPool(workers) as pool:
         for k in range(len(done)):
-            crew.run(
+            pool.run(
                 lambda i, k=k: done[k].__setitem__(i, done[k, i] + 1), [(i,) for i in range(7)]
             )
             assert (done[: k + 1] == 1).all()  # the round is over when run() returns
-        crew.run(int, [])
+        pool.run(int, [])
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -420,11 +420,11 @@ def test_an_error_in_a_crew_is_the_callers_and_ends_the_round(workers):
         time.sleep(0.01)
         raise DataError(f"task {k}")
 
-    with Crew(workers) as crew:
+    with ThreadPool(workers) as pool:
         with pytest.raises(DataError, match="task"):
-            crew.run(fail, [(k,) for k in range(50)])
+            pool.run(fail, [(k,) for k in range(50)])
         assert len(begun) <= 2 * workers
-        crew.run(begun.append, [(99,)])  # the crew lives on
+        pool.run(begun.append, [(99,)])  # the pool lives on
     assert begun[-1] == 99
 
 

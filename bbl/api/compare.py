@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pandas as pd
 
-from bbl.checks import verb
+from bbl.checks import check_keywords
 from bbl.report.model_table import ModelTable
 from bbl.results.comparison import compare_fits
+from bbl.results.comparisons.side_by_side import model_table
 from bbl.results.model import ModelResults
-from bbl.results.together.side_by_side import model_table
 
 __all__ = ["anova", "etable"]
 
 
-@verb
+@check_keywords
 def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     """Compare fitted models: criteria of each, and a test of each against the model before it.
 
@@ -90,7 +90,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     return compare_fits(fits[0] if len(fits) == 1 else cast(tuple[ModelResults, ...], fits))
 
 
-@verb
+@check_keywords
 def etable(
     fits: ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults],
     of: str | tuple[Hashable, Hashable] | None = None,

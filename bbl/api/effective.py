@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import generator, integer, real, verb
+from bbl.checks import check_keywords, generator, integer, real
 from bbl.design.frames import to_frame
 from bbl.design.table_types import TableLike
 from bbl.design.weights import check_weights
@@ -45,7 +45,7 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
     )
 
 
-@verb
+@check_keywords
 def effective_weights(
     data: TableLike | np.ndarray, identity: float = 0.8, *, verbose: int = 1
 ) -> np.ndarray:
@@ -90,7 +90,7 @@ def effective_weights(
         return neighbour_weights(codes, identity_threshold, progress)
 
 
-@verb
+@check_keywords
 def effective_size(
     data: TableLike | np.ndarray,
     weights: ArrayLike | None = None,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, near_match, verb
+from bbl.checks import check_keywords, integer, near_match
 from bbl.errors import BBLTypeError, DataError
-from bbl.results.together.enrichment import EnrichmentResults
+from bbl.results.comparisons.enrichment import EnrichmentResults
 from bbl.stats.enrichment import hypergeometric, rank_test
 
 __all__ = ["enrichment"]
@@ -20,7 +20,7 @@ __all__ = ["enrichment"]
 TOP = (50, 100, 150, 200, 250)  # lengths in Table 2 of the paper (see References)
 
 
-@verb
+@check_keywords
 def enrichment(
     terms: pd.DataFrame | Iterable[Any],
     known_pairs: pd.DataFrame | Iterable[Any],

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 import bbl.results
-from bbl.checks import verb
+from bbl.checks import check_keywords
 from bbl.errors import BBLError, BBLTypeError, ModelFileError
 from bbl.results.classifier import ClassifierResults
 from bbl.storage import read_any
@@ -50,7 +50,7 @@ def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
 def load(path: str | os.PathLike[str]) -> ClassifierResults | Any: ...
 @overload
 def load(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
-@verb
+@check_keywords
 def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     """Read a model that ``fit.save(path)`` wrote.
 

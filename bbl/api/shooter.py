@@ -26,7 +26,7 @@ import pandas as pd
 
 from bbl.api.training_data import data_arguments, encode_data, refuse_batches
 from bbl.boltzmann.prediction_checks import warn_record
-from bbl.checks import choice, flag, generator, integer, real, reals, verb
+from bbl.checks import check_keywords, choice, flag, generator, integer, real, reals
 from bbl.design.design import Design, EncodingRules
 from bbl.design.formula import check_formula
 from bbl.design.table_types import TableLike, Weights
@@ -50,7 +50,7 @@ RULES = ("ebic", "cv")  # by which penalties are chosen
 MAX_ALL_PAIRS = 2000
 
 
-@verb
+@check_keywords
 def shooter(
     formula: str,
     data: TableLike,

@@ -3,7 +3,7 @@ rows to codes.
 
 A *design* is a formula read against data: predictors, levels and terms. Data that are *read in
 batches* (files, Dask, ...) are never in memory as a table; a *source* reads them, and `lazy_source`
-returns None for a table. A *deal* describes folds to which rows are dealt meanwhile.
+returns None for a table. An *assignment* describes folds to which rows are assigned meanwhile.
 ``source.text`` names the source in messages.
 """
 
@@ -31,7 +31,7 @@ from bbl.errors import DataWarning, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
 from bbl.parallel import progress_bar
-from bbl.rows.dealing import Deal
+from bbl.rows.fold_assignment import FoldAssignment
 from bbl.rows.folds import Folds, splitter_folds
 
 __all__ = [
@@ -200,7 +200,7 @@ def encode_data(
     novarOk: bool = False,
     missing: str = "raise",
     survey: SurveyDesign | None = None,
-    deal: Deal | None = None,
+    assignment: FoldAssignment | None = None,
     cluster: OnCluster | None = None,
     verbose: int = 1,
     workers: int = 1,
@@ -215,7 +215,7 @@ def encode_data(
         Terms, weights and missing values that the engine or learner accepts.
     survey : SurveyDesign, optional
         Sampling design, which names the weights.
-    deal, cluster, verbose, workers
+    assignment, cluster, verbose, workers
         For data that are read in batches: folds to which rows are assigned, Dask workers that read
         the rows, 0 for no progress bar, and threads.
     """
@@ -233,7 +233,7 @@ def encode_data(
                 xlevels,
                 novarOk,
                 missing,
-                deal=deal,
+                assignment=assignment,
                 step=progress,
                 cluster=cluster,
                 rules=rules,
@@ -246,7 +246,7 @@ def encode_data(
             len(labels.groups),
             labels,
             design=encoded.design,
-            dealt_folds=encoded.folds,
+            assigned_folds=encoded.folds,
         )
     with out_of_memory("Formula and codes of the rows", FEWER_ROWS):
         frame = to_frame(data)
@@ -299,4 +299,4 @@ def user_folds(cv: RowFolds, data: TableLike, encoded: FitData) -> Folds:
     y = encoded.design.groups(frame)  # response codes of all rows, for ``cv.split(data, y)``
     folds = splitter_folds(cv, data, y, weights)
     # train, held (folds, rows): weights in the training and in the validation of each fold
-    return Folds(folds.train[:, row_positions], folds.held[:, row_positions])
+    return Folds(folds.train[:, row_positions], folds.validation_weights[:, row_positions])

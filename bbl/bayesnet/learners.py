@@ -186,7 +186,9 @@ def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
     fold_weights = task.fold_weights
     if fold_weights is None:
-        fold_weights = stratified_folds(rows, options["k"], task.rng).held  # (k, n), as in `Task`
+        fold_weights = stratified_folds(
+            rows, options["k"], task.rng
+        ).validation_weights  # (k, n), as in `Task`
     # options of `climb`; only "kdb" has `kdbk`
     settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
     dag, score_log = climb(

@@ -1,1 +1,1 @@
-"""The room of two-way clustering: rows and columns of a table in groups; arrays only."""
+"""two-way clustering: rows and columns of a table in groups; arrays only."""

@@ -364,12 +364,12 @@ def _tune_members_of_many_rows(
     Conditional likelihood and boosting only take part if no value is missing.
     """
     # weights (1, n) in training and in validation
-    first_fold = Folds(folds.train[:1], folds.held[:1])
+    first_fold = Folds(folds.train[:1], folds.validation_weights[:1])
     sample_folds = Folds(
         *(
             _sample_weights(fold_rows, n_rows, spec.rng)
             for fold_rows, n_rows in zip(
-                (first_fold.train, first_fold.held), TUNING_ROWS, strict=True
+                (first_fold.train, first_fold.validation_weights), TUNING_ROWS, strict=True
             )
         )
     )

@@ -22,7 +22,7 @@ from bbl.crossval import calibrated, score_settings
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
-from bbl.rows.dealing import AnyFolds
+from bbl.rows.fold_assignment import AnyFolds
 from bbl.rows.folds import (
     Folds,
     WeightedFold,
@@ -117,8 +117,8 @@ def cross_fit(
     calibrate = spec.calibrate
     stacklevel = judging.stacklevel + 1
     # the method of `Estimate` that scores rows
-    judge = "pseudo_scores" if score == "pnll" else "class_scores"
-    validated = validate(data, spec, settings, folds, progress=progress, judge=judge)
+    score_method = "pseudo_scores" if score == "pnll" else "class_scores"
+    validated = validate(data, spec, settings, folds, progress=progress, score_method=score_method)
     table, best = score_settings(validated, score, calibrate)
     warn_problems(validated.found, stacklevel=stacklevel)
     if judging.ordered:

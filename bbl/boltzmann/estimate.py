@@ -316,7 +316,7 @@ def fit_group(
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
 
     # `once` calls the function only if it has not kept the result from another call
-    rows = prepare_rows() if warm_starts is None else warm_starts.once("rows", prepare_rows)
+    rows = prepare_rows() if warm_starts is None else warm_starts.cached("rows", prepare_rows)
     fit_path: Callable[..., list[EngineFit]] = engine.path
     if warm_starts is not None:
         fits = engine.compare(rows, layout, values, warm_starts)
@@ -579,7 +579,7 @@ def _estimate_chosen_predictors(
         """Return the predictors that differ between the groups of these rows."""
         return choose_once(data, level)
 
-    relevance = warm_start_sets[0].once("relevance", choose) if warm_start_sets else choose()
+    relevance = warm_start_sets[0].cached("relevance", choose) if warm_start_sets else choose()
     chosen_data = restrict_to_chosen(data, relevance)
     all_predictors = replace(spec, relevance=None)
     if chosen_data.layout.m:

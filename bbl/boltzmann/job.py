@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bbl.boltzmann.fitted import Relevance
     from bbl.design.design import Design
     from bbl.design.frames import Frame
-    from bbl.rows.dealing import AnyFolds
+    from bbl.rows.fold_assignment import AnyFolds
     from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["FitData", "FitSpec"]
@@ -84,7 +84,7 @@ class FitData:
         The table; None if the data were read in batches.
     row_positions : ndarray of int, shape (n,)
         Positions of the rows in `frame`; empty if the data were read in batches.
-    dealt_folds : Folds or StoredFolds, optional
+    assigned_folds : Folds or StoredFolds, optional
         Folds to which rows were assigned while they were read in batches.
     survey : SurveySample, optional
         Sampling design of the rows of `frame`, and the n rows among them.
@@ -104,7 +104,7 @@ class FitData:
     row_positions: np.ndarray = field(
         default_factory=lambda: np.zeros(0, dtype=np.intp), kw_only=True
     )
-    dealt_folds: AnyFolds | None = field(default=None, kw_only=True)
+    assigned_folds: AnyFolds | None = field(default=None, kw_only=True)
     survey: SurveySample | None = field(default=None, kw_only=True)
     selections: dict[bytes, Relevance] | None = field(default=None, kw_only=True)
 

@@ -5,7 +5,7 @@ The *shares* are the relative frequencies of the groups: what a model without pr
 is the number of rows that are scored, N of validated rows, K of groups, F of folds; predictor i has
 L_i levels. A *record* holds a log-loss and the loss of a baseline that it is compared with. A
 `Scored` holds for the N validated rows their group `y`, `weights`, `fold`, and position `rows` in
-the sample, each (N,), and the name `judge` of the method that scored them.
+the sample, each (N,), and the name `score_method` of the method that scored them.
 ``result.predictive.theta`` (K, T, size) are T posterior draws; `predictive` is None for methods
 without draws. Rows of a file or of a cluster (`remote`) are read for each use; ``sample.draw(size,
 rng)`` returns random ones in memory.
@@ -31,7 +31,7 @@ from bbl.model.layout import Layout
 from bbl.model.logz import APPROXIMATE
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import level_counts
-from bbl.rows.dealing import AnyFolds
+from bbl.rows.fold_assignment import AnyFolds
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, log_share
 from bbl.stats.metrics import log_loss, log_probabilities, row_loss
@@ -408,7 +408,7 @@ def check_validation(
         else:
             data = FitData(sample, layout, K, labels)
             spec = FitSpec(BASELINE, workers=workers)
-            naive = validate(data, spec, None, folds, judge=scored.judge).scores[0]
+            naive = validate(data, spec, None, folds, score_method=scored.score_method).scores[0]
         text = _describe_excess(scores, naive, scored)
         if text:
             _warn_of_losses(
@@ -461,12 +461,12 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
     n_levels = [len(levels_of_one) for levels_of_one in labels.levels]
     # of each fold, then each predictor: counts (K, L_i) in its validation rows, missing values as
     # one more level
-    held_counts = [
-        folds.one(fold).held_counts(sample, n_levels, len(labels.groups))
+    validation_counts = [
+        folds.one(fold).validation_counts(sample, n_levels, len(labels.groups))
         for fold in range(len(folds))
     ]
     # of each predictor: (K, F, L_i)
-    tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held_counts, strict=True)]
+    tables = [np.stack(by_fold, axis=1) for by_fold in zip(*validation_counts, strict=True)]
     log_p = np.empty(len(n_levels))
     # tables of one shape together: there can be thousands
     for shape in {table.shape for table in tables}:
@@ -490,7 +490,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         names = ", ".join(repr(labels.names[i]) for i in ordered_by_p[:3]) + (
             f" and {len(ordered_by_p) - 3} more" if len(ordered_by_p) > 3 else ""
         )
-        # whole weights are numbers of copies, which are dealt to folds one by one
+        # whole weights are numbers of copies, which are assigned to folds one by one
         copies = (
             ", or the copies of weighted rows lie together"
             if sample.whole and not sample.unweighted

@@ -196,7 +196,7 @@ def _score_by_start(
     `warm_starts` are as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
-    other_folds = Folds(folds.train[1:], folds.held[1:])
+    other_folds = Folds(folds.train[1:], folds.validation_weights[1:])
     setting = [float(spec.engine.setting)]
     # for each other fold, copies of the solutions by group
     warm_start_sets = [

@@ -32,7 +32,7 @@ from bbl.engines.base import WarmStarts
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
-from bbl.rows.dealing import AnyFolds
+from bbl.rows.fold_assignment import AnyFolds
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.on_disk import Rows
 from bbl.stats.calibration import fit_calibration
@@ -308,7 +308,7 @@ def _tune_one(
     engine = spec.engine
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
-    judge = "class_scores" if data.K > 1 else "pseudo_scores"
+    score_method = "class_scores" if data.K > 1 else "pseudo_scores"
     fitted_layout = engine.layout(data.rows, data.layout)
     if tuned is not None and values is not None and engine.stepwise(data.sample, fitted_layout):
         warm_start_sets = _empty_warm_starts(data.sample, fitted_layout, data.K, len(folds))
@@ -332,12 +332,12 @@ def _tune_one(
                 folds,
                 progress=progress,
                 warm_start_sets=warm_start_sets,
-                judge=judge,
+                score_method=score_method,
             )
 
         values, scored, losses = _search(compare, values, spec.calibrate, rule, progress)
     else:
-        scored = validate(data, spec, values, folds, progress=progress, judge=judge)
+        scored = validate(data, spec, values, folds, progress=progress, score_method=score_method)
         # column 0: the log-loss
         losses = score_settings(scored, "logloss", spec.calibrate)[0][:, 0]
     chosen = int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
@@ -400,7 +400,7 @@ def _tune_together(
         fold=fold,
         rows=positions,
         fits=[],
-        judge="class_scores",
+        score_method="class_scores",
         found=[],
     )
     scores_of: dict[tuple[int, int], np.ndarray] = {}

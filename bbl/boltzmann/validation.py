@@ -21,7 +21,7 @@ from bbl.boltzmann.job import FitData, FitSpec
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines.base import WarmStarts
-from bbl.rows.dealing import AnyFolds
+from bbl.rows.fold_assignment import AnyFolds
 from bbl.rows.on_disk import Rows
 
 __all__ = ["Validated", "validate"]
@@ -34,7 +34,7 @@ class Validated(Scored):
 
     The other attributes of `Scored` are the `scores` (settings, N, K) of the N validated rows,
     their groups `y`, `weights`, `fold` and position `rows` in the sample, each (N,), and the name
-    `judge` of the method that scored them.
+    `score_method` of the method that scored them.
 
     Attributes
     ----------
@@ -58,14 +58,14 @@ def validate(
     *,
     progress: Callable | None = None,
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
-    judge: str = "class_scores",
+    score_method: str = "class_scores",
 ) -> Validated:
     """Fit every setting (`values`) on the training rows of every fold, and score the rows that the
     fold validates.
 
     With `warm_start_sets`, one for each fold, fits are just precise enough to compare settings (see
-    `Engine.compare`), and their site solutions are added to the sets. `judge` is the name of the
-    method of `Estimate` that scores rows.
+    `Engine.compare`), and their site solutions are added to the sets. `score_method` is the name of
+    the method of `Estimate` that scores rows.
     """
     labels = cast(Labels, data.labels)
     nfold = len(folds)
@@ -83,7 +83,13 @@ def validate(
         )
     )
     scored = cross_validate(
-        data.sample, folds, fit, fold_tasks, judge=judge, workers=spec.workers, progress=progress
+        data.sample,
+        folds,
+        fit,
+        fold_tasks,
+        score_method=score_method,
+        workers=spec.workers,
+        progress=progress,
     )
     if warm_start_sets is not None and values is not None:
         for fits, warm_starts in zip(scored.fits, warm_start_sets, strict=True):

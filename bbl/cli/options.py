@@ -317,7 +317,7 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--shuffle",
         action="store_true",
-        help="deal rows to folds at random (default: in their order)",
+        help="assign rows to folds at random (default: in their order)",
     )
     group.add_argument(
         "--score",

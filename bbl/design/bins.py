@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, integer, near_match, verb
+from bbl.checks import check_keywords, choice, integer, near_match
 from bbl.design.frames import Frame, to_frame
 from bbl.design.intervals import RARE_LEVEL
 from bbl.design.problems import ColumnProblems
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["bin", "find_cuts", "lump", "refuse_text", "to_numbers"]
 
 
-@verb  # unknown keywords are errors
+@check_keywords  # unknown keywords are errors
 def bin(  # noqa: A001  # the word of the field
     data: TableLike | Frame,
     columns: Hashable | Sequence[Any] | None = None,
@@ -161,7 +161,7 @@ def bin(  # noqa: A001  # the word of the field
                 argument="method",
                 column=uncut[0],
             ),
-            stacklevel=3,  # the caller of the verb
+            stacklevel=3,  # the caller of the public function
         )
     return _make_table(series_by_name, frame)
 
@@ -186,7 +186,7 @@ def refuse_text(name: Hashable, series: pd.Series) -> NoReturn:
     )
 
 
-@verb  # unknown keywords are errors
+@check_keywords  # unknown keywords are errors
 def lump(
     data: TableLike | Frame,
     columns: Hashable | Sequence[Any] | None = None,

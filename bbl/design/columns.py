@@ -449,5 +449,5 @@ def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems)
                 "and estimates little about them.",
                 hint=f"Group the rare levels{cut}, or leave the column out.",
             ),
-            stacklevel=6,  # the caller of a verb
+            stacklevel=6,  # the caller of a public function
         )

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag, verb
+from bbl.checks import check_keywords, flag
 from bbl.design.frames import Frame, to_frame
 from bbl.design.values import find_distinct
 from bbl.design.weights import check_weights
@@ -36,7 +36,7 @@ AMBIGUOUS_AMINO_ACIDS = "XBZJ"
 SHARE_OF_BASES = 0.9  # of A, C, G, T, U and N in nucleotide sequences, at least
 
 
-@verb  # unknown keywords are errors
+@check_keywords  # unknown keywords are errors
 def readFasta(
     file: str | os.PathLike[str] | IO[str],
     rownames: bool = False,
@@ -262,7 +262,7 @@ def _to_pandas(data: TableLike, frame: Frame) -> pd.DataFrame:
     return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
-@verb  # unknown keywords are errors
+@check_keywords  # unknown keywords are errors
 def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     """Repeat each row by its frequency.
 
@@ -305,12 +305,12 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     check_memory(
         counts.sum() * (float(row_bytes) + 16.0),  # 16: index and positions
         f"A table of {counts.sum():.0f} rows",
-        "Keep the counts: every verb takes them as weights.",
+        "Keep the counts: every function takes them as weights.",
     )
     return table.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
-@verb  # unknown keywords are errors
+@check_keywords  # unknown keywords are errors
 def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     """Drop the columns that have the same value in every row.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, flag, generator, integer, real, reals, verb
+from bbl.checks import check_keywords, choice, flag, generator, integer, real, reals
 from bbl.design.frames import Frame
 from bbl.design.survey_arguments import check_replicates, column_name, column_names
 from bbl.design.weights import check_weights
@@ -376,7 +376,7 @@ class SurveyDesign:
         return Replicates(replicates.weights, replicates.scale, replicates.rscales, mse=self.mse)
 
 
-@verb  # unknown keywords are errors
+@check_keywords  # unknown keywords are errors
 def survey(
     weights: Hashable,
     strata: Hashable | Sequence[Hashable] | None = None,

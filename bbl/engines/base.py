@@ -58,7 +58,7 @@ class WarmStarts(dict[float, np.ndarray]):
     def __reduce__(self):  # pickles the solutions alone
         return WarmStarts, (dict(self), self.keeps)
 
-    def once(self, name: str, make: Callable[[], Any]) -> Any:
+    def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Return the result of ``make()`` by its `name`; with `keeps`, `make` is called only
         once.
         """

@@ -22,7 +22,7 @@ from bbl.model.higher import Tables
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
 from bbl.model.regressors import LARGEST, check_model, check_shapes, to_floats
-from bbl.parallel import Crew, n_workers, run_tasks
+from bbl.parallel import ThreadPool, n_workers, run_tasks
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["Chains", "GibbsDraws", "gibbs"]
@@ -247,15 +247,15 @@ class Chains:
         counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
         return counts.diagonal() / self.n_chains, counts
 
-    def sweep_bits(self, n_sweeps: int, crew: Crew | None = None) -> tuple[np.ndarray, int]:
+    def sweep_bits(self, n_sweeps: int, pool: ThreadPool | None = None) -> tuple[np.ndarray, int]:
         """Advance all chains by `n_sweeps` sweeps; return their states after every sweep, as bits.
 
         Parameters
         ----------
         n_sweeps : int
-        crew : Crew, optional
+        pool : ThreadPool, optional
             Threads, which take one pack of chains after the other; one thread by default. For packs
-            of the right width the chains should have been made with ``n_jobs=crew.workers``.
+            of the right width the chains should have been made with ``n_jobs=pool.workers``.
 
         Returns
         -------
@@ -281,7 +281,7 @@ class Chains:
                 self._packs, words_of_packs, word_ends, strict=True
             )
         ]
-        (Crew(1) if crew is None else crew).run(self._advance_and_mark, tasks)
+        (ThreadPool(1) if pool is None else pool).run(self._advance_and_mark, tasks)
         return bits, self.n_chains * n_sweeps
 
     def _advance_and_mark(

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-# `@verb`: an unknown keyword raises an error that names the closest one
-from bbl.checks import choice, generator, integer, share, verb
+# `@check_keywords`: an unknown keyword raises an error that names the closest one
+from bbl.checks import check_keywords, choice, generator, integer, share
 from bbl.choices import Unseen
 from bbl.design.decisions import Costs, Priors, check_costs
 from bbl.design.frames import to_frame
@@ -29,7 +29,7 @@ from bbl.report.page import Part
 from bbl.results.classifier_facts import remedy, scored_rows, verdict
 from bbl.results.comparison import compare_fits
 from bbl.results.effects.mixin import EffectsMixin
-from bbl.results.evaluation import Evaluation, evaluate_rows, judged_rows
+from bbl.results.evaluation import Evaluation, evaluate_rows, evaluation_rows
 from bbl.results.explanation import (
     Attribution,
     Explanation,
@@ -63,7 +63,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         sums of terms.
         """
 
-    @verb
+    @check_keywords
     def evaluate(
         self,
         newdata: object = None,
@@ -143,7 +143,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             sampled=getattr(self, "survey", None) is not None,
         )
 
-    @verb
+    @check_keywords
     def score(
         self,
         newdata: object = None,
@@ -165,7 +165,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         """
         return self.evaluate(newdata, weights, priors=priors, costs=costs).accuracy
 
-    @verb
+    @check_keywords
     def explain(
         self,
         newdata: object = None,
@@ -228,7 +228,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             self.labels, attribution, codes, missing, scores, row_labels, of, verdict(self.log_loss)
         )
 
-    @verb
+    @check_keywords
     def importance(
         self,
         newdata: object = None,
@@ -297,7 +297,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             )
         frame = to_frame(newdata, "newdata")
         row_weights, weights_column = self.design.weigh(frame, weights)
-        rows = judged_rows(self.design, frame, row_weights)
+        rows = evaluation_rows(self.design, frame, row_weights)
         losses = losses_without(self, rows)  # (1 + m, n)
         return summarise_importance(
             self.labels,
@@ -333,7 +333,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             is_new = newdata is not None
             if is_new:
                 frame = to_frame(newdata, "newdata")
-                rows = judged_rows(design, frame, design.weigh(frame, weights)[0])
+                rows = evaluation_rows(design, frame, design.weigh(frame, weights)[0])
             else:
                 rows = scored_rows(self._rows(takes_newdata=True), design)[0]
         except BBLError as error:

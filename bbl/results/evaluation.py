@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from bbl.checks import choice, near_match, verb
+from bbl.checks import check_keywords, choice, near_match
 from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
 from bbl.design.frames import Frame
@@ -30,7 +30,7 @@ from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curv
 from bbl.stats.loss_record import LossRecord
 from bbl.stats.metrics import FLOOR, LEAST, first_largest, least_cost, link, log_probabilities
 
-__all__ = ["FIGURES", "Evaluation", "evaluate_rows", "judged_rows"]
+__all__ = ["FIGURES", "Evaluation", "evaluate_rows", "evaluation_rows"]
 
 FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evaluation.plot`
 # rows of `Evaluation.scores`
@@ -212,7 +212,7 @@ class Evaluation:
         ).T
         return table.assign(AUC=auc, lower=lower, upper=upper)
 
-    @verb
+    @check_keywords
     def roc(self, group: Hashable = None) -> pd.DataFrame:
         """Return the ROC curve of a group against the rest.
 
@@ -257,7 +257,7 @@ class Evaluation:
             threshold = np.append(np.inf, 1.0 / (1.0 + np.exp(-threshold[1:])))
         return pd.DataFrame({"fpr": fpr, "tpr": tpr, "threshold": threshold})
 
-    @verb
+    @check_keywords
     def plot(
         self,
         kind: EvaluationFigure = "confusion",
@@ -367,7 +367,7 @@ class Evaluation:
         return str(self._summary)
 
 
-def judged_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sample:
+def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sample:
     """Return the encoded rows of new data that have a prediction, a group and a positive one of the
     `row_weights` (n,); a DataError if none has.
     """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, near_match, verb
+from bbl.checks import check_keywords, integer, near_match
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
@@ -109,7 +109,7 @@ class Explanation(Notebook):
     terms: tuple[tuple[Hashable, ...], ...]
     verdict: str = ""
 
-    @verb
+    @check_keywords
     def row(self, row: int = 0) -> pd.Series:
         """Return the contributions to the log-odds of one row, by position, the largest first.
 
@@ -154,7 +154,7 @@ class Explanation(Notebook):
             self.frame.iloc[:, 1].tolist()[row]
         )
 
-    @verb
+    @check_keywords
     def plot(self, row: int = 0, top: int = 12, ax: Axes | None = None) -> Axes:
         """Draw how the contributions add up to the log-odds of one row; return the Axes.
 
@@ -369,7 +369,7 @@ class Importance(Notebook):
     what: str
     remedy: str = ""
 
-    @verb
+    @check_keywords
     def plot(self, top: int = 40, ax: Axes | None = None) -> Axes:
         """Draw the `top` importances with two standard errors to each side; return the Axes.
 

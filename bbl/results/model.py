@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.capabilities import MethodTraits
-from bbl.checks import flag, verb
+from bbl.checks import check_keywords, flag
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
@@ -361,7 +361,7 @@ class ModelResults(ABC):
         likelihood = self.logLik().check_comparable()
         return float(-2.0 * likelihood + np.log(self.nobs()) * likelihood.df)
 
-    @verb
+    @check_keywords
     def report(
         self,
         path: str | os.PathLike[str],
@@ -434,7 +434,7 @@ class ModelResults(ABC):
         )
         Path(path).write_text(html, encoding="utf-8")
 
-    @verb
+    @check_keywords
     def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
         """Write the model to a file for `bbl.load`: versioned, checked by a digest, without pickle.
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack, get_args, overload
 
 import pandas as pd
 
-from bbl.checks import choice, verb
+from bbl.checks import check_keywords, choice
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs
 from bbl.design.streams.adapters import lazy_source
@@ -57,7 +57,7 @@ class PredictionsMixin(ClassifierBase):
         unseen: Unseen = ...,
         **options: Unpack[Decisions],
     ) -> pd.DataFrame: ...
-    @verb
+    @check_keywords
     def predict(
         self,
         newdata: object = None,
@@ -132,7 +132,7 @@ class PredictionsMixin(ClassifierBase):
         )
         return as_polars(predictions) if is_polars(newdata) else predictions
 
-    @verb
+    @check_keywords
     def predict_batches(
         self,
         newdata: object,

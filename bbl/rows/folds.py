@@ -32,7 +32,7 @@ __all__ = [
     "WeightedFold",
     "cluster_folds",
     "consecutive_folds",
-    "deal_copies",
+    "assign_copies",
     "draw_copies",
     "fold_sizes",
     "shuffled_folds",
@@ -74,7 +74,7 @@ class Fold(ABC, Generic[RowsT]):
         """Return the weight (K,) of each group among the training rows."""
 
     @abstractmethod
-    def held_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+    def validation_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one
         more level.
 
@@ -86,10 +86,11 @@ class Fold(ABC, Generic[RowsT]):
 
 @dataclass(frozen=True)
 class WeightedFold(Fold[Sample]):
-    """One fold as two weights of each row: in training, and in validation (`held`)."""
+    """One fold as two weights of each row: in training, and in validation
+    (`validation_weights`)."""
 
     train: np.ndarray  # (n,)
-    held: np.ndarray  # (n,)
+    validation_weights: np.ndarray  # (n,)
 
     def training(self, sample: Sample) -> Sample:
         """Return the training rows."""
@@ -99,47 +100,53 @@ class WeightedFold(Fold[Sample]):
         """Return the validation rows, group by group, their weights (n,), and their positions in
         the sample (n,).
         """
-        positions = np.flatnonzero(self.held > 0)
+        positions = np.flatnonzero(self.validation_weights > 0)
         # group by group
         positions = positions[np.argsort(sample.response[positions], kind="stable")]
-        return sample.rows(positions), self.held[positions], positions
+        return sample.rows(positions), self.validation_weights[positions], positions
 
     def group_totals(self, sample: Sample, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the training rows."""
         return np.bincount(sample.response, weights=self.train, minlength=K)
 
-    def held_counts(self, sample: Sample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
+    def validation_counts(
+        self, sample: Sample, n_levels: Sequence[int], K: int
+    ) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one
         more level.
         """
-        positions = np.flatnonzero(self.held)  # of the validation rows
-        held_rows = replace(sample.rows(positions), weights=self.held[positions])
+        positions = np.flatnonzero(self.validation_weights)  # of the validation rows
+        validation_rows = replace(
+            sample.rows(positions), weights=self.validation_weights[positions]
+        )
         # numbers of observations: a row whose weight is no number of copies counts once
-        return level_counts(held_rows, n_levels, K, gaps=not sample.complete, once=not sample.whole)
+        return level_counts(
+            validation_rows, n_levels, K, gaps=not sample.complete, once=not sample.whole
+        )
 
 
 @dataclass(frozen=True)
 class Folds:
-    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training, and ``held[f, k]``
-    in validation.
+    """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training, and
+    ``validation_weights[f, k]`` in validation.
 
     A row may have both weights in one fold, as its copies may fall into different folds. A row has
     no copies if weights are not whole numbers.
     """
 
     train: np.ndarray  # (F, n)
-    held: np.ndarray  # (F, n)
+    validation_weights: np.ndarray  # (F, n)
 
     def __len__(self) -> int:
         """Return the number of folds."""
-        return len(self.held)
+        return len(self.validation_weights)
 
     def one(self, f: int) -> Fold[Any]:
         """Return fold `f`."""
-        return WeightedFold(self.train[f], self.held[f])
+        return WeightedFold(self.train[f], self.validation_weights[f])
 
 
-def _no_held_weights(sample: Sample, nfold: int) -> np.ndarray:
+def _no_validation_weights(sample: Sample, nfold: int) -> np.ndarray:
     """Return zeros (nfold, n) for the validation weights of a sample; refuse folds that do not fit
     into memory.
     """
@@ -162,7 +169,7 @@ def fold_sizes(total: float, nfold: int) -> np.ndarray:
     return np.diff(fold_edges)
 
 
-def _deal_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
+def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
     """Decorate a function that makes folds of a sample, so that it also takes weights that are not
     whole numbers.
 
@@ -177,15 +184,15 @@ def _deal_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
         if sample.whole:
             return make_folds(sample, *args)
         folds = make_folds(replace(sample, weights=np.ones(sample.n)), *args)
-        return Folds(folds.train * sample.weights, folds.held * sample.weights)
+        return Folds(folds.train * sample.weights, folds.validation_weights * sample.weights)
 
     return make_weighted_folds
 
 
-@_deal_undivided
+@_assign_undivided
 def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     """Return R's folds: consecutive blocks within each response group, not shuffled."""
-    held = _no_held_weights(sample, nfold)
+    held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows]
@@ -204,14 +211,14 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     return Folds(sample.weights - held, held)
 
 
-@_deal_undivided
+@_assign_undivided
 def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
     """Return folds of R's sizes, drawn at random within each response group."""
-    held = _no_held_weights(sample, nfold)
+    held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows]
-        held[:, rows] = deal_copies(
+        held[:, rows] = assign_copies(
             copies.astype(np.int64), fold_sizes(copies.sum(), nfold).astype(np.int64), rng
         )
     return Folds(sample.weights - held, held)
@@ -235,17 +242,17 @@ def cluster_folds(
     nfold : int
         At most the number of clusters.
     rng : numpy.random.Generator, optional
-        Deals the clusters of each stratum at random; by default they are dealt in their order.
+        Assigns the clusters of each stratum at random; by default they are assigned in their order.
     """
-    held = _no_held_weights(sample, nfold)
+    held = _no_validation_weights(sample, nfold)
     _, first_row, cluster_of_row = np.unique(clusters, return_index=True, return_inverse=True)
     # clusters are numbered from 0 here; `first_row` is the position of the first row of each
     cluster_order = np.arange(len(first_row)) if rng is None else rng.permutation(len(first_row))
     # stratum by stratum
-    dealt_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]
+    assigned_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]
     # folds take turns, so that their numbers of clusters of a stratum differ by at most one
     fold_of_cluster = np.empty(len(first_row), dtype=np.intp)
-    fold_of_cluster[dealt_clusters] = np.arange(len(first_row)) % nfold
+    fold_of_cluster[assigned_clusters] = np.arange(len(first_row)) % nfold
     # ravel: (n,) in any numpy
     held[fold_of_cluster[cluster_of_row.ravel()], np.arange(sample.n)] = sample.weights
     return Folds(sample.weights - held, held)
@@ -258,20 +265,20 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
     The folds that are larger by one are drawn at random, group by group. No fold validates rows of
     an unknown group (y = -1).
     """
-    held = _no_held_weights(sample, nfold)
+    held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max(initial=-1)) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows].astype(np.int64)
         # `remainder` folds, drawn at random, get one copy more
         size, remainder = divmod(int(copies.sum()), nfold)
-        held[:, rows] = deal_copies(
+        held[:, rows] = assign_copies(
             copies, size + (rng.permutation(nfold) < remainder).astype(np.int64), rng
         )
     return Folds(sample.weights - held, held)
 
 
-def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Deal the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold
+def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Assign the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold
     and row, (F, n).
 
     Up to `MAX_SINGLE_COPIES` copies, or no more copies than rows, are put into a random order that
@@ -286,11 +293,11 @@ def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator)
         return np.array(
             [np.bincount(fold_rows, minlength=len(copies)) for fold_rows in rows_by_fold]
         )
-    dealt = np.empty((len(sizes), len(copies)), dtype=np.int64)
+    assigned = np.empty((len(sizes), len(copies)), dtype=np.int64)
     for f, size in enumerate(sizes):
-        dealt[f] = draw_copies(copies, int(size), rng)
-        copies = copies - dealt[f]  # the copies that are left for the next folds
-    return dealt
+        assigned[f] = draw_copies(copies, int(size), rng)
+        copies = copies - assigned[f]  # the copies that are left for the next folds
+    return assigned
 
 
 def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,3 +1,3 @@
-"""The room of sparse regression: which products of predictors, of any order, tell the classes
+"""sparse regression: which products of predictors, of any order, tell the classes
 apart.
 """

@@ -118,7 +118,7 @@ def choose(
     nfold : int, default 5
         Folds for "cv" and "auto", stratified by class.
     rng : numpy.random.Generator, optional
-        Deals rows to folds; needed for "cv" and "auto".
+        Assigns rows to folds; needed for "cv" and "auto".
     workers : int
         Threads for the folds. The result does not depend on their number.
     progress : callable, optional
@@ -139,20 +139,20 @@ def choose(
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
-        # judge(point, last) returns a point of the path with its criterion, see `_fit_path`: the
+        # evaluate(point, last) returns a point of the path with its criterion, see `_fit_path`: the
         # EBIC, or held-out losses for "cv"; none for given penalties without a refit, as the EBIC
         # would cost a refit that nobody needs
-        judge: Callable[[Point, Point | None], Point] = partial(_judge_by_ebic, problem)
+        evaluate: Callable[[Point, Point | None], Point] = partial(_evaluate_ebic, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
-            judge = validation.judge
+            evaluate = validation.evaluate
         elif lambda_ != "ebic" and refit is False:
-            judge = _keep_unjudged
-        path_points = _fit_path(problem, penalties, screen, judge, progress)
+            evaluate = _keep_unevaluated
+        path_points = _fit_path(problem, penalties, screen, evaluate, progress)
         best = _best_index(path_points)
         # refit="auto" needs the held-out losses of the chosen penalty
         if lambda_ != "cv" and validation is not None:
-            path_points[best] = validation.judge(path_points[best])
+            path_points[best] = validation.evaluate(path_points[best])
     point = path_points[best]
     raw_loss, refit_loss = point.held_out_loss
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
@@ -207,15 +207,15 @@ def _fit_path(
     problem: Problem,
     penalties: Sequence[Penalty],
     screen: str,
-    judge: Callable[[Point, Point | None], Point],
+    evaluate: Callable[[Point, Point | None], Point],
     progress: Callable | None,
 ) -> list[Point]:
     """Fit a path of penalties, each from the one before.
 
-    ``judge(point, last)`` returns a point with its criterion; `last` is the point before, None for
-    the first. The path ends early when the loss is nearly zero, when the EBIC of the chosen terms
-    would exceed the least one even if they had no loss, or after `PATIENCE` penalties that are no
-    better.
+    ``evaluate(point, last)`` returns a point with its criterion; `last` is the point before, None
+    for the first. The path ends early when the loss is nearly zero, when the EBIC of the chosen
+    terms would exceed the least one even if they had no loss, or after `PATIENCE` penalties that
+    are no better.
     """
     points: list[Point] = []
     _, _, null_loss = null_slope(problem)  # the loss without terms
@@ -224,7 +224,7 @@ def _fit_path(
         last = points[-1] if points else None
         stages = grow(problem, penalty, screen, last.stages if last is not None else None)
         points.append(
-            judge(Point(penalty, stages, refit=None, ebic=math.nan, held_out_loss=NO_LOSS), last)
+            evaluate(Point(penalty, stages, refit=None, ebic=math.nan, held_out_loss=NO_LOSS), last)
         )
         if progress is not None:
             progress()
@@ -243,14 +243,14 @@ def _best_index(points: Sequence[Point]) -> int:
     return int(np.argmin([point.criterion for point in points]))
 
 
-def _keep_unjudged(point: Point, last: Point | None) -> Point:
+def _keep_unevaluated(point: Point, last: Point | None) -> Point:
     """Return the point as it is, without a criterion; `last` is there for the signature that all
     judges share.
     """
     return point
 
 
-def _judge_by_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
+def _evaluate_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
     """Return the point with a refit of its terms, taken from the point `last` if that has the same
     terms, and EBIC.
     """
@@ -299,12 +299,12 @@ class CrossValidation:
         self.fold_losses = np.zeros((len(self.folds), 2))
         self.refits: list[Refit | None] = [None] * len(self.folds)
 
-    def judge(self, point: Point, last: Point | None = None) -> Point:
+    def evaluate(self, point: Point, last: Point | None = None) -> Point:
         """Return the point with the mean losses of held-out rows, (2,) of raw and of refitted
         weights.
 
         Points of a path are given in order, as folds keep their last refits. `last` is not used;
-        `_judge_by_ebic` needs it. The loss of raw weights is nan if the option `refit` is True,
+        `_evaluate_ebic` needs it. The loss of raw weights is nan if the option `refit` is True,
         that of refitted weights if it is False.
         """
         tasks = [
@@ -319,7 +319,11 @@ class CrossValidation:
                 last_refit,
             )
             for train, held_out, last_refit_loss, last_refit in zip(
-                self.folds.train, self.folds.held, self.fold_losses[:, 1], self.refits, strict=True
+                self.folds.train,
+                self.folds.validation_weights,
+                self.fold_losses[:, 1],
+                self.refits,
+                strict=True,
             )
         ]
         results = run_tasks(_losses_of_fold, tasks, self.workers, self.progress)

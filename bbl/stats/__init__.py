@@ -1,3 +1,3 @@
-"""The room of statistics on plain arrays: class scores, metrics, calibration, diagnostics,
+"""statistics on plain arrays: class scores, metrics, calibration, diagnostics,
 tests.
 """

@@ -149,7 +149,7 @@ def run_bbl(
         path_scores, layout=layout, K=data.K, engine=engine, values=values, kinds=kinds, rng=rng
     )
     order, inner = [], []
-    for held in shuffled_folds(sample, NFOLD, rng).held:
+    for held in shuffled_folds(sample, NFOLD, rng).validation_weights:
         order.append(np.flatnonzero(held))
         inner.append(call(sample.rows(held == 0), np.ascontiguousarray(sample.codes[order[-1]])))
     rows, y = np.concatenate(order), data.y[test]

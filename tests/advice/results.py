@@ -82,10 +82,10 @@ EFFECTS = {
     "too many quantities": case(
         "Name fewer predictors, or pairs of levels",
         patched(
-            "bbl.results.effects.questions.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons()
+            "bbl.results.effects.contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons()
         ),
         patched(
-            "bbl.results.effects.questions.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons("a")
+            "bbl.results.effects.contrasts.MAX_QUANTITIES", 1, lambda: FITTED.avg_comparisons("a")
         ),
     ),
     "a grid and rows": case(

@@ -123,7 +123,7 @@ def test_tuning_and_calibration_inside_a_fit(table, source):
 
 def test_left_out_rows_are_sampled_where_they_are_many(monkeypatch, table, source):
     whole = bbl.crossVal("y ~ .", source, method="naive").maxscore
-    monkeypatch.setattr("bbl.rows.dealing.MAX_VALIDATED_ROWS", 2000)
+    monkeypatch.setattr("bbl.rows.fold_assignment.MAX_VALIDATED_ROWS", 2000)
     found = bbl.crossVal("y ~ .", source, method="naive")
     assert len(found.observed) == 2000
     assert found.maxscore != whole and found.maxscore == pytest.approx(whole, abs=0.03)

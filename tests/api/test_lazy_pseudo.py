@@ -7,7 +7,7 @@ import pytest
 import bbl
 from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.errors import OptionError
-from bbl.rows import dealing
+from bbl.rows import fold_assignment
 from tests.design.test_cluster import make_frame
 
 
@@ -16,7 +16,7 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 1500)
     monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
     monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
-    monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 100)
+    monkeypatch.setattr(fold_assignment, "MAX_TABLE_CELLS", 100)
 
 
 @pytest.fixture(scope="module")

@@ -283,12 +283,12 @@ def test_a_trail_goes_to_another_process_without_what_was_made_of_the_rows():
     warm_starts = WarmStarts({0.1: np.arange(3.0)}, keeps=True)
     calls = []
     for _ in range(2):
-        warm_starts.once("rows", lambda: calls.append("made"))
+        warm_starts.cached("rows", lambda: calls.append("made"))
     assert len(calls) == 1
     there = pickle.loads(pickle.dumps(warm_starts))  # noqa: S301
     assert there.keeps and list(there) == [0.1]
     np.testing.assert_array_equal(there[0.1], warm_starts[0.1])
-    there.once("rows", lambda: calls.append("made anew"))
+    there.cached("rows", lambda: calls.append("made anew"))
     assert calls == ["made", "made anew"]
 
 

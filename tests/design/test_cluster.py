@@ -14,7 +14,7 @@ from bbl.design.streams.source import Batch, Source
 from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.engines.pseudo import solvers as pseudo_nodes
 from bbl.errors import DataError, OptionError
-from bbl.rows import dealing
+from bbl.rows import fold_assignment
 from bbl.rows.on_cluster import ClusterSample
 
 
@@ -23,7 +23,7 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 1500)
     monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
     monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
-    monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 100)
+    monkeypatch.setattr(fold_assignment, "MAX_TABLE_CELLS", 100)
 
 
 def make_frame(n=8000, m=6, seed=0):
@@ -115,7 +115,7 @@ def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_pa
 
 
 def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
-    monkeypatch.setattr(dealing, "MAX_SINGLE_COPIES", 0)
+    monkeypatch.setattr(fold_assignment, "MAX_SINGLE_COPIES", 0)
     one = bbl.crossVal(
         "y ~ .^2", in_parts(make_frame(seed=2)), method="mf", eps=[0.5], shuffle=True, verbose=0
     )
@@ -162,7 +162,7 @@ def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
 
 
 def test_few_states_are_counted(client, monkeypatch):
-    monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 1e6)
+    monkeypatch.setattr(fold_assignment, "MAX_TABLE_CELLS", 1e6)
     frame = make_frame(m=3)
     one, other = (bbl.bbl("y ~ .^2", data, verbose=0) for data in (in_parts(frame), frame))
     assert one.estimate.parameters.theta.tobytes() == other.estimate.parameters.theta.tobytes()

@@ -16,7 +16,7 @@ from bbl.design.design import Design
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.passes import encode_source
 from bbl.errors import BBLTypeError, DataError, LevelError, OptionError
-from bbl.rows.dealing import Deal
+from bbl.rows.fold_assignment import FoldAssignment
 from bbl.rows.folds import consecutive_folds, shuffled_folds
 from bbl.rows.sample import Sample, level_counts
 from bbl.rows.stored import StoredSample
@@ -116,7 +116,7 @@ def test_rows_are_dealt_to_the_folds_of_a_table_in_memory(
     formula, weights = f"{formula} - n", "n" if weighted else None
     source = lazy_source(lazydata.lazy("callable", table, tmp_path))
     rng = np.random.default_rng(3) if shuffled else None
-    found = encode_source(source, formula, weights, deal=Deal(4, rng))
+    found = encode_source(source, formula, weights, assignment=FoldAssignment(4, rng))
     _, sample, *_ = Design.from_data(formula, table, weights)
     folds = (
         shuffled_folds(sample, 4, np.random.default_rng(3))
@@ -136,7 +136,7 @@ def test_rows_are_dealt_to_the_folds_of_a_table_in_memory(
                 if isinstance(found.sample, StoredSample)
                 else one.validation(found.sample)[1].sum()
             )
-            assert total == folds.held[f].sum()
+            assert total == folds.validation_weights[f].sum()
             continue
         for k in range(2):
             levels = found.design.n_levels
@@ -153,7 +153,7 @@ def test_shuffled_folds_of_weighted_rows_do_not_depend_on_batches(table):
     def counts(size):
         parts = lambda: (table.iloc[k : k + size] for k in range(0, len(table), size))  # noqa: E731
         found = encode_source(
-            lazy_source(parts), "y ~ .", "n", deal=Deal(3, np.random.default_rng(1))
+            lazy_source(parts), "y ~ .", "n", assignment=FoldAssignment(3, np.random.default_rng(1))
         )
         return [level_counts(found.sample.fold(f), found.design.n_levels, 2) for f in range(3)]
 

@@ -193,10 +193,11 @@ def test_a_fit_is_the_mean_of_five_models(data, monkeypatch):
     fit = bbl.bbl("y ~ .^2", data, method="boosting", verbose=0)
     assert len(models) == 5 and len(orders) == 1
     np.testing.assert_array_equal(
-        sum(rows.held for rows, _ in models), models[0][0].train + models[0][0].held
+        sum(rows.validation_weights for rows, _ in models),
+        models[0][0].train + models[0][0].validation_weights,
     )
     rows = models[0][0]
-    scores = np.log(np.bincount(rows.y, rows.train + rows.held) / 400)
+    scores = np.log(np.bincount(rows.y, rows.train + rows.validation_weights) / 400)
     for _, model in models:
         tables = [
             table[(slice(None), *(rows.codes[i] for i in scope))].T for scope, table in model.tables

@@ -179,7 +179,7 @@ def test_gradients_over_all_rows_are_finite_differences(ordered):
         slope = (full(x + step)[0] - full(x - step)[0]) / 2e-3
         assert gradient[k] == pytest.approx(slope, abs=2e-4)
     theta, constant, temperature = full.tables(x)
-    np.testing.assert_allclose(full.unknowns(theta, constant, temperature), x, atol=1e-9)
+    np.testing.assert_allclose(full.to_vector(theta, constant, temperature), x, atol=1e-9)
     assert np.isfinite(value)
 
 

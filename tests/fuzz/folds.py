@@ -39,14 +39,17 @@ def folds(source) -> None:
     else:
         rng, nfold = np.random.default_rng(source.integer(0, 99)), source.integer(2, 6)
         found = consecutive_folds(sample, nfold) if way == 1 else shuffled_folds(sample, nfold, rng)
-        np.testing.assert_array_equal(found.held.sum(axis=0), weights)
+        np.testing.assert_array_equal(found.validation_weights.sum(axis=0), weights)
         np.testing.assert_array_equal(
-            found.train + found.held, np.broadcast_to(weights, found.held.shape)
+            found.train + found.validation_weights,
+            np.broadcast_to(weights, found.validation_weights.shape),
         )
         for group in range(K):
             sizes = rows_folds.fold_sizes(weights[y == group].sum(), nfold)
-            np.testing.assert_array_equal(found.held[:, y == group].sum(axis=1), sizes)
-    assert (found.train >= 0).all() and (found.held >= 0).all()
+            np.testing.assert_array_equal(
+                found.validation_weights[:, y == group].sum(axis=1), sizes
+            )
+    assert (found.train >= 0).all() and (found.validation_weights >= 0).all()
     if source.maybe(FIT):
         fit(source, sample.weighted(found.train[-1]), sample, K)
 

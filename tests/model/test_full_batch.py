@@ -59,7 +59,7 @@ def test_objective_and_gradient_are_those_of_explicit_columns(pairs, given):
     x = np.random.default_rng(1).normal(size=len(full.scale)) * 0.3
     x[-1] *= given
     theta, constant, temperature = full.tables(x)
-    np.testing.assert_allclose(full.unknowns(theta, constant, temperature), x, atol=1e-12)
+    np.testing.assert_allclose(full.to_vector(theta, constant, temperature), x, atol=1e-12)
     rest, f = (x * full.scale)[-4:], energies(codes, layout, theta) + constant
     A = np.linalg.lstsq(columns(codes, w, layout), f - rest[:-1], rcond=None)[0]
     log_p = log_probabilities(f + (temperature * s if given else 0.0))

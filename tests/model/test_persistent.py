@@ -31,7 +31,7 @@ from bbl.model.gauge import contrasts, simplex_gradient, to_reference
 from bbl.model.layout import Layout
 from bbl.model.moments import pair_counts
 from bbl.model.regressors import to_matrix
-from bbl.parallel import Crew
+from bbl.parallel import ThreadPool
 from bbl.rows.sample import Sample
 
 LAYOUTS = [
@@ -311,7 +311,7 @@ def check_gradient(begin):
     mean = begin.mean + rng.normal(scale=0.3, size=len(begin.mean))
     log_sd = np.log(rng.uniform(0.3, 0.9, len(mean)))
     at = replace(begin, mean=mean, log_sd=log_sd)
-    state = _State(at, likelihood, 2, rng, Crew(1))
+    state = _State(at, likelihood, 2, rng, ThreadPool(1))
     state.step((0.0, 0.0, 0.0, 1.0, 1.0))  # without memory the first moment is the gradient itself
     numeric = np.empty((2, len(mean)))
     for k, d in itertools.product(range(len(mean)), [1e-5]):
@@ -345,7 +345,7 @@ def test_chains_give_the_gradient_of_the_likelihood():
     sample, simplex = rows(layout), np.random.default_rng(8).normal(scale=0.4, size=layout.size)
     exact, found = np.empty((2, layout.size))
     Enumerated(layout, sample).gradient(0, simplex, exact)
-    SampledGradient(sample, layout, 512, 200, np.random.default_rng(9), [Crew(1)]).gradient(
+    SampledGradient(sample, layout, 512, 200, np.random.default_rng(9), [ThreadPool(1)]).gradient(
         0, simplex, found
     )
     assert_allclose(found, exact, atol=0.01 * sample.total)

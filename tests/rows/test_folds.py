@@ -21,8 +21,8 @@ def make_sample(weights, y):
 def expanded(folds, sample):
     """Return the rows of the weight-expanded data that each fold holds, group by group."""
     order = np.argsort(sample.response, kind="stable")
-    parts = [order[held[order] > 0] for held in folds.held]
-    counts = [held[part] for held, part in zip(folds.held, parts, strict=True)]
+    parts = [order[held[order] > 0] for held in folds.validation_weights]
+    counts = [held[part] for held, part in zip(folds.validation_weights, parts, strict=True)]
     return oracle.expanded_folds(parts, counts, sample.weights)
 
 
@@ -43,13 +43,15 @@ def test_weights_are_cut_as_if_rows_were_repeated():
         expanded(folds, sample), oracle.contiguous_folds(np.repeat(y, weights), 4), strict=True
     ):
         np.testing.assert_array_equal(rows, expected)
-    np.testing.assert_array_equal(folds.held.sum(axis=0), weights)
-    np.testing.assert_array_equal(folds.train + folds.held, np.broadcast_to(weights, (4, 7)))
+    np.testing.assert_array_equal(folds.validation_weights.sum(axis=0), weights)
+    np.testing.assert_array_equal(
+        folds.train + folds.validation_weights, np.broadcast_to(weights, (4, 7))
+    )
 
 
 def test_a_group_smaller_than_the_number_of_folds():
     sample = make_sample([1, 1, 20], [0, 0, 1])
-    held = consecutive_folds(sample, 5).held
+    held = consecutive_folds(sample, 5).validation_weights
     np.testing.assert_array_equal(held.sum(axis=0), [1, 1, 20])
     np.testing.assert_array_equal(held[:, 0], [1, 0, 0, 0, 0])
 
@@ -58,14 +60,14 @@ def test_a_group_smaller_than_the_number_of_folds():
 def test_shuffled_folds_keep_sizes_and_differ(monkeypatch, copies):
     monkeypatch.setattr(rows_folds, "MAX_SINGLE_COPIES", copies)
     sample = make_sample([3, 1, 4, 1, 5, 9, 2], [0, 1, 0, 1, 1, 0, 0])
-    one = shuffled_folds(sample, 3, np.random.default_rng(1)).held
-    again = shuffled_folds(sample, 3, np.random.default_rng(1)).held
-    other = shuffled_folds(sample, 3, np.random.default_rng(2)).held
+    one = shuffled_folds(sample, 3, np.random.default_rng(1)).validation_weights
+    again = shuffled_folds(sample, 3, np.random.default_rng(1)).validation_weights
+    other = shuffled_folds(sample, 3, np.random.default_rng(2)).validation_weights
     np.testing.assert_array_equal(one, again)
     assert (one != other).any() and (one >= 0).all()
     np.testing.assert_array_equal(one.sum(axis=0), sample.weights)
     for y in (0, 1):
-        regular = consecutive_folds(sample, 3).held[:, sample.y == y].sum(axis=1)
+        regular = consecutive_folds(sample, 3).validation_weights[:, sample.y == y].sum(axis=1)
         np.testing.assert_array_equal(one[:, sample.y == y].sum(axis=1), regular)
 
 
@@ -73,7 +75,9 @@ def test_shuffled_folds_of_rows_are_a_cut_of_their_random_order():
     sample = make_sample(np.ones(30), np.zeros(30, dtype=int))
     order = np.random.default_rng(4).permutation(30)
     for rows, held in zip(
-        np.split(order, 3), shuffled_folds(sample, 3, np.random.default_rng(4)).held, strict=True
+        np.split(order, 3),
+        shuffled_folds(sample, 3, np.random.default_rng(4)).validation_weights,
+        strict=True,
     ):
         np.testing.assert_array_equal(np.flatnonzero(held), np.sort(rows))
 
@@ -111,7 +115,7 @@ def test_positions_that_occur_twice_count_twice_and_weights_multiply():
         [([0, 0, 2], [3, 1]), ([-1], np.array([True, False, True, False]))], None, None, weights
     )
     np.testing.assert_array_equal(folds.train, [[4, 0, 1, 0], [0, 0, 0, 3]])
-    np.testing.assert_array_equal(folds.held, [[0, 0, 0, 3], [2, 0, 1, 0]])
+    np.testing.assert_array_equal(folds.validation_weights, [[0, 0, 0, 3], [2, 0, 1, 0]])
     assert len(folds) == 2
 
 
@@ -119,8 +123,10 @@ def test_a_splitter_of_scikit_learn_holds_every_row_once():
     sklearn = pytest.importorskip("sklearn.model_selection")
     y, weights = np.repeat([0, 1], 10), np.arange(1.0, 21.0)
     folds = splitter_folds(sklearn.StratifiedKFold(4), np.zeros((20, 1)), y, weights)
-    np.testing.assert_array_equal(folds.held.sum(axis=0), weights)
-    np.testing.assert_array_equal(folds.train + folds.held, np.broadcast_to(weights, (4, 20)))
+    np.testing.assert_array_equal(folds.validation_weights.sum(axis=0), weights)
+    np.testing.assert_array_equal(
+        folds.train + folds.validation_weights, np.broadcast_to(weights, (4, 20))
+    )
     with pytest.raises(OptionError, match="cv"):
         splitter_folds([(np.arange(10), np.arange(10, 20))], None, y, weights)
 
@@ -135,9 +141,9 @@ def test_stratified_folds_are_of_one_size_in_each_group_to_within_one(weights):
     sample = make_sample(weights, [0, 1, 1] * 15 + [0, -1])
     folds = stratified_folds(sample, 4, np.random.default_rng(2))
     for y in (0, 1):
-        sizes = folds.held[:, sample.y == y].sum(axis=1)
+        sizes = folds.validation_weights[:, sample.y == y].sum(axis=1)
         assert np.ptp(sizes) <= 1 and sizes.sum() == sample.weights[sample.y == y].sum()
-    assert not folds.held[:, sample.y < 0].any()
-    np.testing.assert_array_equal(folds.train, sample.weights - folds.held)
+    assert not folds.validation_weights[:, sample.y < 0].any()
+    np.testing.assert_array_equal(folds.train, sample.weights - folds.validation_weights)
     again = stratified_folds(sample, 4, np.random.default_rng(3))
-    assert (again.held != folds.held).any()
+    assert (again.validation_weights != folds.validation_weights).any()

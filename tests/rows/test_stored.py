@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bbl.errors import DataError
-from bbl.rows.dealing import StoredFold
+from bbl.rows.fold_assignment import StoredFold
 from bbl.rows.folds import WeightedFold
 from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Sample
@@ -99,11 +99,11 @@ def test_validation_rows_count_once_if_weights_are_no_numbers_of_copies(scale):
             expected[i], (sample.y, fold, level[:, i]), sample.weights if scale == 1.0 else 1.0
         )
     for f in range(3):
-        held_counts = StoredFold(f, 3).held_counts(stored, [4] * 5, 2)
-        np.testing.assert_array_equal(held_counts, expected[:, :, f])
+        validation_counts = StoredFold(f, 3).validation_counts(stored, [4] * 5, 2)
+        np.testing.assert_array_equal(validation_counts, expected[:, :, f])
         held = np.where(fold == f, sample.weights, 0.0)
-        in_memory = WeightedFold(sample.weights - held, held).held_counts(sample, [4] * 5, 2)
-        np.testing.assert_array_equal(in_memory, held_counts)
+        in_memory = WeightedFold(sample.weights - held, held).validation_counts(sample, [4] * 5, 2)
+        np.testing.assert_array_equal(in_memory, validation_counts)
 
 
 def test_sums_are_made_once_for_each_group_and_fold():

@@ -191,7 +191,7 @@ def climbs(rows, dtype, K):
             data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores
         )
         full = FullBatch(data.codes, y, data.weights, own, K, 0.5, 1e-3, 1e-8, scores)
-        found += [near.theta, full.minimise(full.unknowns(near.theta, near.constant), 1e-4, 3)]
+        found += [near.theta, full.minimise(full.to_vector(near.theta, near.constant), 1e-4, 3)]
     return found
 
 

@@ -151,8 +151,8 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         EQUAL,
         lambda case: case.is_tuned,
-        "Folds are dealt to rows and groups in their order, so that a setting, a calibration or a "
-        "structure that folds decide on depends on it, as it does on the seed.",
+        "Rows and groups are assigned to folds in their order, so that a setting, a calibration or "
+        "a structure that folds decide on depends on it, as it does on the seed.",
     ),
     Exempt(
         EQUAL,

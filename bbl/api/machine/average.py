@@ -26,14 +26,14 @@ from bbl.boltzmann.member_weights import weigh
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.boltzmann.tuning import NFOLD
 from bbl.capabilities import NOT_COUNTS, lacking
-from bbl.checks import choice, generator, verb
+from bbl.checks import check_keywords, choice, generator
 from bbl.crossval import cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import PREPARED_AS
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.classifier import ClassifierResults
-from bbl.results.together.average import (
+from bbl.results.comparisons.average import (
     NOT_CLASSIFIERS,
     AverageResults,
     auto_results,
@@ -180,7 +180,7 @@ def _have_same_rows(one: Sample, other: Sample) -> bool:
     )
 
 
-@verb
+@check_keywords
 def average(
     fits: Sequence[ClassifierResults],
     weights: str = "cv",

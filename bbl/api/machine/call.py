@@ -1,14 +1,14 @@
 """Calls of the functions that fit Boltzmann machines: arguments checked, data encoded, engine made.
 
-A *verb* is a public function; an *engine* is a method with its options; a *layout* has the
+An *engine* is a method with its options; a *layout* has the
 positions of the parameters of the formula's terms in the flat parameter vector; a *source* is data
-that are read in batches; a *deal* describes folds to which rows are dealt while they are read in
-batches. K is the number of groups. An engine says in `refusals()` which capabilities it lacks, with
-the reasons; `joint` is not None if it fits all groups together, to P(group | row); and ``tuned``
-says which option is tuned: its name `option`, and its own `rules`, words that the engine takes in
-place of a number. These are not the `RULES`, "cv" and "cv-1se", by which cross-validation chooses a
-number. `PREPARED_AS` is the engine by whose rules formula and rows are checked and encoded for
-``method="auto"``, an average of several engines.
+that are read in batches; an *assignment* describes folds to which rows are assigned while they are
+read in batches. K is the number of groups. An engine says in `refusals()` which capabilities it
+lacks, with the reasons; `joint` is not None if it fits all groups together, to P(group | row); and
+``tuned`` says which option is tuned: its name `option`, and its own `rules`, words that the engine
+takes in place of a number. These are not the `RULES`, "cv" and "cv-1se", by which cross-validation
+chooses a number. `PREPARED_AS` is the engine by whose rules formula and rows are checked and
+encoded for ``method="auto"``, an average of several engines.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from bbl.report.text import call_text
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.results.model import Training
-from bbl.rows.dealing import Deal
+from bbl.rows.fold_assignment import FoldAssignment
 from bbl.rows.sample import level_counts
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.loss_record import LossRecord
@@ -195,7 +195,7 @@ def with_training_summary(fit: MachineFit, data: FitData, engine: Engine) -> Mac
 
 
 def prepare(
-    verb: Callable,
+    public_function: Callable,
     formula: str,
     data: TableLike | Batches,
     weights: Weights | None,
@@ -215,23 +215,23 @@ def prepare(
     client: Client | None = None,
     verbose: int = 1,
     extra_fits: int = 0,
-    make_deal: Callable[[Engine, np.random.Generator], Deal | None] | None = None,
+    make_assignment: Callable[[Engine, np.random.Generator], FoldAssignment | None] | None = None,
     needs_counts: bool = False,
 ) -> tuple[FitSpec, FitData]:
     """Check the arguments that the public functions share, make the engine, and encode the data.
 
     Parameters
     ----------
-    verb : callable
+    public_function : callable
         Public function whose signature names the arguments that are not options of the method.
     formula, data, weights, method, options, xlevels, novarOk, missing, structural_zeros, design, \
     log_z, calibrate, relevance, seed, n_jobs, client, verbose
         Its unchecked arguments; `options` are those of the method.
     extra_fits : int, default 0
         Number of fits besides one for each group, for the estimate of the cost.
-    make_deal : callable, optional
-        ``make_deal(engine, rng)`` returns the folds to which rows are assigned while they are read
-        in batches.
+    make_assignment : callable, optional
+        ``make_assignment(engine, rng)`` returns the folds to which rows are assigned while they are
+        read in batches.
     needs_counts : bool, default False
         Whether weights have to be whole numbers whatever the method is.
     """
@@ -241,7 +241,7 @@ def prepare(
     choice("calibrate", calibrate, CALIBRATE)
     workers = n_workers(n_jobs)
     rng = generator(seed)
-    engine = make_engine(method, options, arguments(verb))
+    engine = make_engine(method, options, arguments(public_function))
     flag("novarOk", novarOk)
     if design is not None:
         check_survey(engine, design, weights, data)
@@ -253,10 +253,10 @@ def prepare(
     # passes over the data by Dask workers; None: by this process
     is_in_memory = source is None and client is None
     cluster_passes = None if is_in_memory else choose_cluster(source, client)
-    deal = None
+    assignment = None
     if source is not None:
         check_streams(engine, source, missing)
-        deal = None if make_deal is None else make_deal(engine, rng)
+        assignment = None if make_assignment is None else make_assignment(engine, rng)
 
     # 2. The data, as codes
     # the capability that missing="marginal" needs
@@ -291,7 +291,7 @@ def prepare(
         novarOk=novarOk,
         missing=missing,
         survey=design,
-        deal=deal,
+        assignment=assignment,
         cluster=cluster_passes,
         verbose=verbose,
         workers=workers,
@@ -455,7 +455,7 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
 
 
 def shown_call(
-    verb: str,
+    public_function: str,
     formula: str,
     data: object,
     weights: Weights | None,
@@ -464,8 +464,8 @@ def shown_call(
     design: SurveyDesign | None = None,
     **defaulted: tuple[object, object],
 ) -> str:
-    """Return a call of `verb` as text; arguments in `defaulted`, (value, default) by name, are
-    shown if they differ.
+    """Return a call of `public_function` as text; arguments in `defaulted`, (value, default) by
+    name, are shown if they differ.
     """
     arguments: dict[str, Any] = {"formula": formula, **data_arguments(data, weights, design)}
     if method != DEFAULT:
@@ -473,7 +473,7 @@ def shown_call(
     arguments |= options | {
         name: value for name, (value, default) in defaulted.items() if value != default
     }
-    return call_text(verb, arguments)
+    return call_text(public_function, arguments)
 
 
 def is_auto(method: object) -> bool:

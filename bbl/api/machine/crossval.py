@@ -45,11 +45,11 @@ from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
 from bbl.engines import DEFAULT, PREPARED_AS, Engine, engine_class
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
+from bbl.results.comparisons.average import auto_results, average_cv
 from bbl.results.machine.cv import CVResults, cv_results
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
-from bbl.results.together.average import auto_results, average_cv
-from bbl.rows.dealing import AnyFolds, Deal
+from bbl.rows.fold_assignment import AnyFolds, FoldAssignment
 from bbl.rows.folds import Folds
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def crossVal(
         ``cv.split(data, y)``; for a splitter that needs groups, give ``list(splitter.split(X, y,
         groups))``.
     shuffle : bool, default False
-        Whether rows are dealt to the folds at random, within each group. Needed if the rows are
+        Whether rows are assigned to the folds at random, within each group. Needed if the rows are
         ordered.
     seed : int or numpy.random.Generator, optional
         For `shuffle`, and for sampling ln Z.
@@ -212,11 +212,11 @@ def crossVal(
     if cv is not None:
         refuse_batches(data, "cv, which gives positions of rows,", "cv")
 
-    def make_deal(_: Engine, rng: np.random.Generator) -> Deal:
-        """Return the folds to which rows are dealt while they are read in batches; the engine does
-        not matter.
+    def make_assignment(_: Engine, rng: np.random.Generator) -> FoldAssignment:
+        """Return the folds to which rows are assigned while they are read in batches; the engine
+        does not matter.
         """
-        return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
+        return FoldAssignment(integer("nfold", nfold, 2), rng if shuffle else None)
 
     _refuse_rule(relevance)
     spec, encoded = prepare(
@@ -238,13 +238,13 @@ def crossVal(
         n_jobs=n_jobs,
         client=client,
         verbose=verbose,
-        make_deal=make_deal,
+        make_assignment=make_assignment,
         needs_counts=uses_auto,
     )
     # `design` is the sampling design, `encoded.design` the formula read against the data
     has_classes = encoded.design.classes
     score = score_name(score, flag("use_auc", use_auc), encoded.K, has_classes)
-    folds = encoded.dealt_folds
+    folds = encoded.assigned_folds
     if folds is None:
         folds = (
             stratified_folds(encoded, nfold, spec.rng if shuffle else None)

@@ -43,10 +43,10 @@ from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.engines import DEFAULT, PREPARED_AS, Engine
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
+from bbl.results.comparisons.average import AverageResults
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
-from bbl.results.together.average import AverageResults
-from bbl.rows.dealing import Deal
+from bbl.rows.fold_assignment import FoldAssignment
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -277,9 +277,9 @@ def bbl(
         method = PREPARED_AS
     tuning_rule = pop_rule(method, options)
 
-    def make_deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
-        """Return the folds to which rows are dealt while they are read in batches."""
-        return Deal(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
+    def make_assignment(engine: Engine, rng: np.random.Generator) -> FoldAssignment | None:
+        """Return the folds to which rows are assigned while they are read in batches."""
+        return FoldAssignment(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
 
     spec, encoded = prepare(
         bbl,
@@ -301,7 +301,7 @@ def bbl(
         client=client,
         verbose=verbose,
         extra_fits=int(test_null),
-        make_deal=make_deal,
+        make_assignment=make_assignment,
         needs_counts=uses_auto,
     )
     # `design` is the sampling design, `encoded.design` the formula read against the data
@@ -318,7 +318,7 @@ def bbl(
     elif _needs_folds(spec.engine, tuning_rule, calibrate):
         # None, for rows in memory without a sampling design: `tune` draws folds
         folds = (
-            encoded.dealt_folds
+            encoded.assigned_folds
             if encoded.survey is None
             else survey_folds(encoded, NFOLD, spec.rng)
         )

@@ -16,14 +16,14 @@ from bbl.api.training_data import encode_data, refuse_batches
 from bbl.boltzmann.graphs.decomposable import greedy_graphs
 from bbl.boltzmann.graphs.exhaustive import all_graphs
 from bbl.boltzmann.graphs.scores import GraphScores, Margins
-from bbl.checks import choice, integer, verb
+from bbl.checks import check_keywords, choice, integer
 from bbl.design.design import EncodingRules
 from bbl.design.formula import write_formula
 from bbl.design.table_types import TableLike, Weights
 from bbl.engines import EXACT
 from bbl.errors import DataError
 from bbl.parallel import progress_bar
-from bbl.results.together.graphs import GraphsResults
+from bbl.results.comparisons.graphs import GraphsResults
 
 __all__ = ["graphs"]
 
@@ -32,7 +32,7 @@ MAX_VARIABLES = 6  # variables up to which all graphs are compared: 32,768 of si
 MAX_STATES = 2**14
 
 
-@verb
+@check_keywords
 def graphs(
     data: TableLike,
     weights: Weights | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bbl.checks import flag, verb
+from bbl.checks import check_keywords, flag
 from bbl.design.table_types import TableLike
 from bbl.errors import BBLTypeError
 from bbl.results.machine.fit import BBLResults
@@ -12,7 +12,7 @@ from bbl.results.machine.fit import BBLResults
 __all__ = ["log_scores"]
 
 
-@verb
+@check_keywords
 def log_scores(
     fit: BBLResults,
     newdata: TableLike | None = None,

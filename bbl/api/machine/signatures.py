@@ -1,4 +1,4 @@
-"""Types of the keywords of `bbl` and `crossVal` for type checkers: those of the verbs, and the
+"""Types of the keywords of `bbl` and `crossVal` for type checkers: those of the functions, and the
 options of methods.
 """
 
@@ -32,7 +32,7 @@ Grid: TypeAlias = float | Sequence[float] | np.ndarray
 
 
 class _Call(TypedDict, total=False):
-    """Keywords of both verbs."""
+    """Keywords of both functions."""
 
     design: SurveyDesign | None
     xlevels: Mapping[Any, Any] | None

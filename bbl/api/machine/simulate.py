@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag, verb
+from bbl.checks import check_keywords, flag
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.higher import split
@@ -36,7 +36,7 @@ __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]
 
 
-@verb
+@check_keywords
 def mcSample(
     fit: MachineResults | CVResults,
     nsteps: int = 1000,
@@ -190,7 +190,7 @@ def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None
     return Layout(n_levels, [pairs, *sorted(higher_terms)]) if higher_terms else Layout(n_levels)
 
 
-@verb
+@check_keywords
 def randompar(
     predictors: PredictorLevels,
     distr: str = "unif",
@@ -234,7 +234,7 @@ def randompar(
     return GroupParameters.from_matrix(layout, h, J)
 
 
-@verb
+@check_keywords
 def sample_xi(
     nsample: int = 1,
     predictors: PredictorLevels | None = None,
@@ -295,7 +295,7 @@ def _decode_rows(
     return pd.DataFrame(columns)
 
 
-@verb
+@check_keywords
 def randomsamp(
     predictors: PredictorLevels,
     response: Sequence[Any],

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import verb
+from bbl.checks import check_keywords
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.regressors import pair_matrix
@@ -26,7 +26,7 @@ __all__ = ["from_spins", "to_spins"]
 LARGER = "Merge its levels to two, with bbl.bin or bbl.lump, or leave it out of the formula."
 
 
-@verb
+@check_keywords
 def to_spins(
     model: MachineResults | CVResults | GroupParameters, group: Hashable = None
 ) -> SpinParameters:
@@ -113,7 +113,7 @@ def to_spins(
     )
 
 
-@verb
+@check_keywords
 def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
     """Convert spins to fields and couplings of two-level predictors; the inverse of `to_spins`.
 

@@ -22,16 +22,16 @@ from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import list_problems, warn_problems
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.stepwise import Candidate, Score, StepScorer, stepwise
-from bbl.checks import choice, real, verb
+from bbl.checks import check_keywords, choice, real
 from bbl.design.formula import parse, write_formula
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, DataWarning, OptionError
 from bbl.model.layout import Layout
 from bbl.parallel import progress_bar
 from bbl.report.text import label_text
+from bbl.results.comparisons.step import StepResults
 from bbl.results.machine.fit import BBLResults
 from bbl.results.machine.machine import MachineResults
-from bbl.results.together.step import StepResults
 from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["step"]
@@ -41,7 +41,7 @@ DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}
 Term = tuple[int, ...]  # positions of interacting predictors, rising
 
 
-@verb
+@check_keywords
 def step(
     fit: MachineResults,
     direction: str = "both",

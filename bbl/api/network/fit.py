@@ -24,7 +24,7 @@ from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
 from bbl.bayesnet.predict import Network
 from bbl.boltzmann.job import FitData
-from bbl.checks import choice, flag, generator, integer, near_match, real, verb
+from bbl.checks import check_keywords, choice, flag, generator, integer, near_match, real
 from bbl.choices import NetworkLearner
 from bbl.design.decisions import Priors, check_priors
 from bbl.design.table_types import Batches, TableLike, Weights
@@ -41,7 +41,7 @@ AWNB_TREES = 10  # default number of trees, if only awnb_bootstrap is given
 AWNB_SHARE = 0.5  # default share of rows of a tree, if only awnb_trees is given
 
 
-@verb
+@check_keywords
 def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> Structure:
     """Return the structure with the given feature parents; the class is a parent of every feature.
 
@@ -119,7 +119,7 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     return Structure(class_, names, (dag,))
 
 
-@verb
+@check_keywords
 def lp(
     structure: Structure | AveragedStructure,
     data: TableLike | Batches,
@@ -205,7 +205,7 @@ def lp(
     return _fit_tables(structure, prepared, recipe, call, seed, _check_shares(priors, prepared))
 
 
-@verb
+@check_keywords
 def bnc(
     learner: NetworkLearner,
     formula: str,

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from bbl.api.network.data import make_folds, prepare
 from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.boltzmann.job import FitData
-from bbl.checks import generator, verb
+from bbl.checks import check_keywords, generator
 from bbl.design.table_types import Batches, Splitter, TableLike, Weights
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
@@ -64,14 +64,14 @@ def learn_structure(
     if learner.uses_folds(options):
         checked_folds = make_folds(folds, prepared, options["k"], rng)
         # weights (F, n) of rows in training and in validation
-        if (checked_folds.train + checked_folds.held != prepared.rows.weights).any():
+        if (checked_folds.train + checked_folds.validation_weights != prepared.rows.weights).any():
             raise OptionError(
                 "folds leave out rows that they do not validate, and a search trains on all "
                 "rows that a fold does not validate.",
                 argument="folds",
                 hint="Give a splitter such as KFold, or lists of row positions.",
             )
-        validation_weights = checked_folds.held
+        validation_weights = checked_folds.validation_weights
     with progress_bar(None, name, verbose) as progress:
         task = Task(sample, design.n_levels, prepared.K, rng, validation_weights, progress)
         learnt = learner.learn(task, options)
@@ -80,7 +80,7 @@ def learn_structure(
     )
 
 
-@verb
+@check_keywords
 def nb(
     formula: str,
     data: TableLike | Batches,
@@ -133,7 +133,7 @@ def nb(
     return learn_structure("nb", prepare(formula, data, weights, xlevels, missing=missing), {})  # type: ignore[return-value]
 
 
-@verb
+@check_keywords
 def tan_cl(
     formula: str,
     data: TableLike | Batches,
@@ -175,7 +175,7 @@ def tan_cl(
     return learn_structure("tan_cl", prepared, {"score": score, "root": root})  # type: ignore[return-value]
 
 
-@verb
+@check_keywords
 def aode(
     formula: str,
     data: TableLike | Batches,
@@ -237,7 +237,7 @@ def _search(
     return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 
 
-@verb
+@check_keywords
 def tan_hc(
     formula: str,
     data: TableLike | Batches,
@@ -340,7 +340,7 @@ def _make_learner(
     signature = inspect.signature(model)
     learn.__signature__ = signature  # type: ignore[attr-defined]
     learn.__doc__ = inspect.cleandoc(stub.__doc__ or "") + TAN_HC_SECTIONS
-    return verb(learn)
+    return check_keywords(learn)
 
 
 @_with_arguments(tan_hc)
@@ -398,7 +398,7 @@ def bsej() -> None:
     """
 
 
-@verb
+@check_keywords
 def kdb(
     formula: str,
     data: TableLike | Batches,

@@ -3,7 +3,7 @@ keeps their rows.
 
 A *future* is Dask's handle of a value on a worker. ``calls(client, f, *lists)`` submits f to the
 workers for each position of the lists, and returns the futures; ``remote_value(client, value)`` is
-the future of a value that is sent once. A *sink* stores encoded rows; a *dealer* assigns rows to
+the future of a value that is sent once. A *sink* stores encoded rows; an *assigner* assigns rows to
 folds. A `TableSink` has the `counts` of all states, combinations of codes, by group and fold; few
 states fit. K is the number of groups, m that of predictors.
 
@@ -29,7 +29,7 @@ from bbl.design.streams.passes import SourceSummary, encode_rows, summarise
 from bbl.design.streams.reader import Reader, UsedRows
 from bbl.design.streams.source import Source
 from bbl.errors import OptionError
-from bbl.rows.dealing import Dealer, Sink, StoredFolds, TableSink, make_sink
+from bbl.rows.fold_assignment import FoldAssigner, Sink, StoredFolds, TableSink, make_sink
 from bbl.rows.on_cluster import ClusterSample, CodeParts, Part, active_client, calls, remote_value
 from bbl.rows.sample import Sample, code_dtype, concatenate
 from bbl.rows.stored import Bucket
@@ -100,7 +100,7 @@ class OnCluster:
         self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool
     ) -> Sink:
         """Return a `TableSink` for few states, else a `ClusterSink`; arguments as in
-        `bbl.rows.dealing.make_sink`.
+        `bbl.rows.fold_assignment.make_sink`.
         """
 
         def make_cluster_sink(*_: object) -> ClusterSink:
@@ -110,16 +110,20 @@ class OnCluster:
         return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
 
     def encode_rows(
-        self, reader: Reader, design: Design, dealer: Dealer | None, sink: TableSink | ClusterSink
+        self,
+        reader: Reader,
+        design: Design,
+        assigner: FoldAssigner | None,
+        sink: TableSink | ClusterSink,
     ) -> int:
         """Make the second pass over each part; store the rows in the sink, and return their
         number.
         """
-        # a dealer for each part; together they deal the rows as `dealer` would
-        dealers = (
+        # an assigner for each part; together they assign the rows as `assigner` would
+        assigners = (
             [None] * len(self.summaries)
-            if dealer is None
-            else dealer.split_by_part(*self._group_sizes(design))
+            if assigner is None
+            else assigner.split_by_part(*self._group_sizes(design))
         )
         # each part then fills a table of its own
         table_sink = sink if isinstance(sink, TableSink) else None
@@ -129,7 +133,7 @@ class OnCluster:
             self.client,
             _encode_part,
             [arguments] * len(self.first_passes),
-            dealers,
+            assigners,
             self.first_passes,
         )
         self.first_passes = []  # the workers may forget the batches
@@ -223,7 +227,9 @@ def _get_summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSumm
 
 
 def _encode_part(
-    arguments: tuple, dealer: Dealer | None, first_pass: tuple[SourceSummary, list[UsedRows]]
+    arguments: tuple,
+    assigner: FoldAssigner | None,
+    first_pass: tuple[SourceSummary, list[UsedRows]],
 ) -> Part | tuple[int, np.ndarray]:
     """Make the second pass over a part; return its rows, or with a `TableSink` (number of rows,
     counts of states).
@@ -233,7 +239,7 @@ def _encode_part(
     reader, design, table_sink = arguments
     # with its `counts` anew, all 0
     sink = _PartSink() if table_sink is None else replace(table_sink)
-    n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
+    n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, assigner, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
 

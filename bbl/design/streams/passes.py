@@ -1,13 +1,13 @@
 """Two passes over a `Source`: the first collects levels and counts, the second encodes rows by
 group and fold.
 
-A *dealer* assigns rows to folds: ``put(y, rows)`` yields pairs of a fold and its rows, and may keep
-rows back, which `deal_remaining` yields. A *sink* stores encoded rows: ``put(y, f, rows)`` adds
-rows of group y that fold f validates, ``finish(nfold)`` returns all rows and their folds, `close`
-removes them. A `Factor` has the name and levels of a column; ``encode(column)`` returns the codes
-(n,) of a `Column`, numbers of levels, and a mask of unknown levels. A `Merged` has the values and
-counts of a column over all batches; ``by_level(factor, ...)`` returns the rows (L,) and the weight
-(L,) of each level. K: number of groups.
+An *assigner* assigns rows to folds: ``put(y, rows)`` yields pairs of a fold and its rows, and may
+keep rows back, which `assign_remaining` yields. A *sink* stores encoded rows: ``put(y, f, rows)``
+adds rows of group y that fold f validates, ``finish(nfold)`` returns all rows and their folds,
+`close` removes them. A `Factor` has the name and levels of a column; ``encode(column)`` returns the
+codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels. A `Merged` has the values
+and counts of a column over all batches; ``by_level(factor, ...)`` returns the rows (L,) and the
+weight (L,) of each level. K: number of groups.
 
 ``Reader.batches(title)`` yields `UsedRows`: of a batch, the number `n` of used rows and `rows` of
 all, the `columns` by name and the `weights` (n,) (None for ones) of the used ones, the weight
@@ -49,7 +49,7 @@ from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
 from bbl.design.streams.source import Source
 from bbl.design.weights import check_total, weight_unit
 from bbl.errors import DataError, LevelError, OptionError
-from bbl.rows.dealing import Deal, Dealer, StoredFolds, make_sink
+from bbl.rows.fold_assignment import FoldAssigner, FoldAssignment, StoredFolds, make_sink
 from bbl.rows.folds import Folds
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample, code_dtype, level_counts
@@ -70,7 +70,7 @@ class Encoded:
     design: Design
     # distinct rows with their counts if there are few states, else rows in a file or on a cluster
     sample: Rows
-    folds: Folds | StoredFolds | None  # None without `deal`
+    folds: Folds | StoredFolds | None  # None without `assignment`
 
 
 @dataclass
@@ -141,7 +141,7 @@ def encode_source(
     novarOk: bool = False,
     missing: str = "raise",
     *,
-    deal: Deal | None = None,
+    assignment: FoldAssignment | None = None,
     step: Callable | None = None,
     cluster: Any = None,
     rules: EncodingRules | None = None,
@@ -156,7 +156,7 @@ def encode_source(
     formula, xlevels, novarOk, missing, rules
         As in `Design.from_data`, which judges a table in memory by the same rules.
     weights : column name, optional
-    deal : Deal, optional
+    assignment : FoldAssignment, optional
         The folds to make.
     step : callable, optional
         ``step(1.0, text)`` is called after each batch, to report progress.
@@ -241,14 +241,18 @@ def encode_source(
     reader = replace(reader, weight_unit=unit)
     # equal real-valued weights are ones from here on
     are_counts = summary.whole or summary.least == summary.most
-    dealer = None if deal is None else Dealer(deal, rows, totals / unit, are_counts)
-    nfold = 0 if deal is None else deal.nfold
+    assigner = (
+        None if assignment is None else FoldAssigner(assignment, rows, totals / unit, are_counts)
+    )
+    nfold = 0 if assignment is None else assignment.nfold
     # whether the sink stores marks of missing values
     masked = missing == "marginal" and summary.has_missing
     make_empty_sink = make_sink if cluster is None else cluster.make_sink  # with the same arguments
     sink = make_empty_sink(summary.n, n_levels, K, nfold, weighted=not summary.unit, masked=masked)
     try:
-        n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
+        n = (encode_rows if cluster is None else cluster.encode_rows)(
+            reader, design, assigner, sink
+        )
         sample, folds = sink.finish(nfold)
         _check_unchanged(summary, n, design, sample)
     except BaseException:
@@ -420,11 +424,12 @@ def _make_factors(
     return response, factors, n_rows, totals
 
 
-def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
+def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, sink: Any) -> int:
     """Make the second pass: encode the used rows, store them in the sink by group and fold, and
     return their number.
 
-    Rows with a missing response are group -1, and with a dealer fold -1: every fold trains on them.
+    Rows with a missing response are group -1, and with an assigner fold -1: every fold trains on
+    them.
     """
     n = 0
     dtype = code_dtype(design.n_levels)
@@ -447,10 +452,10 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
             group_rows = rows.rows(y == group) if (y != group).any() else rows
             # without folds all rows are in the bucket of fold 0
             for f, fold_rows in (
-                [(0, group_rows)] if dealer is None else dealer.put(int(group), group_rows)
+                [(0, group_rows)] if assigner is None else assigner.put(int(group), group_rows)
             ):
                 sink.put(int(group), f, fold_rows)
-    for group, f, fold_rows in () if dealer is None else dealer.deal_remaining():
+    for group, f, fold_rows in () if assigner is None else assigner.assign_remaining():
         sink.put(group, f, fold_rows)
     return n
 

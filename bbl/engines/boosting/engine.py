@@ -37,8 +37,8 @@ class Boosting(Engine):
     towards a higher likelihood, along a cut that parts the levels of its predictor in two, or those
     of a pair in two times two, so that levels that act alike stay alike. A table begins to grow
     only if its first cut gains clearly more than chance, so that predictors that do not matter have
-    no parameters. Fields come first, then the pairs that promise most. The rows are dealt to five
-    folds; five models learn from four of them each, and end where the log-loss of the fifth is
+    no parameters. Fields come first, then the pairs that promise most. The rows are assigned to
+    five folds; five models learn from four of them each, and end where the log-loss of the fifth is
     lowest. The fit is their mean. P(x|y) is not modelled: there are no likelihoods of rows and no
     ln Z, and missing values cannot be summed out.
 
@@ -123,8 +123,8 @@ class Boosting(Engine):
     ) -> list[JointFit]:
         """Return the fit of all groups; see `JointTraits`.
 
-        `rng` deals the rows to folds and draws the cuts of the first rounds. `values`, `oof_scores`
-        and `start` are not used: nothing is tuned, and the fit begins at equal scores.
+        `rng` assigns the rows to folds and draws the cuts of the first rounds. `values`,
+        `oof_scores` and `start` are not used: nothing is tuned, and the fit begins at equal scores.
         """
         check_memory(
             self.memory(sample.n, layout),
@@ -155,7 +155,7 @@ class Boosting(Engine):
                 model_rng,
             )
             for train, held, model_rng in zip(
-                folds.train, folds.held, rng.spawn(NFOLD), strict=True
+                folds.train, folds.validation_weights, rng.spawn(NFOLD), strict=True
             )
         ]
         theta, constant, scores, used = _mean_scores(

@@ -3,9 +3,9 @@ steps.
 
 There are n rows, m predictors with ``n_levels[i]`` levels each, and G groups. Rows have `codes` (m,
 n), the level of each predictor, the observed group `y` (n,), and two sets of weights (n,): the
-model learns from those of `train`, and ends where the log-loss of those of `held` is lowest. `p`
-(n, G) are the probabilities of the groups. Cuts, gains, steps and the order of levels along which
-pairs are cut are those of `bbl._ext.boosting.boosting`.
+model learns from those of `train`, and ends where the log-loss of those of `validation_weights` is
+lowest. `p` (n, G) are the probabilities of the groups. Cuts, gains, steps and the order of levels
+along which pairs are cut are those of `bbl._ext.boosting.boosting`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Rows:
     n_levels: np.ndarray
     y: np.ndarray
     train: np.ndarray
-    held: np.ndarray
+    validation_weights: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,14 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
 
     ``step(number)`` makes a round, which changes ``steps.p`` and `tables`.
     """
-    held = np.flatnonzero(steps.rows.held)
+    held = np.flatnonzero(steps.rows.validation_weights)
     best = np.inf
     best_round = 0
     best_tables = tables.copy()
     if not len(held):  # nothing tells when to end
         return 0, True
     y = steps.rows.y[held]
-    weights = steps.rows.held[held] / steps.rows.held.sum()
+    weights = steps.rows.validation_weights[held] / steps.rows.validation_weights.sum()
     for made in range(MAX_ROUNDS + 1):
         loss = -float(weights @ np.log(steps.p[held, y]))
         if loss < best - GAIN:

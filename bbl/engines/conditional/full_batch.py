@@ -192,7 +192,7 @@ class FullBatch:
         out[positions] = couplings
         return out
 
-    def unknowns(
+    def to_vector(
         self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0
     ) -> np.ndarray:
         """Return the scaled unknowns, a vector, of fields and couplings (K, layout.size), constants
@@ -245,7 +245,7 @@ class FullBatch:
                 np.sqrt(self.kernel_factors[1]) * couplings, self.contrast_cells, R
             )
             tables = self._change_basis(contrast_tables, self.basis)
-            # as in `unknowns`: what couplings add to fields if the other level is at its mean
+            # as in `to_vector`: what couplings add to fields if the other level is at its mean
             first_means = np.einsum("cdk,d->ck", tables, m)
             second_means = np.einsum("cdk,c->dk", tables, m)
             h = h - first_means - second_means

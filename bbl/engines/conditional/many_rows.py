@@ -89,7 +89,7 @@ def fit_many_rows(
             fit = replace(engine, ridge=ridges[k]).by_batches(sample, layout, K, oof_scores, rng)
         # the flat vector of scaled unknowns of fields and couplings (K, size), constants (K,) and
         # temperature
-        unknowns = objective.unknowns(fit.theta, fit.constant, fit.temperature)
+        unknowns = objective.to_vector(fit.theta, fit.constant, fit.temperature)
         if not ends_with_minibatches:
             tolerance = EARLY if engine.early_stopping else FINISHED
             unknowns = objective.minimise(unknowns, tolerance.gradient, tolerance.rounds)

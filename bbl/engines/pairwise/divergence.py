@@ -27,7 +27,7 @@ from bbl.model.fields import mean_pseudo_log_likelihood
 from bbl.model.gauge import to_reference
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
-from bbl.parallel import Crew, Stopped, serial_blas, stop_flag
+from bbl.parallel import Stopped, ThreadPool, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
 __all__ = ["ContrastiveDivergence"]
@@ -170,8 +170,8 @@ class ContrastiveDivergence(PairwiseEngine):
         n_products = float(layout.D) ** 2 * self.n_chains * self.sweeps
         threads = min(workers, max(1, int(n_products / WORTH)))
         penalty = TablePenalty(layout, self.penalty, self.lambda_, self.lambdah)
-        with Crew(threads) as crew, serial_blas():
-            likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, [crew])
+        with ThreadPool(threads) as pool, serial_blas():
+            likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, [pool])
             simplex, unsettled = self._ascend(likelihood, sample.total, penalty, report)
         notes: tuple[Note, ...] = ()
         if not self.lambdah:

@@ -175,8 +175,8 @@ def solve_complete(
     solve: Any = None
     # what does not depend on the penalty is computed once for all comparisons, if there is memory
     # to keep it
-    once = WarmStarts().once if warm_starts is None else warm_starts.once
-    takes_newton = once("small", partial(is_small, sample.n, layout))
+    cached = WarmStarts().cached if warm_starts is None else warm_starts.cached
+    takes_newton = cached("small", partial(is_small, sample.n, layout))
     # without a penalty the field of an absent level falls until its gradient is well within the
     # tolerance: start there
     starts_at_stop = warm_starts is not None and not takes_newton and engine.diverges(min(grid))
@@ -187,7 +187,7 @@ def solve_complete(
         site_theta = _start(
             engine, counts or level_counts(sample, layout.n_levels), layout, starts_at_stop
         )
-    sample = once("codes", partial(_joint_levels, sample, layout))
+    sample = cached("codes", partial(_joint_levels, sample, layout))
     # fit_engine: the engine with the tolerance and precision of the last fit
     sites = None
     fit_engine = engine
@@ -202,7 +202,7 @@ def solve_complete(
             # a solver that has prepared the rows in double precision does not serve these fits
             solve = solve if fit_engine.precision == "single" else None
             # kept, as `replace` checks all options again
-            fit_engine = once(
+            fit_engine = cached(
                 f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single")
             )
         elif sites is not None:  # not the first fit: the last one keeps its array
@@ -211,7 +211,7 @@ def solve_complete(
             solve = (
                 by_newton
                 if takes_newton
-                else once(fit_engine.precision, partial(_solver, fit_engine, sample, layout))
+                else cached(fit_engine.precision, partial(_solver, fit_engine, sample, layout))
             )
         sites = Sites(layout.m)
         normaliser = solve(

@@ -38,7 +38,7 @@ from bbl.model.fields import mean_pseudo_log_likelihood
 from bbl.model.gauge import equal_tables
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, pair_counts
-from bbl.parallel import Crew
+from bbl.parallel import ThreadPool
 from bbl.rows.sample import Sample
 
 __all__ = ["PersistentVI"]
@@ -376,11 +376,11 @@ class PersistentVI(Engine):
             )
         draw_threads, inner_threads = self._threads(sample, layout, workers)
         budget = Budget(self.n_iter, self.tol, self.draws, self.lr, self.average)
-        with ExitStack() as stack:  # ends the threads of the crews
+        with ExitStack() as stack:  # ends the threads of the pools
             likelihood: Likelihood
             if self.likelihood == "sampled":
-                crews = [stack.enter_context(Crew(inner_threads)) for _ in range(self.draws)]
-                likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, crews)
+                pools = [stack.enter_context(ThreadPool(inner_threads)) for _ in range(self.draws)]
+                likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, pools)
             else:
                 likelihood = PseudoLikelihoodGradient(sample, layout)
             approximation, history = ascend(likelihood, begin, budget, rng, progress, draw_threads)

@@ -12,9 +12,9 @@ of all predictors. The n numbers of the approximation are z (size,), u (G,), the
 (2,), the log global scales; u and v may be absent.
 
 Threads share out the draws and, for each draw, packs of chains and blocks of tables:
-``run(function, tasks)`` of a `Crew` of threads calls ``function(*task)`` for each task. Blocks
-depend on the model alone and their sums are added in order, so that the result does not depend on
-the number of threads.
+``run(function, tasks)`` of a `ThreadPool` of threads calls ``function(*task)`` for each task.
+Blocks depend on the model alone and their sums are added in order, so that the result does not
+depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bbl.model.chains import Chains
 from bbl.model.energy import conditionals
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, one_hot, pair_counts
-from bbl.parallel import Crew, Stopped, serial_blas, stop_flag
+from bbl.parallel import Stopped, ThreadPool, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
 __all__ = [
@@ -139,7 +139,7 @@ class SampledGradient(Likelihood):
     """The gradient of the likelihood, with expectations of the model over chains that go on from
     call to call.
 
-    Each draw has `n_chains` chains, with `sweeps` Gibbs sweeps per call, and one of `crews`; draws
+    Each draw has `n_chains` chains, with `sweeps` Gibbs sweeps per call, and one of `pools`; draws
     may run at once.
     """
 
@@ -150,7 +150,7 @@ class SampledGradient(Likelihood):
         n_chains: int,
         sweeps: int,
         rng: np.random.Generator,
-        crews: Sequence[Crew],
+        pools: Sequence[ThreadPool],
     ):
         self.tables = simplex_tables(layout)
         self.sweeps = sweeps
@@ -158,33 +158,33 @@ class SampledGradient(Likelihood):
         self.sums = feature_sums(sample, layout, self.tables)  # (size,)
         self.blocks = _blocks(layout.pair_start[1:])  # runs (first, end) of pairs
         # by draw and block, see `gradient`
-        self.h = np.zeros((len(crews), len(self.blocks), layout.D))
-        self.J = [np.zeros((layout.D, layout.D)) for _ in crews]  # couplings of each draw
+        self.h = np.zeros((len(pools), len(self.blocks), layout.D))
+        self.J = [np.zeros((layout.D, layout.D)) for _ in pools]  # couplings of each draw
         # chains leave out constant predictors
         zeros = np.zeros(layout.D)
         levels = layout.n_levels[layout.n_levels > 1]
-        draws = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
+        draws = zip(self.J, rng.spawn(len(pools)), pools, strict=True)
         self.chains = [
-            Chains(zeros, J, levels, n_chains, draw_rng, crew.workers)
-            for J, draw_rng, crew in draws
+            Chains(zeros, J, levels, n_chains, draw_rng, pool.workers)
+            for J, draw_rng, pool in draws
         ]
-        self.crews = crews
+        self.pools = pools
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient at `simplex` (size,) to `out` (size,) after sweeps of the chains of
         draw q.
         """
         chains = self.chains[q]
-        crew = self.crews[q]
+        pool = self.pools[q]
         h = self.h[q]
         J = self.J[q]
         # each adds its fields to a row of h, and writes its couplings to J
         blocks = zip(h, self.blocks, strict=True)
-        crew.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
+        pool.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
         chains.update(h.sum(axis=0), J)
         # the levels of all n_states states visited
-        bits, n_states = chains.sweep_bits(self.sweeps, crew)
-        crew.run(
+        bits, n_states = chains.sweep_bits(self.sweeps, pool)
+        pool.run(
             self.tables.features_of_bits, [(bits, n_states, out, *block) for block in self.blocks]
         )
         out *= -self.total / n_states  # sums over the rows, less those expected by the model
@@ -283,8 +283,8 @@ def ascend(
     schedule = _Schedule(budget)
     history = _History(budget.n_iter, begin)
     stop = stop_flag()
-    with Crew(workers) as crew:
-        state = _State(begin, likelihood, budget.draws, rng, crew)
+    with ThreadPool(workers) as pool:
+        state = _State(begin, likelihood, budget.draws, rng, pool)
         while schedule.running:
             if stop[0]:
                 raise Stopped
@@ -418,7 +418,7 @@ class _State:
         likelihood: Likelihood,
         draws: int,
         rng: np.random.Generator,
-        crew: Crew,
+        pool: ThreadPool,
     ):
         n = len(begin.mean)
         size = begin.layout.size
@@ -427,7 +427,7 @@ class _State:
         self.likelihood = likelihood
         self.groups = groups
         self.size = size
-        self.crew = crew
+        self.pool = pool
         self.blocks = _blocks(groups.cuts[1:])
         # states of each draw's random generators, which run side by side: four words each, not all
         # zero
@@ -466,8 +466,8 @@ class _State:
         """Take one step by `_Schedule.next_adam`; return the sum of the squared gradients by the
         means of z.
         """
-        self.crew.run(self.draw, [(q,) for q in range(len(self.noise))])
-        self.crew.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
+        self.pool.run(self.draw, [(q,) for q in range(len(self.noise))])
+        self.pool.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
         self.step_scales(adam)
         return float(self.squared_gradients.sum())
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-# `@verb`: an unknown keyword raises an error that names the closest one
-from bbl.checks import verb
+# `@check_keywords`: an unknown keyword raises an error that names the closest one
+from bbl.checks import check_keywords
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.report.canvas import (
     COLOURS,
@@ -114,7 +114,7 @@ def plot_cv(
     return ax
 
 
-@verb
+@check_keywords
 def plot_comparison(
     true: HasParameters | Sequence[Any],
     inferred: HasParameters | Sequence[Any],

@@ -1,3 +1,3 @@
-"""Effects on the scale of probabilities: questions, rows, values, standard errors, and the table of
+"""Effects on the scale of probabilities: contrasts, rows, values, standard errors, and the table of
 answers.
 """

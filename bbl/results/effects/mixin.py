@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bbl.checks import flag, verb
+from bbl.checks import check_keywords, flag
 from bbl.errors import BBLError
 from bbl.report.page import Part, figure_html
 from bbl.results.classifier_base import ClassifierBase
-from bbl.results.effects.answers import find_effects
-from bbl.results.effects.questions import make_comparison_questions, make_prediction_questions
+from bbl.results.effects.contrasts import make_comparison_contrasts, make_prediction_contrasts
+from bbl.results.effects.effects import find_effects
 from bbl.results.effects.refits import ErrorOptions
 from bbl.results.effects.rows import make_effect_rows
 from bbl.results.effects.table import Effects
@@ -28,7 +28,7 @@ MAX_COMPARED = 60  # predictors whose effects a report computes
 class EffectsMixin(ClassifierBase):
     """Predictions and comparisons of levels on the scale of probabilities, with standard errors."""
 
-    @verb
+    @check_keywords
     def predictions(
         self,
         newdata: object = None,
@@ -66,13 +66,13 @@ class EffectsMixin(ClassifierBase):
         0    No     0.785      0.014
         1   Yes     0.215      0.014
         """
-        questions = make_prediction_questions(self.labels, variables)
+        contrasts = make_prediction_contrasts(self.labels, variables)
         rows = make_effect_rows(self, newdata, weights, grid, by=None, is_rowwise=True)
         return find_effects(
-            self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
         )
 
-    @verb
+    @check_keywords
     def avg_predictions(
         self,
         by: object = None,
@@ -149,13 +149,13 @@ class EffectsMixin(ClassifierBase):
         2    No    Male     0.790      0.010
         3   Yes    Male     0.210      0.010
         """
-        questions = make_prediction_questions(self.labels, variables)
+        contrasts = make_prediction_contrasts(self.labels, variables)
         rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
         return find_effects(
-            self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
         )
 
-    @verb
+    @check_keywords
     def comparisons(
         self,
         variables: object = None,
@@ -198,15 +198,15 @@ class EffectsMixin(ClassifierBase):
         2    No    1     0.281      0.039
         3   Yes    1    -0.281      0.039
         """
-        questions = make_comparison_questions(
+        contrasts = make_comparison_contrasts(
             self.labels, variables, contrast, transform, flag("cross", cross)
         )
         rows = make_effect_rows(self, newdata, None, grid, by=None, is_rowwise=True)
         return find_effects(
-            self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
         )
 
-    @verb
+    @check_keywords
     def avg_comparisons(
         self,
         variables: object = None,
@@ -276,12 +276,12 @@ class EffectsMixin(ClassifierBase):
         2    No  3rd - 1st    Male     0.170
         3   Yes  3rd - 1st    Male    -0.170
         """
-        questions = make_comparison_questions(
+        contrasts = make_comparison_contrasts(
             self.labels, variables, contrast, transform, flag("cross", cross)
         )
         rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
         return find_effects(
-            self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
+            self, contrasts, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose)
         )
 
     def _effects_part(self, newdata: object, weights: Any) -> Part:

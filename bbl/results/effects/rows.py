@@ -22,7 +22,7 @@ from bbl.design.frames import to_frame
 from bbl.design.weights import name_new_rows, refuse_weights
 from bbl.errors import BBLTypeError, DataError, Hint, OptionError
 from bbl.results.classifier_base import ClassifierBase
-from bbl.results.effects.questions import find_level_codes, find_predictors
+from bbl.results.effects.contrasts import find_level_codes, find_predictors
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["GRIDS", "EffectRows", "make_effect_rows"]

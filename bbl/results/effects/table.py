@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 import pandas as pd
 
-from bbl.checks import integer, verb
+from bbl.checks import check_keywords, integer
 from bbl.design.labels import Labels
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.summary import Section, Summary
@@ -31,7 +31,7 @@ NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_hi
 @dataclass(frozen=True, repr=False)
 class Effects:
     """Probabilities of the groups, or their contrasts; made by ``fit.avg_comparisons()`` and the
-    verbs like it.
+    functions like it.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Effects:
     null: float | None
     statistic: str = "z"
 
-    @verb
+    @check_keywords
     def plot(self, groups: Sequence | None = None, top: int = 40, axes=None):
         """Draw the estimates with their intervals, a panel for each group.
 

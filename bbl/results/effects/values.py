@@ -26,8 +26,8 @@ import numpy as np
 
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.memory import check_memory
+from bbl.results.effects.contrasts import Contrasts, Scenario
 from bbl.results.effects.error_source import DeltaMethod, Scores
-from bbl.results.effects.questions import Questions, Scenario
 from bbl.results.effects.rows import EffectRows
 from bbl.stats.contrasts import TRANSFORMS, contrast_values
 from bbl.stats.metrics import log_probabilities
@@ -89,13 +89,13 @@ def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.nd
     return codes, missing if missing is not None and missing.any() else None
 
 
-def average_probabilities(questions: Questions, rows: EffectRows, scores: Scores) -> np.ndarray:
+def average_probabilities(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> np.ndarray:
     """Return the average probabilities (S, U, K) of the groups in each scenario and unit."""
     # `_row_probabilities` returns codes, missing cells and, at [2], the probabilities
     return np.array(
         [
             _average_by_unit(_row_probabilities(scores, rows, scenario)[2], rows)
-            for scenario in questions.scenarios
+            for scenario in contrasts.scenarios
         ]
     )
 
@@ -139,41 +139,41 @@ def _average_by_unit(p: np.ndarray, rows: EffectRows) -> np.ndarray:
     return np.add.reduceat(p * rows.weights[:, None], rows.starts[:-1], axis=0)
 
 
-def compute_contrasts(questions: Questions, average_by_scenario: np.ndarray) -> np.ndarray:
+def compute_contrasts(contrasts: Contrasts, average_by_scenario: np.ndarray) -> np.ndarray:
     """Return the quantities (Q, U, K) from the averages (S, U, K)."""
-    transform = questions.transform
+    transform = contrasts.transform
     return np.array(  # [0]: without derivatives
         [
             contrast_values(transform, average_by_scenario[q.scenarios], q.signs)[0]
-            for q in questions.quantities
+            for q in contrasts.quantities
         ]
     )
 
 
-def estimate_effects(questions: Questions, rows: EffectRows, scores: Scores) -> EffectValues:
+def estimate_effects(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> EffectValues:
     """Return estimates; standard errors, limits and tests are nan."""
-    average_by_scenario = average_probabilities(questions, rows, scores)
-    estimates = compute_contrasts(questions, average_by_scenario)
+    average_by_scenario = average_probabilities(contrasts, rows, scores)
+    estimates = compute_contrasts(contrasts, average_by_scenario)
     no_values = np.full(estimates.shape, np.nan)
     return EffectValues(
         estimates,
         *(no_values,) * 5,  # std_error, low, high, statistic, p
         has_errors=False,
-        is_impossible=_find_impossible(questions, average_by_scenario),
+        is_impossible=_find_impossible(contrasts, average_by_scenario),
     )
 
 
-def _find_impossible(questions: Questions, average_by_scenario: np.ndarray) -> np.ndarray:
+def _find_impossible(contrasts: Contrasts, average_by_scenario: np.ndarray) -> np.ndarray:
     """Return whether quantities (Q, U) have a scenario whose average is nan, from averages (S, U,
     K).
     """
     return np.array(
-        [np.isnan(average_by_scenario[q.scenarios]).any(axis=(0, 2)) for q in questions.quantities]
+        [np.isnan(average_by_scenario[q.scenarios]).any(axis=(0, 2)) for q in contrasts.quantities]
     )
 
 
 def estimate_by_delta_method(
-    questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
+    contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
     """Return estimates with standard errors by the delta method, and limits of a normal or t
     distribution.
@@ -188,10 +188,10 @@ def estimate_by_delta_method(
     n_coefficients = 1 + delta.gradient.layout.size
     # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities by the coefficients of K
     # groups
-    block_units = max(1, BLOCK // (len(questions.scenarios) * K * K * n_coefficients))
+    block_units = max(1, BLOCK // (len(contrasts.scenarios) * K * K * n_coefficients))
     blocks = [
         _delta_block(
-            questions,
+            contrasts,
             rows.units(first_unit, min(first_unit + block_units, rows.n_units)),
             scores,
             delta,
@@ -202,13 +202,13 @@ def estimate_by_delta_method(
         np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True)
     )
     effect_values = _add_t_limits(
-        questions, estimates, np.sqrt(variance), delta.covariance.df, level
+        contrasts, estimates, np.sqrt(variance), delta.covariance.df, level
     )
     return replace(effect_values, is_impossible=is_impossible)
 
 
 def _delta_block(
-    questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod
+    contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U))
     of a block of units.
@@ -219,7 +219,7 @@ def _delta_block(
     """
     scenario_averages = []
     derivatives_by_scenario = []
-    for scenario in questions.scenarios:
+    for scenario in contrasts.scenarios:
         codes, missing, p = _row_probabilities(scores, rows, scenario)
         scenario_averages.append(_average_by_unit(p, rows))
         derivatives_by_scenario.append(
@@ -229,9 +229,9 @@ def _delta_block(
     average_by_scenario = np.array(scenario_averages)
     estimates = []
     variances = []
-    for quantity in questions.quantities:
+    for quantity in contrasts.quantities:
         contrast, derivatives_by_average = contrast_values(
-            questions.transform, average_by_scenario[quantity.scenarios], quantity.signs
+            contrasts.transform, average_by_scenario[quantity.scenarios], quantity.signs
         )
         # 0 / 0 and x / 0, where probabilities are 0
         with np.errstate(invalid="ignore", over="ignore"):
@@ -246,12 +246,12 @@ def _delta_block(
     return (
         np.array(estimates),
         np.array(variances),
-        _find_impossible(questions, average_by_scenario),
+        _find_impossible(contrasts, average_by_scenario),
     )
 
 
 def estimate_by_replicates(
-    questions: Questions,
+    contrasts: Contrasts,
     rows: EffectRows,
     scores: Scores,
     replicates: Sequence[Scores],
@@ -265,7 +265,7 @@ def estimate_by_replicates(
     statistics and p-values of a normal distribution, else these are nan.
     """
     estimates, replicate_estimates, is_impossible = _estimate_replicates(
-        questions, rows, scores, replicates
+        contrasts, rows, scores, replicates
     )
     # `null` is the value without any effect; no warning where a replicate is undefined or a
     # standard error is 0
@@ -273,7 +273,7 @@ def estimate_by_replicates(
         se = replicate_estimates.std(axis=0, ddof=1)
         low, high = np.quantile(replicate_estimates, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         z = (
-            (estimates - TRANSFORMS[questions.transform].null) / se
+            (estimates - TRANSFORMS[contrasts.transform].null) / se
             if has_tests
             else np.full(estimates.shape, np.nan)
         )
@@ -284,7 +284,7 @@ def estimate_by_replicates(
 
 
 def estimate_by_design_replicates(
-    questions: Questions,
+    contrasts: Contrasts,
     rows: EffectRows,
     scores: Scores,
     replicates: Sequence[Scores],
@@ -300,7 +300,7 @@ def estimate_by_design_replicates(
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
     estimates, replicate_values, is_impossible = _estimate_replicates(
-        questions, rows, scores, replicates
+        contrasts, rows, scores, replicates
     )
     # (R, Q U K); and (Q U K, 1), so that ``flat_estimates[k]`` is a vector (1,), as `deviations`
     # needs it
@@ -318,20 +318,20 @@ def estimate_by_design_replicates(
             flat_replicates[:, [k]], flat_estimates[k]
         )
     se = np.sqrt((deviations**2).sum(axis=0)).reshape(estimates.shape)
-    effect_values = _add_t_limits(questions, estimates, se, survey.df, level)
+    effect_values = _add_t_limits(contrasts, estimates, se, survey.df, level)
     return replace(
         effect_values, is_partial=is_partial.reshape(estimates.shape), is_impossible=is_impossible
     )
 
 
 def _estimate_replicates(
-    questions: Questions, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
+    contrasts: Contrasts, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (quantities (Q, U, K), those of each replicate (R, Q, U, K), whether they are
     impossible (Q, U)).
     """
-    average_by_scenario = average_probabilities(questions, rows, scores)
-    estimates = compute_contrasts(questions, average_by_scenario)
+    average_by_scenario = average_probabilities(contrasts, rows, scores)
+    estimates = compute_contrasts(contrasts, average_by_scenario)
     check_memory(
         8.0 * estimates.size * len(replicates),
         f"{len(replicates)} replicates of {estimates.size:,} effects",
@@ -339,15 +339,15 @@ def _estimate_replicates(
     )
     replicate_estimates = np.array(
         [
-            compute_contrasts(questions, average_probabilities(questions, rows, replicate))
+            compute_contrasts(contrasts, average_probabilities(contrasts, rows, replicate))
             for replicate in replicates
         ]
     )
-    return estimates, replicate_estimates, _find_impossible(questions, average_by_scenario)
+    return estimates, replicate_estimates, _find_impossible(contrasts, average_by_scenario)
 
 
 def _add_t_limits(
-    questions: Questions, estimates: np.ndarray, se: np.ndarray, df: float, level: float
+    contrasts: Contrasts, estimates: np.ndarray, se: np.ndarray, df: float, level: float
 ) -> EffectValues:
     """Return estimates (Q, U, K) with limits and tests by a t distribution; a normal one if `df` is
     infinite.
@@ -356,7 +356,7 @@ def _add_t_limits(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         half_width = t_quantile(0.5 + level / 2, df) * se
-        t = (estimates - TRANSFORMS[questions.transform].null) / se
+        t = (estimates - TRANSFORMS[contrasts.transform].null) / se
     return EffectValues(
         estimates, se, estimates - half_width, estimates + half_width, t, two_sided_p(t, df)
     )

@@ -17,7 +17,7 @@ import pandas as pd
 
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.covariance import difference_terms
-from bbl.checks import flag, share, verb
+from bbl.checks import check_keywords, flag, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
@@ -120,7 +120,7 @@ class DifferenceInference(Estimates):
             self._covariance_cache[pair] = covariances, has_se & self._estimate.converged
         return self._covariance_cache[pair]
 
-    @verb
+    @check_keywords
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every difference with its standard error and interval.
 
@@ -193,7 +193,7 @@ class DifferenceInference(Estimates):
         """Raise an OptionError: single groups have no covariances."""
         self.tests()
 
-    @verb
+    @check_keywords
     def interactions(
         self, of: Compared = "group", apc: bool = False, level: float = 0.95
     ) -> pd.DataFrame:

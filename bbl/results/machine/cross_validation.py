@@ -67,7 +67,7 @@ class CrossValArguments:
         return score_name(self._score, self._use_auc, data.K, data.design.classes)
 
     def folds(self, fit: ModelResults, data: FitData) -> Folds:
-        """Deal the training rows of a fit to folds."""
+        """Assign the training rows of a fit to folds."""
         cv = self._cv
         if cv is None:
             return stratified_folds(data, self._nfold, self.rng if self._shuffle else None)

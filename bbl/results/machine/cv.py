@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.cross_fit import CrossFit
-from bbl.checks import choice, share, verb
+from bbl.checks import check_keywords, choice, share
 from bbl.choices import EvaluationFigure, PredictionType, Unseen
 from bbl.crossval import Scored, calibrated
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
@@ -228,7 +228,7 @@ class CVResults(Notebook):
         unseen: Unseen = ...,
         **options: Unpack[Decisions],
     ) -> pd.DataFrame: ...
-    @verb
+    @check_keywords
     def predict(
         self,
         newdata: object = None,
@@ -278,7 +278,7 @@ class CVResults(Notebook):
         """
         return self._machine("coef").coef()
 
-    @verb
+    @check_keywords
     def summary(self, prior_count: float = 0.0) -> Summary:
         """Summarise `model`; see `BBLResults.summary`.
 
@@ -302,7 +302,7 @@ class CVResults(Notebook):
             return summary
         return self.model.summary()
 
-    @verb
+    @check_keywords
     def mcSample(
         self,
         nsteps: int = 1000,
@@ -338,7 +338,7 @@ class CVResults(Notebook):
                 hint="For the scores of all settings use cvframe.",
             )
 
-    @verb
+    @check_keywords
     def evaluate(
         self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None
     ) -> Evaluation:
@@ -376,7 +376,7 @@ class CVResults(Notebook):
             labels, scores, scored.y, scored.weights, subject, level, cost_matrix, advice
         )
 
-    @verb
+    @check_keywords
     def plot(self, ax: Any = None, *, kind: Literal["cv"] | EvaluationFigure = "cv") -> Any:
         """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or one of the
         predictions.
@@ -416,7 +416,7 @@ class CVResults(Notebook):
             self.cvframe, self.regstar, ax, symbol=symbol, title=title, logarithmic=logarithmic
         )
 
-    @verb
+    @check_keywords
     def plot_calibration(
         self,
         bins: int = 10,

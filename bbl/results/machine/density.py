@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bbl.checks import real, verb
+from bbl.checks import check_keywords, real
 from bbl.errors import ClassError
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
@@ -93,7 +93,7 @@ class DensityResults(FittedMachine):
         """Share (1,) of the single group: 1."""
         return self.class_shares
 
-    @verb
+    @check_keywords
     def summary(self, prior_count: float = 0.0) -> Summary:
         """Summarise the fit: facts, the levels of each predictor, and the tests of fields and
         couplings.

@@ -21,7 +21,7 @@ from bbl.boltzmann.reconstruction import reconstruct as reconstruct_cells
 from bbl.boltzmann.reconstruction import reconstruct_jointly
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.capabilities import WITH_ZEROS
-from bbl.checks import choice, generator, integer, verb
+from bbl.checks import check_keywords, choice, generator, integer
 from bbl.design.decisions import check_shares
 from bbl.design.frames import to_frame
 from bbl.design.weights import refuse_weights
@@ -72,7 +72,7 @@ def _parse_mask(
 class DistributionMixin(MachineResults):
     """Densities, draws and completions of rows under a fitted Boltzmann machine."""
 
-    @verb
+    @check_keywords
     def score_samples(self, newdata: object = None, unseen: str = "raise") -> pd.Series:
         """Return the log-probability of each row.
 
@@ -117,7 +117,7 @@ class DistributionMixin(MachineResults):
             log_p[dropped] = np.nan
         return pd.Series(log_p, index=row_labels, name="log_prob")
 
-    @verb
+    @check_keywords
     def pnll(self, newdata: object = None, weights: Hashable | ArrayLike = None) -> float:
         """Return the negative log pseudo-likelihood of a row: the mean of ``-sum_i ln P(x_i | the
         other predictors)``.
@@ -180,7 +180,7 @@ class DistributionMixin(MachineResults):
             )
         return self.estimate.pnll(codes, missing, y, frequencies)
 
-    @verb
+    @check_keywords
     def sample(
         self,
         n: int = 1,
@@ -243,7 +243,7 @@ class DistributionMixin(MachineResults):
         predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
         return category_frame(response | predictors, pd.RangeIndex(len(y)))
 
-    @verb
+    @check_keywords
     def reconstruct(
         self,
         newdata: object,

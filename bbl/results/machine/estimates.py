@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.significance import Kind
-from bbl.checks import choice, flag, near_match, real, verb
+from bbl.checks import check_keywords, choice, flag, near_match, real
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
@@ -108,7 +108,7 @@ class Estimates(Notebook, ABC):
         """
         return labelled(self.table(), "p")
 
-    @verb
+    @check_keywords
     def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
         """Return confidence limits of every parameter that `of` selects.
 
@@ -143,7 +143,7 @@ class Estimates(Notebook, ABC):
             self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5, open_low=True)), ["lower", "upper"]
         )
 
-    @verb
+    @check_keywords
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
         """Return the covariance of the penalised estimates; its diagonal is the square of ``bse``.
 
@@ -198,7 +198,7 @@ class Estimates(Notebook, ABC):
         covariance[has_no_se], covariance[:, has_no_se] = np.nan, np.nan  # its rows and columns
         return pd.DataFrame(covariance, index=se.index, columns=se.index)
 
-    @verb
+    @check_keywords
     def plot(
         self,
         of: Compared = "group",

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import choice, flag, near_match, verb
+from bbl.checks import check_keywords, choice, flag, near_match
 from bbl.choices import EvaluationFigure
 from bbl.errors import DataError, OptionError
 from bbl.report.machine.plot import plot_cv
@@ -34,7 +34,7 @@ __all__ = ["FiguresMixin"]
 class FiguresMixin(MachineResults):
     """Figures of a fitted Boltzmann machine: parameters, interactions, sequence logos."""
 
-    @verb
+    @check_keywords
     def plot(
         self,
         axes: Any = None,
@@ -145,7 +145,7 @@ class FiguresMixin(MachineResults):
             logarithmic=tuned.logarithmic,
         )
 
-    @verb
+    @check_keywords
     def plot_network(
         self,
         groups: Sequence[Any] | None = None,
@@ -193,7 +193,7 @@ class FiguresMixin(MachineResults):
             self.labels, self.estimate.parameters, groups=groups, top=top, axes=axes
         )
 
-    @verb
+    @check_keywords
     def plot_logo(
         self,
         kind: Literal["information", "fields"] = "information",
@@ -242,7 +242,7 @@ class FiguresMixin(MachineResults):
             title = f"Field ${d}h$"
         return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
-    @verb
+    @check_keywords
     def plot_terms(
         self,
         term: Sequence[Any] | None = None,

@@ -21,7 +21,7 @@ from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.prediction_checks import remedy, untuned_option
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.capabilities import WITH_ZEROS
-from bbl.checks import real, verb
+from bbl.checks import check_keywords, real
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import DataError, Hint, OptionError
@@ -275,7 +275,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         )
         return remedy(calibrate, auto=False, option=option)
 
-    @verb
+    @check_keywords
     def summary(self, prior_count: float = 0.0) -> Summary:
         """Summarise the fit, and test each predictor by naive Bayes.
 
@@ -335,7 +335,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         unseen: Unseen = ...,
         **options: Unpack[DrawnDecisions],
     ) -> pd.DataFrame: ...
-    @verb
+    @check_keywords
     def predict(
         self,
         newdata: object = None,
@@ -448,7 +448,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             titles, terms, list(terms), constant, averaged=estimate.predictive is not None
         )
 
-    @verb
+    @check_keywords
     def relevant(self) -> pd.DataFrame:
         """Return the terms that predictions use: those whose parameters are not the same in all
         groups.

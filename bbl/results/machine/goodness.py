@@ -22,7 +22,7 @@ from bbl.boltzmann.inference.goodness import (
     simulated_statistics,
 )
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
-from bbl.checks import generator, integer, verb
+from bbl.checks import check_keywords, generator, integer
 from bbl.errors import DataError, OptionError
 from bbl.model.listing import state_codes
 from bbl.report.machine.plot_mosaic import check_mosaic, draw_mosaic
@@ -68,7 +68,7 @@ def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndar
 class GoodnessMixin(MachineResults):
     """Goodness of fit of Boltzmann machines: observed and expected counts of cells."""
 
-    @verb
+    @check_keywords
     def goodness_of_fit(
         self, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
     ) -> pd.DataFrame:
@@ -160,7 +160,7 @@ class GoodnessMixin(MachineResults):
             test = SPARSE + BOOTSTRAP[n_tables > 0]
         return frame.assign(test=test)
 
-    @verb
+    @check_keywords
     def cells(self) -> pd.DataFrame:
         """Return all cells of the table with their observed and fitted counts and the residuals,
         for ``method="ml"``.
@@ -224,7 +224,7 @@ class GoodnessMixin(MachineResults):
             frame[name] = column
         return frame
 
-    @verb
+    @check_keywords
     def plot_mosaic(self, ax: Axes | None = None) -> Axes:
         """Draw the observed counts as a mosaic, shaded by the Pearson residuals of the fit, for
         ``method="ml"``.

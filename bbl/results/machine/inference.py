@@ -33,7 +33,7 @@ from bbl.boltzmann.inference.covariance import Covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests
 from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, variances
 from bbl.boltzmann.inference.significance import of_group as compare_with_zero
-from bbl.checks import share, verb
+from bbl.checks import check_keywords, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.errors import OptionError
@@ -269,7 +269,7 @@ class Inference(Estimates):
         # rows keep an se, without a test
         return kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
 
-    @verb
+    @check_keywords
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its standard error, z, p and confidence limits.
 
@@ -382,7 +382,7 @@ class Inference(Estimates):
         texts = [comparison.verdict_texts for comparison in self._comparisons(of)]
         return pd.Series(np.concatenate(texts), name="test")
 
-    @verb
+    @check_keywords
     def profile(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return penalised likelihood ratio tests and profile limits, with ``ridge="firth"``.
 
@@ -460,7 +460,7 @@ class Inference(Estimates):
         is_reference = frame["group"] == self._labels.groups[reference]
         return frame[~is_reference].reset_index(drop=True)
 
-    @verb
+    @check_keywords
     def tests(self, of: Compared = "group") -> pd.DataFrame:
         """Return the joint test of every predictor's fields and of every pair's couplings being
         zero.
@@ -532,7 +532,7 @@ class Inference(Estimates):
         odds_ratios = [comparison.odds_ratios() for comparison in self._comparisons(of)]
         return without_reference(self.tests(of).assign(odds_ratio=np.concatenate(odds_ratios)))
 
-    @verb
+    @check_keywords
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interactions with their tests, strongest first; see ``fit.interactions()``.
 
@@ -574,7 +574,7 @@ class Inference(Estimates):
             *(full_covariance(self._sample.group(g), layout.of_group(g), engine) for g in groups)
         )
 
-    @verb
+    @check_keywords
     def summary(self, of: Compared = "group", level: float = 0.95) -> Summary:
         """Return the tables as one summary: the parameters with their tests, and the joint tests.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from bbl.checks import verb
+from bbl.checks import check_keywords
 from bbl.model.ranking import interaction_strength
 from bbl.report.graph_text import quoted, require_networkx
 from bbl.report.text import label_text
@@ -19,7 +19,7 @@ __all__ = ["GraphMixin"]
 class GraphMixin(MachineResults):
     """The graph of interacting predictors, for other programs."""
 
-    @verb
+    @check_keywords
     def to_networkx(self) -> Any:
         """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with an edge for
         each group.
@@ -65,7 +65,7 @@ class GraphMixin(MachineResults):
             )
         return graph
 
-    @verb
+    @check_keywords
     def to_dot(self) -> str:
         """Return the interacting pairs of predictors in the language of Graphviz, with an edge for
         each group.

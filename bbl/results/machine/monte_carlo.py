@@ -14,7 +14,7 @@ import pandas as pd
 
 from bbl.boltzmann.mixture import MixtureDraws, draw_chains
 from bbl.capabilities import WITH_ZEROS
-from bbl.checks import flag, generator, integer, verb
+from bbl.checks import check_keywords, flag, generator, integer
 from bbl.design.labels import Labels
 from bbl.errors import ConvergenceWarning, OptionError
 from bbl.model.chains import GibbsDraws, gibbs
@@ -160,7 +160,7 @@ def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.D
 class ChainsMixin(MachineResults):
     """Gibbs chains of a fitted Boltzmann machine."""
 
-    @verb
+    @check_keywords
     def mcSample(
         self,
         nsteps: int = 1000,

@@ -22,7 +22,7 @@ from bbl.boltzmann.inference.odds_ratios import (
     log_odds_ratios,
 )
 from bbl.boltzmann.inference.significance import Kind
-from bbl.checks import near_match, share, verb
+from bbl.checks import check_keywords, near_match, share
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.report.text import label_text
@@ -102,7 +102,7 @@ def _make_ratio_frame(
 class OddsRatiosMixin(MachineResults):
     """Odds ratios of a fitted Boltzmann machine."""
 
-    @verb
+    @check_keywords
     def odds_ratios(
         self,
         pairs: Sequence[tuple[Hashable, Hashable]] | None = None,

@@ -18,7 +18,7 @@ import pandas as pd
 from bbl.boltzmann.inference.covariance import bootstrap as refit_samples
 from bbl.boltzmann.inference.significance import MID_P
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
-from bbl.checks import choice, generator, integer, share, verb
+from bbl.checks import check_keywords, choice, generator, integer, share
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.results.machine.contrasts import DifferenceInference
@@ -35,7 +35,7 @@ __all__ = ["UncertaintyMixin"]
 class UncertaintyMixin(MachineResults):
     """Standard errors, intervals, tests and interactions of fitted Boltzmann machines."""
 
-    @verb
+    @check_keywords
     def inference(self) -> Inference | PosteriorInference | DifferenceInference:
         """Return standard errors, intervals and tests of all parameters, of differences, and of
         pairs.
@@ -76,7 +76,7 @@ class UncertaintyMixin(MachineResults):
             return self._contrasts  # a DifferenceInference
         return self._posterior if self.engine.posterior else self._inference
 
-    @verb
+    @check_keywords
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
         """Return the covariance of the estimates of all groups, or of one; see
         `Inference.cov_params`.
@@ -91,7 +91,7 @@ class UncertaintyMixin(MachineResults):
         """
         return self.inference().cov_params(group)
 
-    @verb
+    @check_keywords
     def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
         """Return confidence limits of every parameter; see `Inference.conf_int`.
 
@@ -108,7 +108,7 @@ class UncertaintyMixin(MachineResults):
         """
         return self.inference().conf_int(alpha, of)
 
-    @verb
+    @check_keywords
     def bootstrap(
         self,
         nboot: int = 200,
@@ -182,7 +182,7 @@ class UncertaintyMixin(MachineResults):
             frame["test"] = tests.to_numpy()
         return frame
 
-    @verb
+    @check_keywords
     def interactions(
         self,
         of: Compared = "group",

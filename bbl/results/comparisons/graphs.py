@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
-from bbl.checks import verb
+from bbl.checks import check_keywords
 from bbl.report.machine.plot_graphs import plot_edges
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
@@ -66,7 +66,7 @@ class GraphsResults(Notebook):
         """Formula of the best graph."""
         return str(self.table["formula"].iloc[0])
 
-    @verb
+    @check_keywords
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the variables as nodes and the probability of each edge as its width and colour.
 

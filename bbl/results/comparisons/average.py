@@ -22,7 +22,7 @@ from bbl.boltzmann.averaging import Averaged, CrossAverage, average_members, cro
 from bbl.boltzmann.job import FitSpec
 from bbl.boltzmann.prediction_checks import warn_record
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
-from bbl.checks import verb
+from bbl.checks import check_keywords
 from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
 from bbl.engines import PREPARED_AS
@@ -118,7 +118,7 @@ class AverageResults(ClassifierResults):
         effects=NO_COVARIANCE,
     )
 
-    @verb
+    @check_keywords
     def mcSample(self) -> NoReturn:
         """Raise an OptionError: an average has no distribution of rows to sample.
 
@@ -138,7 +138,7 @@ class AverageResults(ClassifierResults):
             hint="Call mcSample() of one of fit.members, such as a fit by method='pseudo'.",
         )
 
-    @verb
+    @check_keywords
     def crossVal(
         self,
         nfold: int = 5,
@@ -288,7 +288,7 @@ class AverageResults(ClassifierResults):
         """What to try if the average predicts worse than the shares of the groups."""
         return member_advice(self.members)
 
-    @verb
+    @check_keywords
     def relevant(self) -> pd.DataFrame:
         """Return the terms that the members' predictions use: those whose parameters are not the
         same in all groups.

@@ -24,7 +24,7 @@ from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.bayesnet.parameters import fit
 from bbl.bayesnet.predict import class_scores
 from bbl.boltzmann.job import FitData
-from bbl.checks import choice, flag, generator, verb
+from bbl.checks import check_keywords, choice, flag, generator
 from bbl.design.factors import Factor, check_discrete
 from bbl.design.frames import to_frame
 from bbl.design.table_types import Batches, Splitter, TableLike, Weights
@@ -40,7 +40,7 @@ from bbl.stats.metrics import SCORES, auc, link, log_probabilities
 __all__ = ["accuracy", "cmi", "cv"]
 
 
-@verb
+@check_keywords
 def cv(
     models: NetworkResults | Sequence[NetworkResults] | Mapping[Any, NetworkResults],
     data: TableLike | Batches,
@@ -138,7 +138,7 @@ def cv(
             models_by_name.values(), encoded_data, rng.spawn(n_models), strict=True
         )
         for train, validation, fold_rng in zip(
-            all_folds.train, all_folds.held, model_rng.spawn(n_folds), strict=True
+            all_folds.train, all_folds.validation_weights, model_rng.spawn(n_folds), strict=True
         )
     ]
     with progress_bar(len(tasks), "cv", verbose) as progress:
@@ -263,7 +263,7 @@ def _select_columns(sample: Sample, columns: list[int]) -> Sample:
     return Sample(np.ascontiguousarray(sample.codes[:, columns]), sample.weights, sample.y, missing)
 
 
-@verb
+@check_keywords
 def cmi(
     x: Hashable,
     y: Hashable,
@@ -338,7 +338,7 @@ def cmi(
     return conditional_information(table) / UNITS[unit]
 
 
-@verb
+@check_keywords
 def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
     """Return the share of rows in which predicted and true label are equal; a missing label is
     equal to no label.

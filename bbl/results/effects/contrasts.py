@@ -1,4 +1,4 @@
-"""Questions of effects: scenarios, in which predictors are set to levels, and signed contrasts of
+"""Contrasts of effects: scenarios, in which predictors are set to levels, and signed contrasts of
 them.
 
 A *scenario* sets some predictors of every row to a level each; its codes are (predictor, level)
@@ -25,12 +25,12 @@ from bbl.stats.contrasts import CONTRASTS, TRANSFORMS, level_pairs
 
 __all__ = [
     "Quantity",
-    "Questions",
+    "Contrasts",
     "Scenario",
     "find_level_codes",
     "find_predictors",
-    "make_comparison_questions",
-    "make_prediction_questions",
+    "make_comparison_contrasts",
+    "make_prediction_contrasts",
 ]
 
 MAX_QUANTITIES = 100_000  # that a call may ask for
@@ -48,7 +48,7 @@ class Quantity(NamedTuple):
     term, contrast : object
         Entries of the columns ``term`` and ``contrast`` of the table of effects.
     scenarios : list of int
-        Positions in `Questions.scenarios` of the scenarios that are contrasted.
+        Positions in `Contrasts.scenarios` of the scenarios that are contrasted.
     signs : ndarray, shape (len(scenarios),)
         1 or -1 for each of these scenarios.
     levels : tuple of (int, int)
@@ -64,7 +64,7 @@ class Quantity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Questions:
+class Contrasts:
     """Scenarios and the quantities that compare them.
 
     Attributes
@@ -173,7 +173,7 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
     )
 
 
-def make_prediction_questions(labels: Labels, variables: object) -> Questions:
+def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
     """Return one quantity for each combination of levels of `variables`; the rows as they are if it
     is None.
 
@@ -181,7 +181,7 @@ def make_prediction_questions(labels: Labels, variables: object) -> Questions:
     """
     if variables is None:
         # one scenario, which sets nothing, and its average
-        return Questions(
+        return Contrasts(
             [()],
             [Quantity((), term="", contrast="", scenarios=[0], signs=np.ones(1), levels=())],
             "difference",
@@ -209,12 +209,12 @@ def make_prediction_questions(labels: Labels, variables: object) -> Questions:
         )
         for position, scenario in enumerate(scenarios)
     ]
-    return Questions(scenarios, quantities, "difference", is_comparison=False)
+    return Contrasts(scenarios, quantities, "difference", is_comparison=False)
 
 
-def make_comparison_questions(
+def make_comparison_contrasts(
     labels: Labels, variables: object, contrast: object, transform: str, is_crossed: bool
-) -> Questions:
+) -> Contrasts:
     """Return the quantities that compare levels of predictors.
 
     Parameters
@@ -293,7 +293,7 @@ def make_comparison_questions(
                 levels,
             )
         )
-    return Questions(list(scenario_positions), quantities, transform, is_comparison=True)
+    return Contrasts(list(scenario_positions), quantities, transform, is_comparison=True)
 
 
 def _parse_pairs(

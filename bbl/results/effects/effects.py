@@ -1,9 +1,9 @@
-"""Answers to questions of effects: standard errors from a covariance, draws or refits; notes; and
+"""Answers to contrasts of effects: standard errors from a covariance, draws or refits; notes; and
 the frame.
 
-The questions are Q quantities, contrasts of average probabilities; each is estimated in U units of
+The contrasts are Q quantities, contrasts of average probabilities; each is estimated in U units of
 rows for K groups. A unit is a set of rows that are averaged, or a single row. Levels are pairs
-(predictor, code). See `Questions`, `EffectRows`, `EffectValues` and `ErrorOptions` for the
+(predictor, code). See `Contrasts`, `EffectRows`, `EffectValues` and `ErrorOptions` for the
 attributes of the arguments of these names.
 """
 
@@ -21,8 +21,8 @@ from bbl.checks import generator
 from bbl.errors import DataError, OptionError
 from bbl.report.text import distinct_names
 from bbl.results.classifier_base import ClassifierBase
+from bbl.results.effects.contrasts import Contrasts
 from bbl.results.effects.error_source import Scores
-from bbl.results.effects.questions import Questions
 from bbl.results.effects.refits import ErrorOptions, refit_bootstrap, refit_replicates
 from bbl.results.effects.rows import EffectRows
 from bbl.results.effects.table import Effects
@@ -67,12 +67,12 @@ TITLES = {
 
 
 def find_effects(
-    fit: ClassifierBase, questions: Questions, rows: EffectRows, errors: ErrorOptions
+    fit: ClassifierBase, contrasts: Contrasts, rows: EffectRows, errors: ErrorOptions
 ) -> Effects:
-    """Return the table of the quantities of `questions` in each unit of `rows`, with errors as
+    """Return the table of the quantities of `contrasts` in each unit of `rows`, with errors as
     `errors` asks.
     """
-    if not questions.quantities:  # no predictor has two levels
+    if not contrasts.quantities:  # no predictor has two levels
         raise OptionError(
             "There is nothing to compare: no predictor of the model has two levels.",
             argument="variables",
@@ -86,25 +86,25 @@ def find_effects(
     # levels of parameters without a finite optimum, if known
     unbounded: frozenset[tuple[int, int]] = frozenset()
     if errors.se is False:
-        effect_values = estimate_effects(questions, rows, scores)
+        effect_values = estimate_effects(contrasts, rows, scores)
         note = "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
         # a function for class scores for each refit
         replicates, description = refit_bootstrap(fit, errors)
         effect_values = estimate_by_replicates(
-            questions, rows, scores, replicates, errors.level, has_tests=True
+            contrasts, rows, scores, replicates, errors.level, has_tests=True
         )
         note = BOOTSTRAP_NOTE.format(description)
     else:
-        effect_values, note, unbounded = _effects_by_source(fit, questions, rows, scores, errors)
-    kind = TITLES[questions.transform] if questions.is_comparison else "Probability"
+        effect_values, note, unbounded = _effects_by_source(fit, contrasts, rows, scores, errors)
+    kind = TITLES[contrasts.transform] if contrasts.is_comparison else "Probability"
     # `rows.text` describes the rows, such as "training rows"
     title = f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
-    notes = _make_notes(fit, questions, effect_values, unbounded)
-    frame, columns = _make_frame(fit, questions, rows, effect_values, notes)
+    notes = _make_notes(fit, contrasts, effect_values, unbounded)
+    frame, columns = _make_frame(fit, contrasts, rows, effect_values, notes)
     # the value without any effect (0, or 1 for ratios); None for probabilities, which are not
     # compared with a value
-    null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
+    null = TRANSFORMS[contrasts.transform].null if contrasts.is_comparison else None
     # only machines have `survey`
     statistic = "z" if getattr(fit, "survey", None) is None else "t"
     return Effects(frame, columns, title, note, fit.labels, errors.level, null, statistic)
@@ -112,7 +112,7 @@ def find_effects(
 
 def _effects_by_source(
     fit: ClassifierBase,
-    questions: Questions,
+    contrasts: Contrasts,
     rows: EffectRows,
     scores: Scores,
     errors: ErrorOptions,
@@ -131,7 +131,7 @@ def _effects_by_source(
         if source.survey is not None:
             replicates = refit_replicates(fit, source.survey, errors)
             effect_values = estimate_by_design_replicates(
-                questions, rows, scores, replicates, source.survey, errors.level
+                contrasts, rows, scores, replicates, source.survey, errors.level
             )
             return (
                 effect_values,
@@ -140,18 +140,18 @@ def _effects_by_source(
             )
         if source.delta is None:
             effect_values = estimate_by_replicates(
-                questions, rows, scores, source.draws, errors.level, has_tests=False
+                contrasts, rows, scores, source.draws, errors.level, has_tests=False
             )
             return effect_values, DRAWS_NOTE.format(len(source.draws)), source.unbounded
         effect_values = estimate_by_delta_method(
-            questions, rows, scores, source.delta, errors.level
+            contrasts, rows, scores, source.delta, errors.level
         )
         return effect_values, f"Delta method. {source.delta.covariance.note}", source.unbounded
     except ImpossibleRowsError:  # the rows cannot occur, so they have no estimates either
         raise
     except (DataError, OptionError) as error:
         return (
-            estimate_effects(questions, rows, scores),
+            estimate_effects(contrasts, rows, scores),
             f"There are no standard errors: {error}",
             frozenset(),
         )
@@ -159,7 +159,7 @@ def _effects_by_source(
 
 def _make_notes(
     fit: ClassifierBase,
-    questions: Questions,
+    contrasts: Contrasts,
     values: EffectValues,
     unbounded: frozenset[tuple[int, int]],
 ) -> np.ndarray:
@@ -198,11 +198,11 @@ def _make_notes(
         # an interval is trusted if each level has an effective number of `CELL` rows; `_counts[i]`
         # (K, L_i) are the weighted counts of the levels of predictor i, `quantity.levels` pairs (i,
         # code)
-        for q, quantity in enumerate(questions.quantities):
+        for q, quantity in enumerate(contrasts.quantities):
             # notes[q] (U, K) is a view: it is written in place
             if unbounded.intersection(quantity.levels):
                 notes[q][notes[q] == ""] = UNBOUNDED
-            if questions.is_comparison:
+            if contrasts.is_comparison:
                 least_weight = min(
                     float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels
                 )
@@ -228,7 +228,7 @@ def _effective_share(fit: ClassifierBase) -> float:
 
 def _make_frame(
     fit: ClassifierBase,
-    questions: Questions,
+    contrasts: Contrasts,
     rows: EffectRows,
     values: EffectValues,
     notes: np.ndarray,
@@ -240,7 +240,7 @@ def _make_frame(
     the package's column has a trailing underscore.
     """
     # groups change fastest from row to row, quantities slowest, as in the arrays (Q, U, K)
-    Q = len(questions.quantities)
+    Q = len(contrasts.quantities)
     U = values.estimate.shape[1]
     K = len(fit.labels.groups)
     # `rows.keys` has a row for each unit: its values of the columns of `by`, or its label in the
@@ -279,8 +279,8 @@ def _make_frame(
         columns["group"]: pd.Series(
             list(fit.labels.groups) * (Q * U), dtype=object
         ).infer_objects(),
-        columns["term"]: repeat_each([q.term for q in questions.quantities], U * K),
-        columns["contrast"]: repeat_each([q.contrast for q in questions.quantities], U * K),
+        columns["term"]: repeat_each([q.term for q in contrasts.quantities], U * K),
+        columns["contrast"]: repeat_each([q.contrast for q in contrasts.quantities], U * K),
     }
     for name in rows.keys.columns:
         frame_columns[columns["row"] if rows.is_rowwise else name] = repeat_each(

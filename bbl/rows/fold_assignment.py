@@ -4,7 +4,7 @@ state counts.
 *Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *State*: a
 combination of levels of all m predictors. *Sink*: a store of encoded rows while it is filled. F is
 the number of folds, K that of response groups. A `Sample` has the codes (n, m) and weights (n,) of
-n rows. To *deal* rows is to assign them to folds.
+n rows.
 
 A `StoredSample` holds rows in a file or on a cluster: ``fold(f)`` are the validation rows of fold
 f, ``without(f)`` its training rows; ``draw(size, rng)`` returns random rows as a `Sample`;
@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 
 from bbl.errors import OptionError
-from bbl.rows.folds import MAX_SINGLE_COPIES, Fold, Folds, deal_copies, draw_copies, fold_sizes
+from bbl.rows.folds import MAX_SINGLE_COPIES, Fold, Folds, assign_copies, draw_copies, fold_sizes
 from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Rows, Sample, code_dtype, concatenate, level_counts
 from bbl.rows.stored import StoredSample
 
 __all__ = [
     "AnyFolds",
-    "Deal",
-    "Dealer",
+    "FoldAssignment",
+    "FoldAssigner",
     "FileSink",
     "Sink",
     "StoredFolds",
@@ -39,40 +39,40 @@ __all__ = [
     "make_sink",
 ]
 
-# rows of a chunk: so many rows of a group are dealt together if the folds of all rows are not drawn
-# at once
-DEALT_ROWS = 4096
+# rows of a chunk: so many rows of a group are assigned together if the folds of all rows are not
+# drawn at once
+ASSIGNED_ROWS = 4096
 # cells of a table of state counts: groups x folds x states; 8 bytes each
 MAX_TABLE_CELLS = 4_000_000
 MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds together
 
 
 @dataclass(frozen=True)
-class Deal:
+class FoldAssignment:
     """The folds that a call asks for."""
 
     nfold: int  # number of folds
     rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive ones
 
 
-class Dealer:
-    """Deals the rows of each response group to folds: consecutive ones, as in R, or random ones of
-    the same sizes.
+class FoldAssigner:
+    """Assigns the rows of each response group to folds: consecutive ones, as in R, or random ones
+    of the same sizes.
 
     Random folds of up to 2**22 rows without weights equal those of `shuffled_folds`. More rows, and
-    rows with weights, are dealt in chunks: the number of copies that each fold gets of a chunk is
-    drawn, then the copies of the chunk are dealt. This gives random folds of the same distribution,
-    however the rows come in batches.
+    rows with weights, are assigned in chunks: the number of copies that each fold gets of a chunk
+    is drawn, then the copies of the chunk are assigned. This gives random folds of the same
+    distribution, however the rows come in batches.
 
     Parameters
     ----------
-    deal : Deal
+    assignment : FoldAssignment
         Number of folds, and whether they are random.
     rows, totals : ndarray, shape (K,)
         Number of rows and sum of weights of each group.
     whole : bool
-        Whether weights are numbers of copies, which are dealt one by one; else each row counts as
-        one copy.
+        Whether weights are numbers of copies, which are assigned one by one; else each row counts
+        as one copy.
 
     Attributes
     ----------
@@ -82,27 +82,30 @@ class Dealer:
     fold_edges : list of K ndarrays, shape (F + 1,)
         Consecutive fold f has the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of group
         y.
-    n_dealt : ndarray, shape (K,)
-        Number of copies of each group that were dealt; of rows, if there is `fold_of_row`.
+    n_assigned : ndarray, shape (K,)
+        Number of copies of each group that were assigned; of rows, if there is `fold_of_row`.
     waiting : list of K lists of Sample
         Rows of each group that do not fill a chunk yet.
     fold_of_row : list of K ndarrays of int16, or None
         Folds of all rows of each group, if these are drawn at once.
     """
 
-    def __init__(self, deal: Deal, rows: np.ndarray, totals: np.ndarray, whole: bool):
+    def __init__(
+        self, assignment: FoldAssignment, rows: np.ndarray, totals: np.ndarray, whole: bool
+    ):
         self.whole = whole
-        self.nfold = deal.nfold
-        self.rng = deal.rng
+        self.nfold = assignment.nfold
+        self.rng = assignment.rng
         n_copies = totals if whole else rows
-        if deal.nfold > n_copies.sum():
+        if assignment.nfold > n_copies.sum():
             raise OptionError(
-                f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; got {deal.nfold}.",
+                f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; "
+                f"got {assignment.nfold}.",
                 argument="nfold",
             )
-        self.copies_left = [fold_sizes(float(n), deal.nfold) for n in n_copies]
+        self.copies_left = [fold_sizes(float(n), assignment.nfold) for n in n_copies]
         self.fold_edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
-        self.n_dealt = np.zeros(len(rows))
+        self.n_assigned = np.zeros(len(rows))
         self.waiting: list[list[Sample]] = [[] for _ in rows]
         self.fold_of_row: list[np.ndarray] | None = None
         # equal totals: a row is one copy, as whole weights are at least 1, and others count once
@@ -110,13 +113,13 @@ class Dealer:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
                 one_copy_each = np.ones(int(n), dtype=np.int64)
-                # `deal_copies` returns an array (F, n) with 1 in the fold of each row
-                group_folds[:] = deal_copies(
+                # `assign_copies` returns an array (F, n) with 1 in the fold of each row
+                group_folds[:] = assign_copies(
                     one_copy_each, sizes.astype(np.int64), self.rng
                 ).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
-        """Deal the next rows of group `y`; yield (fold, its rows). Some rows may wait for a chunk
+        """Assign the next rows of group `y`; yield (fold, its rows). Some rows may wait for a chunk
         to be full.
 
         Rows of an unknown group (y = -1) get fold -1: every fold trains on them, none validates
@@ -130,59 +133,61 @@ class Dealer:
             yield from self._split_by_fold(rows, self._copies_per_fold(y, rows))
             return
         self.waiting[y].append(rows)
-        while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= DEALT_ROWS:
-            yield from self._deal_chunk(y, DEALT_ROWS)
+        while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= ASSIGNED_ROWS:
+            yield from self._assign_chunk(y, ASSIGNED_ROWS)
 
-    def deal_remaining(self) -> Iterator[tuple[int, int, Sample]]:
-        """Deal all waiting rows; yield (group, fold, its rows)."""
+    def assign_remaining(self) -> Iterator[tuple[int, int, Sample]]:
+        """Assign all waiting rows; yield (group, fold, its rows)."""
         for y, waiting_rows in enumerate(self.waiting):
             n = sum(rows.n for rows in waiting_rows)
-            for f, fold_rows in self._deal_chunk(y, n) if n else ():
+            for f, fold_rows in self._assign_chunk(y, n) if n else ():
                 yield y, f, fold_rows
 
     def split_by_part(
         self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]
-    ) -> list[Dealer]:
-        """Return one dealer for each part of the data, consecutive rows of one worker; this dealer
-        is then used up.
+    ) -> list[FoldAssigner]:
+        """Return one assigner for each part of the data, consecutive rows of one worker; this
+        assigner is then used up.
 
         `rows` and `totals` have an array (K,) for each part: number of rows, and weight, of each
         group. Where random folds are not drawn for all rows at once, the number of copies that each
         fold gets of a part is drawn.
         """
-        dealers = []
+        assigners = []
         n_copies_before = np.zeros(len(self.copies_left))
         for n_rows, total in zip(rows, totals, strict=True):
             n_copies = total if self.whole else n_rows  # (K,), of the part
-            dealer = copy(self)
+            assigner = copy(self)
             # consecutive folds go on after the copies of the parts before
-            dealer.waiting = [[] for _ in n_rows]
-            dealer.n_dealt = n_copies_before.copy()
+            assigner.waiting = [[] for _ in n_rows]
+            assigner.n_assigned = n_copies_before.copy()
             if self.fold_of_row is not None:  # then a row is one copy
                 group_slices = zip(
                     self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True
                 )
-                dealer.fold_of_row = [
+                assigner.fold_of_row = [
                     group_folds[start : start + size] for group_folds, start, size in group_slices
                 ]
-                dealer.n_dealt = np.zeros(len(n_rows))  # its `fold_of_row` begins with the part
+                assigner.n_assigned = np.zeros(
+                    len(n_rows)
+                )  # its `fold_of_row` begins with the part
             elif self.rng is not None:
                 # draw how many copies of the part each fold gets; the other copies are left for
                 # later parts
-                dealer.copies_left = [
+                assigner.copies_left = [
                     draw_copies(group_copies_left.astype(np.int64), int(size), self.rng)
                     for group_copies_left, size in zip(
                         self.copies_left, n_copies.astype(int), strict=True
                     )
                 ]
-                copies_by_group = zip(self.copies_left, dealer.copies_left, strict=True)
+                copies_by_group = zip(self.copies_left, assigner.copies_left, strict=True)
                 self.copies_left = [
                     group_copies - part_copies for group_copies, part_copies in copies_by_group
                 ]
-                dealer.rng = self.rng.spawn(1)[0]  # an independent generator
-            dealers.append(dealer)
+                assigner.rng = self.rng.spawn(1)[0]  # an independent generator
+            assigners.append(assigner)
             n_copies_before += n_copies
-        return dealers
+        return assigners
 
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
         """Return how many copies of each of the next n rows of group `y` go to each fold, shape (F,
@@ -191,15 +196,15 @@ class Dealer:
         For consecutive folds, or for random ones that were drawn for all rows at once.
         """
         if self.fold_of_row is not None:
-            start = int(self.n_dealt[y])
-            self.n_dealt[y] += rows.n
+            start = int(self.n_assigned[y])
+            self.n_assigned[y] += rows.n
             return (
                 self.fold_of_row[y][start : start + rows.n] == np.arange(self.nfold)[:, None]
             ).astype(float)
         copies = rows.weights if self.whole else np.ones(rows.n)
         # row k has the copies copy_ends[k] - copies[k] to copy_ends[k] of its group
-        copy_ends = self.n_dealt[y] + np.cumsum(copies)
-        self.n_dealt[y] = copy_ends[-1]
+        copy_ends = self.n_assigned[y] + np.cumsum(copies)
+        self.n_assigned[y] = copy_ends[-1]
         edges = self.fold_edges[y]
         # (F, n): copies of row k that lie between the edges of fold f; negative if they are
         # disjoint
@@ -208,8 +213,10 @@ class Dealer:
         )
         return np.maximum(overlap, 0.0)
 
-    def _deal_chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
-        """Deal the first `n` waiting rows of group `y` to random folds; yield (fold, its rows)."""
+    def _assign_chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
+        """Assign the first `n` waiting rows of group `y` to random folds; yield (fold, its
+        rows).
+        """
         assert self.rng is not None  # noqa: S101  # only random folds wait
         waiting_rows = concatenate(self.waiting[y])
         self.waiting[y] = [waiting_rows.rows(slice(n, None))]
@@ -217,7 +224,7 @@ class Dealer:
         copies = (rows.weights if self.whole else np.ones(rows.n)).astype(np.int64)
         sizes = draw_copies(self.copies_left[y].astype(np.int64), int(copies.sum()), self.rng)
         self.copies_left[y] = self.copies_left[y] - sizes
-        yield from self._split_by_fold(rows, deal_copies(copies, sizes, self.rng))
+        yield from self._split_by_fold(rows, assign_copies(copies, sizes, self.rng))
 
     def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
         """Yield each fold that has any of the `copies` (F, n) of rows, with its rows.
@@ -344,8 +351,8 @@ class TableSink(Sink):
         if not nfold:
             return sample, None
         # (nfold, rows): weight of each row that each fold validates
-        held_weights = np.ascontiguousarray(self.counts[group_of_row, :nfold, state_of_row].T)
-        return sample, Folds(sample.weights - held_weights, held_weights)
+        validation_weights = np.ascontiguousarray(self.counts[group_of_row, :nfold, state_of_row].T)
+        return sample, Folds(sample.weights - validation_weights, validation_weights)
 
     def close(self) -> None:
         """Do nothing: there is no file."""
@@ -416,7 +423,7 @@ class StoredFold(Fold[StoredSample]):
         """Return the weight (K,) of each group among the training rows."""
         return self.training(sample).group_totals(K)
 
-    def held_counts(
+    def validation_counts(
         self, sample: StoredSample, n_levels: Sequence[int], K: int
     ) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one

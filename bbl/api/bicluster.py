@@ -21,7 +21,7 @@ from bbl.biclustering.cells import Cells
 from bbl.biclustering.du import du_draws
 from bbl.biclustering.mcmc import MIXED
 from bbl.biclustering.methods import Prototype, make_method
-from bbl.checks import arguments, generator, integer, check_keywords
+from bbl.checks import arguments, check_keywords, generator, integer
 from bbl.design.table_types import TableLike, Weights
 from bbl.design.twoway import TwoWay
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError

@@ -96,6 +96,7 @@ html_sidebars = {
     "gallery": [],
     "gallery/*": [],  # the room goes to the code
     "start": [],
+    "learn": [],
     "install": [],
     "teaching": [],
     "notebooks": [],

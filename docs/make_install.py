@@ -19,9 +19,9 @@ def install_text() -> str:
     if RELEASE["published"]:
         return f"With Python 3.11 or later:\n\n{commands}"
     return (
-        "With Python 3.11 or later and a C compiler, in a checkout of the source (the package is "
-        "not on PyPI yet; once it is, the first line will be `python -m pip install "
-        f"boltzmann-bayes`):\n\n{commands}"
+        "The package is not on PyPI yet; once it is, `python -m pip install boltzmann-bayes` will "
+        "install it. Until then, run these commands in a checkout of the source, with Python 3.11 "
+        f"or later and a C compiler:\n\n{commands}"
     )
 
 
@@ -32,6 +32,6 @@ def install_cell(extras: str) -> str:
     lines = ["import importlib.util", "", 'if importlib.util.find_spec("bbl") is None:']
     if not RELEASE["published"]:
         lines.append(
-            "    # not on PyPI yet: run the notebook in a checkout, or put its path for the dot"
+            "    # not on PyPI yet: run this in a checkout, or replace the dot with its path"
         )
     return "\n".join([*lines, f'    %pip install --quiet {OPTION}"{PACKAGE}[{extras}]"'])

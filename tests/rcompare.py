@@ -62,7 +62,7 @@ RULES = {
     "blocks": "Contiguous folds lose whole levels and lambdah = 0: the table has no converged "
     "value, and R's own moves by 0.04 with its tolerance.",
     "map": (
-        "The sampler visits the state of highest energy, whose energy is the enumerated one (R's "
+        "The sampler visits the most probable state, whose energy is the enumerated one (R's "
         "is wrong)."
     ),
     "labels": "Predicted labels are R's.",

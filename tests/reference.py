@@ -111,7 +111,7 @@ def centred_table(table):
 
 
 def highest(h, J, L):
-    """Return the state of highest energy and that energy."""
+    """Return the most probable state and that energy."""
     grid = states(L)
     E = energy(h, J, grid)
     return grid[np.argmax(E)], float(E.max())

@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import io
 import json
 import os
 import re
@@ -61,6 +62,41 @@ def test_code_of_pages_runs(page, tmp_path, monkeypatch, capsys):
         stack.callback(plt.close, "all")
         for number, code in enumerate(cells(page)):
             exec(expecting(code, f"{page.name}, cell {number}"), names)  # noqa: S102
+
+
+def test_example_of_the_readme_prints_what_the_readme_shows(tmp_path, monkeypatch):
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("Agg")
+    monkeypatch.chdir(tmp_path)
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", readme, re.DOTALL).groups()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {"__name__": "readme"})  # noqa: S102
+    plt.close("all")
+    assert printed.getvalue().rstrip() == shown.rstrip()
+    assert (tmp_path / "titanic.png").stat().st_size > 10_000
+
+
+def links(page):
+    """Return the files that the links of a page lead to, without addresses and places in pages."""
+    text = page.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^()\s#]+)(?:#[^()\s]*)?\)", text)
+    return [target for target in targets if ":" not in target]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/learn.md"])
+def test_links_of_the_first_pages_lead_to_files(page):
+    """A page of the gallery is the script of that name in `vignettes/`."""
+    path = DOCS.parent / page
+    targets = links(path)
+    assert len(targets) > 10
+    for target in targets:
+        found = (path.parent / target).resolve()
+        if found.parent == DOCS / "gallery":
+            found = DOCS.parent / "vignettes" / found.name
+        assert found.exists() or found.name == "notebooks.md", target
 
 
 def table(name):
@@ -302,7 +338,7 @@ def newcomers():
             [cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines()
         ]
         out += [collections.defaultdict(str, zip(head, row, strict=True)) for row in rows]
-    assert len(tables) == 2 and len(out) > 40
+    assert len(tables) == 3 and len(out) > 50
     return out
 
 
@@ -336,6 +372,7 @@ def test_names_of_this_package_in_the_table_for_newcomers_exist(row, newcomer_fi
     verbs = [
         bbl.bbl,
         bbl.crossVal,
+        bbl.mcSample,
         bbl.networks.bnc,
         bbl.networks.lp,
         bbl.bin,

@@ -337,7 +337,7 @@ def compare_split(case):
 
 
 def compare_sampling(case):
-    """kind "mcSample": the state of highest energy, its energy, and ln Z by enumeration."""
+    """kind "mcSample": the most probable state, its energy, and ln Z by enumeration."""
     model, exact = case.raw["model"], case.raw["exact"]
     groups, names = list(model["coefficients"]["h"]), list(model["xlevels"])
     on = np.zeros((len(names), len(names)), dtype=bool)

@@ -385,8 +385,28 @@ STATEMENTS = [
         [lambda: bbl.bicluster(None, np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 1.0]]))],
     ),
     (
-        "README.md",
-        'and an error with `method="mf"`',
+        "docs/coming_from.md",
+        "raises an error that suggests the right one",
+        BBLTypeError,
+        "Did you mean '(lambda_|prior_count|verbose|use_auc|log_z|refit|nsteps)'",
+        [
+            *(
+                lambda name=name: bbl.crossVal("Survived ~ .", titanic(), "Freq", **{name: 1})
+                for name in ("lambda", "prior.count", "progress.bar", "progress_bar", "use.auc")
+            ),
+            *(
+                lambda name=name: bbl.crossVal("Survived ~ .", titanic(), "Freq", **{name: 1})
+                for name in ("lz.half", "lz_half", "storeOpt")
+            ),
+            *(
+                lambda name=name: bbl.mcSample(fitted(), **{name: 1})
+                for name in ("nstep", "progress.bar", "progress_bar")
+            ),
+        ],
+    ),
+    (
+        "docs/coming_from.md",
+        "interaction is an error",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],

@@ -86,13 +86,19 @@ print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold"
 # %% [markdown]
 # ## Lines, curves and steps
 #
-# With numbers in place of levels, $P(x \mid y)$ is often taken to be normal. With one covariance
-# for all groups the boundary between two groups is a line (**linear discriminant analysis**, Fisher
-# 1936), with one for each it is a curve of second order (**quadratic**), and in between the
-# covariances of the groups are shrunken (**regularised**, Friedman 1989). The groups below have the
-# same means, and correlations of opposite sign. So a line has nothing to hold on to. The last two
-# pictures cut both numbers into five intervals and know nothing of their order: naive Bayes sees no
-# more than a line does, and Boltzmann Bayes finds the interaction of the intervals, in steps.
+# For continuous predictors, $P(x \mid y)$ is often assumed to be normal. If all groups share one
+# covariance matrix, the boundary between two groups is a line (**linear discriminant analysis**,
+# Fisher 1936). If each group has its own, the boundary is a quadratic curve (**quadratic
+# discriminant analysis**). Regularised discriminant analysis (Friedman 1989) lies in between: it
+# shrinks the covariance of each group towards the pooled covariance, and towards a multiple of the
+# identity. The parameter `reg_param` of scikit-learn only does the second: it shrinks each
+# covariance towards the identity, so that the boundary remains quadratic but assumes weaker
+# correlations.
+#
+# The groups below have the same means and correlations of opposite sign, so a linear boundary
+# cannot separate them. For the last two panels, both variables are cut into five intervals, and the
+# methods do not use the order of the intervals. Naive Bayes does no better than a linear boundary;
+# Boltzmann Bayes finds the interaction of the intervals, and its boundary consists of steps.
 
 # %%
 rng = np.random.default_rng(0)
@@ -451,7 +457,7 @@ for name, options in {
 # %% [markdown]
 # Who is missed matters too. A search that is called off for somebody who lives is a
 # disaster, and one for somebody who is dead a nuisance: let the first error cost four times the
-# second. The group of least expected cost is then no longer the most likely one.
+# second. The group with the lowest expected cost is then no longer always the most probable one.
 
 # %%
 fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_=0.001)

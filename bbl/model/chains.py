@@ -39,13 +39,13 @@ LOAD_COST = 5.0  # time of the load of a vector of 16 floats, in multiply-adds o
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """Result of `gibbs`: visited states of highest energy, burn-in included, last states and
+    """Result of `gibbs`: most probable visited states, burn-in included, last states and
     draws.
     """
 
-    best: np.ndarray  # (m,) of int: the state of highest energy over all chains
+    best: np.ndarray  # (m,) of int: the most probable state over all chains
     best_energy: float  # of `best`, in double precision
-    chain_best: np.ndarray  # (n_chains, m) of int: the state of highest energy of each chain
+    chain_best: np.ndarray  # (n_chains, m) of int: the most probable state of each chain
     # (n_chains,): energies of `chain_best`; if many agree, the maximum is likely global
     chain_energy: np.ndarray
     last: np.ndarray  # (n_chains, m) of int: state of each chain after the last sweep
@@ -385,7 +385,7 @@ class Chains:
 
     @property
     def best_codes(self) -> np.ndarray:
-        """Visited state of highest energy of each chain (n_chains, m); the first of equal ones in
+        """Most probable visited state of each chain (n_chains, m); the first of equal ones in
         single precision.
         """
         return np.concatenate(

@@ -1,4 +1,4 @@
-"""All states of a small model: their energies, their codes, and the state of highest energy.
+"""All states of a small model: their energies, their codes, and the most probable state.
 
 A *state* is a level code for each of m predictors; states are listed with the last predictor
 running fastest. Its *energy* is the sum of its fields h and couplings J, which are zero at level 0.
@@ -77,7 +77,7 @@ def state_codes(index, n_levels) -> np.ndarray:
 
 
 def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
-    """Return the state of highest energy (m,) and that energy, by listing all states (at most
+    """Return the most probable state (m,) and that energy, by listing all states (at most
     2**20).
 
     The first of equal states is taken. Arguments and errors as for `state_energies`.

@@ -563,7 +563,7 @@ def cv_head(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
 
 
 def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:
-    """Return the configurations of highest energy as R prints them.
+    """Return the most probable configurations as R prints them.
 
     Parameters
     ----------

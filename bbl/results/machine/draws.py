@@ -40,7 +40,7 @@ class SampleResults:
     Attributes
     ----------
     xmax : DataFrame
-        Predictors by groups: the visited configuration of highest energy, as levels.
+        Predictors by groups: the most probable visited configuration, as levels.
     emax : Series
         Energy ``E_y(x)`` of that configuration x in each group y.
     rhat, ess : Series, or None

@@ -100,7 +100,7 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
             progress()
     groups = list(labels.groups)
     best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    # best: the visited state of highest energy
+    # best: the most probable visited state
     best_codes[:, varies] = [chains.best for chains in chains_by_group]
     xmax = {
         group: [labels.levels[predictor][code] for predictor, code in enumerate(codes)]

@@ -544,7 +544,7 @@ ELSEWHERE = [
     ),
     (
         "docs/whats_new.md",
-        "such rows are left out, with a note",
+        "rows without a response are dropped, with a note",
         "test_main.py::test_rows_without_a_response_are_left_out_and_counted",
     ),
     (

@@ -257,7 +257,7 @@ def average_members(
     for model, predictors in zip(models, needed, strict=True):
         silent: np.ndarray | None = None  # which rows (n,)
         if missing is not None and predictors is not None:
-            # every model scores a row without known predictors, by the shares of the groups
+            # every model scores a row without known predictors, by the class proportions
             silent = np.asarray(missing[:, predictors].any(axis=1) & ~missing.all(axis=1))
         # so it can be called for its silent rows too with all cells missing; these scores are not
         # used

@@ -608,7 +608,7 @@ def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> 
 
 
 def _without_predictors(data: FitData, engine: Engine, pooled: bool) -> Estimate:
-    """Return the fit of rows without predictors: the shares of the groups."""
+    """Return the fit of rows without predictors: the class proportions."""
     fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (data.K + pooled)
     parameters = Parameters(data.layout, np.zeros((data.K, 0)), np.zeros(0) if pooled else None)
     shares = data.sample.group_totals(data.K) / data.sample.total

@@ -66,7 +66,7 @@ class Predictive:
     log_z : ndarray, shape (K, T)
         ln Z of each draw.
     hidden : int
-        Number of hidden units, the last predictors of `layout`, which are summed out.
+        Number of hidden units, the last predictors of `layout`, averaged over.
     """
 
     layout: Layout

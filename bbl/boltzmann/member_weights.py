@@ -54,7 +54,7 @@ def limited_equality(
 def beats_shares(
     log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
 ) -> bool:
-    """Return whether the average of members has a clearly lower loss than the shares of the groups
+    """Return whether the average of members has a clearly lower loss than the class proportions
     in training rows.
 
     `log_p` (M, N) and `shares_log_p` (N,) are log-probabilities of the observed groups of the

@@ -211,7 +211,7 @@ def check_training(
 
 
 def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
-    """Warn if a log-loss is above that of the shares of the groups; None is no record."""
+    """Warn if a log-loss is above that of the class proportions; None is no record."""
     if record is not None and record.is_worse:
         warnings.warn(DataWarning(record.verdict), stacklevel=stacklevel)
 
@@ -239,7 +239,7 @@ def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Score
     ):
         return ""
     name = "independent predictors" if is_one_group else "naive Bayes"
-    return f"log-loss is {weights @ loss / total:.3g}, against {naive_mean:.3g} of {name}"
+    return f"log-loss is {weights @ loss / total:.3g}, against {naive_mean:.3g} for {name}"
 
 
 def training_rows(
@@ -436,15 +436,15 @@ def _warn_of_losses(
             f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')"
         )
     if log_z_kind in APPROXIMATE:
-        remedies.append("give log_z='ais' instead of an approximate ln Z")
+        remedies.append("give log_z='ais' for a more accurate ln Z")
     if layout.order > 1:
         remedies.append(f"take method={BASELINE.name!r}")
-    groups_clause = " and predicted groups may be" * (K > 1)
+    groups_clause = ", and predicted groups may be too" * (K > 1)
     advice = ", or ".join(remedies)
     warnings.warn(
         DataWarning(
-            f"{finding}: ln Z, the penalty or the formula does not suit these data, so the "
-            f"probabilities are wrong{groups_clause}.",
+            f"{finding}: ln Z, the penalty or the formula does not fit these data well, so the "
+            f"probabilities are unreliable{groups_clause}.",
             hint=f"{advice[:1].upper()}{advice[1:]}.",
         ),
         stacklevel=stacklevel + 1,

@@ -114,7 +114,7 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
     for position, i in enumerate(used_predictors):
         column = frame_column(table, names[i])
-        if design.missing != "level":  # else missing values are a level
+        if design.missing != "level":  # else missing values as a level
             _refuse_missing(column, np.ones(table.n, dtype=bool))
         codes[:, position] = design.predictors[i].encode(
             column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL

@@ -55,8 +55,8 @@ class ModelTable:
             return self.frame, self.note
         table = pd.concat([self.frame.head(SHOWN_COEFFICIENTS), self.frame.tail(self.n_facts)])
         hidden_note = (
-            f"{n_hidden:,} more coefficients: .frame and as_html() have all; keep= and pairs= "
-            "choose."
+            f"{n_hidden:,} more coefficients: see .frame or as_html() for all, or select with "
+            f"keep= and pairs=."
         )
         return table, f"{hidden_note} {self.note}"
 

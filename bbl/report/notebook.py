@@ -36,11 +36,11 @@ def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -
     --------
     >>> section = first_rows(pd.DataFrame({"x": range(30)}), "Numbers", ".frame")
     >>> len(section.table), section.note
-    (20, '... (10 more rows; .frame has all)')
+    (20, '... (10 more rows; see .frame)')
     """
     table = frame.head(SHOWN_ROWS)
     if isinstance(table.index, pd.RangeIndex):  # numbers of rows say nothing
         table = table.set_axis([""] * len(table), axis=0)
     n_hidden = len(frame) - len(table)
-    hidden_note = [f"... ({n_hidden:,} more rows; {source} has all)"] if n_hidden else []
+    hidden_note = [f"... ({n_hidden:,} more rows; see {source})"] if n_hidden else []
     return Section(heading, table, " ".join([*hidden_note, *([note] if note else [])]))

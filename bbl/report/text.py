@@ -470,7 +470,7 @@ def group_text(
     if any(not np.array_equal(J[i, j], np.asarray(J[j, i]).T, equal_nan=True) for i, j in pairs):
         terms_line = [
             *terms_line,
-            "J[j, i], from the regression of j, is another estimate than J[i, j].",
+            "J[j, i] comes from the regression of j and differs from J[i, j].",
         ]
     return "\n\n".join([*blocks, *terms_line, *(["\n".join(lines)] if lines else [])])
 
@@ -493,8 +493,8 @@ def missing_text(policy: str, incomplete: int) -> str:
         return "none"
     treatment = {
         "drop": " dropped",
-        "level": ", which are levels of their own",
-        "marginal": ", which are summed out",
+        "level": ", treated as separate levels",
+        "marginal": ", averaged over",
     }
     return (
         f"{incomplete} observation{'s' * (incomplete > 1)} with missing values{treatment[policy]}"

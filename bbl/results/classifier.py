@@ -338,7 +338,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
                 rows = scored_rows(self._rows(takes_newdata=True), design)[0]
         except BBLError as error:
             return [
-                Part("Evaluation", [f"There is none: {error}"]),
+                Part("Evaluation", [f"Not available: {error}"]),
                 self._effects_part(newdata, weights),
             ]
         overview = overview_part(evaluation, self, self._counts, self.class_shares, rows, is_new)

@@ -61,7 +61,7 @@ class ClassifierBase(ModelResults):
     @property
     @abstractmethod
     def _advice(self) -> str:
-        """The remedy for a log-loss above that of the shares of the groups, as a sentence."""
+        """The remedy for a log-loss above that of the class proportions, as a sentence."""
 
     def _error_source(self, rng: np.random.Generator) -> ErrorSource:
         """Return the source of the standard errors of effects; an OptionError or DataError if there
@@ -174,7 +174,7 @@ class ClassifierBase(ModelResults):
 
     @cached_property
     def log_loss(self) -> LossRecord | None:
-        """Log-loss, and the log-loss of predicting the shares of the groups for every row.
+        """Log-loss, and the log-loss of predicting the class proportions for every row.
 
         On validated rows if the fit was tuned, calibrated or averaged by cross-validation, else on
         the training rows; independent of `priors`. Of very many training rows only a sample is
@@ -186,7 +186,7 @@ class ClassifierBase(ModelResults):
         >>> import bbl
         >>> titanic = bbl.datasets.load_titanic()
         >>> print(bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv").log_loss)
-        0.48 of validated rows; 0.629 of the shares of the groups
+        0.48 on validated rows; 0.629 for the class proportions
         """
         if self._stored_loss is not None or self.training is None:
             return self._stored_loss

@@ -2,7 +2,7 @@
 it.
 
 A `LossRecord` holds a log-loss, the rows that it is of, the *baseline* (the log-loss of predicting
-the shares of the groups for every row), and the advice.
+the class proportions for every row), and the advice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures.
 
 n rows, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant; the *baseline*
-predicts the shares of the groups for every row.
+predicts the class proportions for every row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evalua
 # rows of `Evaluation.scores`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
 TRAINING_NOTE = (
-    "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
+    "These are the training rows: evaluate on new rows or by cross-validation for an honest "
+    "estimate."
 )
 
 
@@ -315,7 +316,7 @@ class Evaluation:
             facts["Left out"] = f"{self.left_out:g} with a missing value"
         if self.costs is not None:
             facts["Groups"] = "of least expected cost"
-        note = "baseline: the same prediction for every row, from the shares of the groups."
+        note = "baseline: predicting the class proportions for every row."
         if len(self.labels.groups) > 2:
             note = "AUC: mean over the groups, each against the rest; " + note
         note += self._floor_note

@@ -84,7 +84,7 @@ class Explanation(Notebook):
         Names of the predictors that label each term, in the order of the columns of `frame`.
     verdict : str
         Warning above the printed explanation if the log-loss of the model is above that of the
-        shares of the groups.
+        class proportions.
 
     Examples
     --------
@@ -206,7 +206,7 @@ class Explanation(Notebook):
         there are none.
         """
         n_hidden = len(self.frame) - n_shown
-        return [f"... ({n_hidden} more rows; .frame has all)"] if n_hidden > 0 else []
+        return [f"... ({n_hidden} more rows; see .frame)"] if n_hidden > 0 else []
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return (the text above the tables: the warning or "", the tables) for a notebook's
@@ -344,7 +344,7 @@ class Importance(Notebook):
     loss : float
         Log-loss with all predictors.
     baseline : float
-        Log-loss of the shares of the groups, the same prediction for every row.
+        Log-loss of the class proportions, the same prediction for every row.
     what : str
         Description of the rows, such as "new rows".
     remedy : str
@@ -398,10 +398,10 @@ class Importance(Notebook):
         """
         verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
         losses_text = (
-            f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of "
-            "the groups)"
+            f"Log-loss on the {self.what}: {self.loss:.4g} ({self.baseline:.4g} for the class "
+            f"proportions)"
         )
-        head = f"{losses_text}; where a\npredictor is summed out it rises by"
+        head = f"{losses_text}; increase\nwhen a predictor is averaged over:"
         return f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:

@@ -69,8 +69,7 @@ def overview_part(
             sentences.append(_drivers_sentence(classifier, rows, evaluation.labels.names))
     if not are_new:
         sentences.append(
-            "These are the rows that the model was fitted to; on new rows predictions are less "
-            "good."
+            "These scores are from the training rows; expect less accurate predictions on new rows."
         )
     return Part("In short", sentences)
 
@@ -81,8 +80,8 @@ def _accuracy_sentence(evaluation: Evaluation) -> str:
     """
     accuracy, baseline = evaluation.scores.loc["accuracy", ["estimate", "baseline"]].to_numpy(float)
     return (
-        f"Of the {evaluation.what}, {accuracy:.1%} are predicted rightly; the most frequent group "
-        f"for every row would be right for {baseline:.1%}."
+        f"Of the {evaluation.what}, {accuracy:.1%} are classified correctly; always predicting "
+        f"the most frequent group would give {baseline:.1%}."
     )
 
 
@@ -95,14 +94,13 @@ def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
     if record.is_worse:
         return record.verdict  # a warning
     text = (
-        f"The log-loss is {record.loss:.3g}, against {record.baseline:.3g} of the shares of the "
-        "groups"
+        f"The log-loss is {record.loss:.3g}, against {record.baseline:.3g} for the class "
+        f"proportions"
     )
     if naive_loss is None:
         return f"{text}."
     return (
-        f"{text} and {naive_loss:.3g} of naive Bayes, which leaves interactions out (the lower, "
-        "the better)."
+        f"{text} and {naive_loss:.3g} for naive Bayes, which has no interactions (lower is better)."
     )
 
 
@@ -112,13 +110,13 @@ def _calibration_sentence(evaluation: Evaluation) -> str:
     # mean distance from observed shares
     error = calibration_error(p, evaluation.observed, evaluation.weights)
     verdict = (
-        "they can be read as they stand"
+        "they are well calibrated"
         if error <= SMALL_CALIBRATION_ERROR
-        else "read them with that in mind"
+        else "interpret them with caution"
     )
     return (
-        f"Predicted probabilities are {100.0 * error:.1f} points away from the observed shares on "
-        f"average: {verdict}."
+        f"Predicted probabilities are {100.0 * error:.1f} percentage points away from the "
+        f"observed proportions on average: {verdict}."
     )
 
 
@@ -134,6 +132,6 @@ def _drivers_sentence(classifier: Classifier, rows: Sample, names: Sequence) -> 
         if increase[i] > MIN_INCREASE
     ]
     if not drivers:
-        return "No predictor lowers the log-loss much by itself."
+        return "No single predictor lowers the log-loss much."
     driver_list = "; ".join(f"{label_text(names[i])} (+{increase[i]:.3f})" for i in drivers)
-    return f"What predictions lean on most, by the rise of the log-loss without it: {driver_list}."
+    return f"Most important predictors, by the increase in log-loss without them: {driver_list}."

@@ -24,11 +24,11 @@ MAX_TABLE_ROWS = 20  # rows of a table of predictors, parameters or pairs on the
 def data_part(
     call: str, design: Design, counts: Sequence[np.ndarray], class_shares: np.ndarray
 ) -> Part:
-    """Return the section on the data: levels of the predictors, dropped rows, merged levels, shares
-    of the groups.
+    """Return the section on the data: levels of the predictors, dropped rows, merged levels and
+    class proportions.
 
     `counts` are the weighted counts (K, L_i) of the levels of each predictor in K groups,
-    `class_shares` (K,) the shares of the groups.
+    `class_shares` (K,) the class proportions.
     """
     labels = design.labels
     table_rows = []
@@ -41,15 +41,15 @@ def data_part(
         rarest = int(totals.argmin())
         levels = [label_text(level) for level in factor.levels]
         # its levels are intervals of numbers
-        notes = ["numbers in intervals"] if factor.binned else []
+        notes = ["binned numbers"] if factor.binned else []
         # "(rare)": the level into which `bbl.lump` merges rare levels
         notes += (
-            [f"rare levels put together ({totals[levels.index('(rare)')]:g})"]
+            [f"rare levels merged ({totals[levels.index('(rare)')]:g})"]
             if "(rare)" in levels
             else []
         )
         # `kinds`: the type of each level, such as "number" or "missing"
-        notes += ["missing values are a level"] if "missing" in factor.kinds else []
+        notes += ["missing values as a level"] if "missing" in factor.kinds else []
         level_list = ", ".join(levels[:6]) + (
             f", ... {len(levels)} in all" if len(levels) > 6 else ""
         )
@@ -62,7 +62,7 @@ def data_part(
             ]
         )
     table = pd.DataFrame(
-        table_rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object
+        table_rows, columns=["levels", "most frequent", "rarest", "preparation"], dtype=object
     )
     table.index = pd.Index([label_text(name) for name in labels.names], dtype=object)
     sentences = [f"Call: {' '.join(call.split())}"]
@@ -70,7 +70,7 @@ def data_part(
     if design.incomplete:
         sentences.append(f"Missing values: {missing_text(design.missing, design.incomplete)}.")
     else:
-        sentences.append("No row was dropped, and no value is missing.")
+        sentences.append("No rows were dropped, and no values are missing.")
     if len(labels.groups) > 1:
         shares = ", ".join(
             f"{label_text(g)} {s:.1%}" for g, s in zip(labels.groups, class_shares, strict=True)
@@ -93,24 +93,24 @@ def evaluation_part(evaluation: Evaluation) -> Part:
                 "are in the table above."
             ),
             (
-                "Observed (rows) and predicted (columns) groups; the darker, the larger the share "
-                "of its row."
+                "Observed (rows) and predicted (columns) groups; darker cells are a larger share "
+                "of their row."
             ),
         ),
         figure_html(
             evaluation.plot("roc").figure,
             f"ROC curves: true against false positive rates. {scores_text}",
-            "ROC curves: how many of a group are found against how many others are taken for it.",
+            "ROC curves: true positive rate against false positive rate.",
         ),
         figure_html(
             evaluation.plot("calibration")[0].figure,  # [0]: all axes are of one figure
             (
-                "Reliability diagrams: observed shares against predicted probabilities, and "
+                "Reliability diagrams: observed proportions against predicted probabilities, and "
                 "histograms of the predictions."
             ),
             (
-                "Calibration: points on the diagonal mean that predicted probabilities hold; bars "
-                "are 95 % intervals."
+                "Calibration: on the diagonal, predicted probabilities match the observed "
+                "proportions; bars are 95 % intervals."
             ),
         ),
     ]

@@ -74,7 +74,7 @@ def score_table(
     -------
     ndarray
         Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`; coverage `level`), and
-        the baseline: the score of the same prediction for every row, by the shares of the groups
+        the baseline: the score of the same prediction for every row, by the class proportions
         (balanced accuracy: one over the number of groups that occur; AUC: 0.5). Balanced accuracy
         is the mean recall of the groups that occur. The AUC of more than two groups is the mean AUC
         of each group against all others; its limits are the means of the groups' limits, wide

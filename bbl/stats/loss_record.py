@@ -1,6 +1,6 @@
 """Log-loss of a classifier beside its baseline, and the warning if the classifier's loss is larger.
 
-The *baseline* is the loss of the constant prediction: the shares of the groups, for every row.
+The *baseline* is the loss of the constant prediction: the class proportions, for every row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LossRecord:
     loss : float
         Mean of ``-ln P(y | x)``.
     baseline : float
-        Mean loss of the shares of the groups in the training rows.
+        Mean loss of the class proportions in the training rows.
     rows : str
         Which rows the losses are of: "validated rows" of a cross-validation inside the fit, or
         "training rows".
@@ -41,7 +41,7 @@ class LossRecord:
     >>> record.is_worse
     True
     >>> print(record)
-    0.674 of validated rows; 0.565 of the shares of the groups
+    0.674 on validated rows; 0.565 for the class proportions
     """
 
     loss: float
@@ -62,13 +62,10 @@ class LossRecord:
         if not self.is_worse:
             return ""
         loss, baseline = self._formatted
-        remedy = (
-            self.remedy
-            or "No better prediction from these predictors and terms is known than these shares."
-        )
+        remedy = self.remedy or "No better prediction was found with these predictors and terms."
         return (
-            f"On the {self.rows} the log-loss is {loss}, against {baseline} of the shares of the "
-            "groups: the same prediction for every row is better than these probabilities. "
+            f"On the {self.rows} the log-loss is {loss}, against {baseline} for the class "
+            f"proportions: predicting them for every row is better than these probabilities. "
             f"{remedy}"
         )
 
@@ -86,7 +83,7 @@ class LossRecord:
 
     def __str__(self) -> str:
         loss, baseline = self._formatted
-        return f"{loss} of {self.rows}; {baseline} of the shares of the groups"
+        return f"{loss} on {self.rows}; {baseline} for the class proportions"
 
 
 def log_share(totals: np.ndarray) -> np.ndarray:
@@ -98,7 +95,7 @@ def log_share(totals: np.ndarray) -> np.ndarray:
 
 
 def shares_loss(totals: np.ndarray) -> float:
-    """Return the log-loss of the shares of the groups, on the rows with total weights `totals`
+    """Return the log-loss of the class proportions, on the rows with total weights `totals`
     (K,).
 
     Examples

@@ -24,7 +24,7 @@ RIDGE = 0.1  # penalty of coefficients, so that they are finite where rows are s
 # added to the variances of scores, so that a level in one or two rows is not significant
 SCORE_VARIANCE = 1.0
 INTERCEPT_RIDGE = 1e-6  # penalty of intercepts
-ROUNDING = 1e-9  # error of the sum of a row's shares of levels
+ROUNDING = 1e-9  # error of the sum of a row's level proportions
 NEWTON_STEPS = 30
 SLOW = 0.3  # share of the step before above which a step is taken with the information at its start
 LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
@@ -210,7 +210,7 @@ class _Regression:
         Column at which each predictor starts.
     weights : ndarray, shape (n,)
     has_shares : ndarray of bool, shape (D,)
-        Which columns hold other numbers than 0 and 1: shares of levels, for missing values.
+        Which columns hold other numbers than 0 and 1: level proportions, for missing values.
     first_levels : ndarray, shape (n, m)
         Indicators, or shares, of the first level of each predictor.
     varying : ndarray of intp

@@ -72,7 +72,7 @@ def test_the_best_graphs_are_the_first_of_all_graphs():
 
 def test_more_variables_are_searched(survey):
     found = bbl.graphs(survey, top=1)
-    assert not found.is_exhaustive and "that a search met" in str(found)
+    assert not found.is_exhaustive and "found by the search" in str(found)
     assert found.formula == "~ " + " + ".join(
         f"{a}*{b}" for a, b in zip(["`marital status`", *"bcdefgh"], "bcdefghi", strict=True)
     )

@@ -65,7 +65,7 @@ def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):
     assert differs(one, other) < 1e-8
     assert not gathered
     assert re.match(
-        r"by rows: a sample of 1,5\d\d, and \d+ passes over all, on 2 threads of a cluster",
+        r"by rows: a sample of 1,5\d\d, and \d+ passes over all rows, on 2 cluster threads",
         facts(one),
     )
     for name in ("mf", "naive"):
@@ -134,7 +134,7 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
     one, other = (
         bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame)
     )
-    assert facts(one) == "by nodes: predictors shared by 2 threads of a cluster"
+    assert facts(one) == "by nodes: predictors distributed over 2 cluster threads"
     assert one.estimate.parameters.theta.tobytes() == other.estimate.parameters.theta.tobytes()
 
 

@@ -111,7 +111,7 @@ def network_probabilities(codes, y, K, n_levels, parents, iss, new):
                 )
                 q = int(np.prod([L[j] for j in of]))
                 prior = iss / q / L[i]
-                if i == 0:  # the shares of the groups
+                if i == 0:  # the class proportions
                     prior = iss / q * (y == g).mean() if of else 0.0
                 total = same.sum() + (0.0 if i == 0 and not of else iss / q)
                 p *= ((same & (data[:, i] == full[i])).sum() + prior) / total

@@ -492,7 +492,7 @@ def test_a_fit_that_has_not_converged_tells_its_gradient(monkeypatch, tmp_path):
             r"Converged: no \(largest gradient [\d.e-]+\)", str(each.summary())
         )
     early = bbl.bbl("y ~ a * b + b * c + d", frame, "w", early_stopping=True, **options)
-    assert not early.converged and "Converged: no, it stops early (largest gradient" in str(
+    assert not early.converged and "Converged: no, stopped early (largest gradient" in str(
         early.summary()
     )
     monkeypatch.undo()

@@ -443,7 +443,7 @@ def test_coefficients_without_information_have_no_standard_error():
 def test_the_report_does_without_what_needs_a_model_of_the_predictors(ridge, tmp_path):
     fit(ridge=ridge).report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "are predicted rightly" in text and "lean on most" not in text
+    assert "are classified correctly" in text and "Most important" not in text
 
 
 @pytest.mark.parametrize(

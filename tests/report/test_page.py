@@ -161,7 +161,7 @@ def test_table_and_graph_of_interactions_have_one_quantity(titanic, tmp_path, mo
     ((_, parameters), options) = drawn[0]
     strengths = fit.interactions(of=("Yes", "No"), pvalues=None).set_index("predictor2")["strength"]
     assert options["groups"] == [("Yes", "No")] and parameters.pooled is None
-    assert "the couplings of Yes less those of No" in text
+    assert "the couplings of Yes minus those of No" in text
     assert all(f"{value:.4f}" in text for value in strengths)
     three = pd.DataFrame({name: titanic[name] for name in ("Class", "Sex", "Age", "Freq")})
     fit = bbl.bbl("Class ~ .^2", three, "Freq")
@@ -169,7 +169,7 @@ def test_table_and_graph_of_interactions_have_one_quantity(titanic, tmp_path, mo
     ((_, parameters), options) = drawn[1]
     assert options["groups"] is None and parameters.pooled is not None
     strongest = fit.interactions(of="pooled")["strength"].max()
-    assert f"{strongest:.4f}" in text and "less those of the fit to all rows" in text
+    assert f"{strongest:.4f}" in text and "minus those of the fit to all rows" in text
 
 
 def test_tests_of_fields_say_at_which_levels_they_hold(pages):
@@ -211,7 +211,7 @@ def test_a_report_says_what_the_model_says(pages, titanic):
         "0.7856",
         "chisq = 180.9014",
         "Sex and Age",
-        "No row was dropped",
+        "No rows were dropped",
         "67.7%",
     ):
         assert words in text
@@ -220,7 +220,7 @@ def test_a_report_says_what_the_model_says(pages, titanic):
     assert "Evaluation" not in re.sub(
         "<style>.*?</style>", "", pages["density"].read_text(encoding="utf-8"), flags=re.S
     )
-    assert "There is none: This model has no training rows" in pages["loaded"].read_text(
+    assert "Not available: This model has no training rows" in pages["loaded"].read_text(
         encoding="utf-8"
     )
 
@@ -234,18 +234,18 @@ def test_a_report_begins_with_what_predictions_are_worth(pages, titanic):
     fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, "Freq")
     scores = fit.evaluate().scores
     naive = bbl.bbl("Survived ~ .", titanic, "Freq", "naive", prior_count=1).evaluate().scores
-    assert f"{scores.loc['accuracy', 'estimate']:.1%} are predicted rightly" in first
+    assert f"{scores.loc['accuracy', 'estimate']:.1%} are classified correctly" in first
     for loss in (
         scores.loc["log-loss", "estimate"],
         scores.loc["log-loss", "baseline"],
         naive.loc["log-loss", "estimate"],
     ):
-        assert f"{loss:.3g} of" in first or f"is {loss:.3g}" in first
+        assert f"{loss:.3g} for" in first or f"is {loss:.3g}" in first
     importance = fit.importance(titanic, weights="Freq").frame["importance"]
     drivers = re.findall(r"(\w+) \(\+(\d\.\d+)\)", first)
     assert [name for name, _ in drivers] == list(importance.index[: len(drivers)])
     assert [float(rise) for _, rise in drivers] == [round(v, 3) for v in importance[: len(drivers)]]
-    assert "Yes less No" in text and "each group less" not in text
+    assert "Yes minus No" in text and "each group minus" not in text
 
 
 def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_path):
@@ -257,7 +257,7 @@ def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_pa
     fit = bbl.bbl("`<y>` ~ .", ready, missing="drop", lambda_=0.1, lambdah=0.01)
     fit.report(tmp_path / "page.html", data)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "numbers in intervals" in text and "rare levels put together (3)" in text
+    assert "binned numbers" in text and "rare levels merged (3)" in text
     assert "<script" not in text and "<y>" not in text and "age &amp; more" in text
     assert "new rows" in text and "with a missing value" in text
     Outline(text)
@@ -306,7 +306,8 @@ BROWSER = next(
 
 
 MEASURE = """<iframe width="{width}" height="2000" style="border:0" srcdoc="{page}"
-onload="const d = this.contentDocument.documentElement, w = this.contentWindow; document.title += ['/', {width},
+onload="const d = this.contentDocument.documentElement, w = this.contentWindow; document.title += "
+"['/', {width},
 d.scrollWidth, d.clientWidth,
 w.performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length].join(' ')">
 </iframe>"""  # noqa: E501

@@ -76,7 +76,9 @@ def test_settings_without_effect_are_not_printed():
 def test_a_separated_fit_says_why_it_has_not_converged():
     fit = bbl.bbl("Survived ~ .^2", TITANIC, "Freq", method="conditional", ridge=0)
     text = str(fit.summary())
-    assert "no finite value, as levels do not occur or are separated" in " ".join(text.split())
+    assert "no finite value, because levels do not occur or separate the groups" in " ".join(
+        text.split()
+    )
     assert "Without a test:" in text
     # the tables of the reference group, all zeros, are not printed
     assert "^(No)" not in str(fit) and "h_[Sex]^(Yes)" in str(fit)

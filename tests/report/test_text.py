@@ -345,5 +345,5 @@ def test_couplings_that_are_not_symmetrised_say_that_there_are_two_estimates(sym
     rows = np.random.default_rng(0).integers(0, 3, (60, 3))
     shown = repr(bbl.mlestimate(rows, symmetrize=symmetrize))
     assert (
-        "J[j, i], from the regression of j, is another estimate than J[i, j]." in shown
+        "J[j, i] comes from the regression of j and differs from J[i, j]." in shown
     ) != symmetrize

@@ -20,9 +20,7 @@ def content(tmp_path_factory):
         {"y": list("uvw") * 8, "a": rng.integers(0, 3, 24), "b": rng.integers(0, 2, 24)}
     )
     # mere noise
-    with pytest.warns(
-        bbl.DataWarning, match="On the validated rows .* of the shares of the groups"
-    ):
+    with pytest.warns(bbl.DataWarning, match="On the validated rows .* for the class proportions"):
         fit = bbl.bbl("y ~ .^2", data, lambda_=0.1, lambdah=0.1, testNull=True, calibrate="offset")
     fit.save(path, store_data=True)
     return path, *read_model(path)
@@ -147,7 +145,7 @@ def test_tables_of_any_columns_come_back_as_they_print(content, tmp_path):
             "chisq": [1.5, np.nan, np.inf],
             "df": [1, 2, 3],
             "sure": [True, False, True],
-            "why": ["", "None", "not estimable: no such rows"],
+            "why": ["", "None", "not estimable: no rows"],
             "Pr(>chisq)": [0.1 + 0.2, 5e-324, -0.0],
         },
         index=["dh_[a]^(u)", "dh_[a]^(u)", "\u00e9"],

@@ -169,8 +169,8 @@ def test_criteria_of_other_rows_are_not_set_side_by_side():
     assert found.tolist() == [False, True, False]
     frame = bbl.etable(fits).frame.loc[["AIC", "BIC", "clAIC"]]
     assert (frame["(2)"] == "").all() and (frame[["(1)", "(3)"]] != "").all(axis=None)
-    assert "as many observations" in repr(bbl.etable(fits))
-    assert "as many observations" not in repr(bbl.etable(fits[:1]))
+    assert "number of observations" in repr(bbl.etable(fits))
+    assert "number of observations" not in repr(bbl.etable(fits[:1]))
 
 
 @pytest.mark.parametrize("method", ["pseudo", "ml"])
@@ -358,7 +358,7 @@ def test_models_without_a_likelihood_stand_beside_the_others(tmp_path):
     joint = bbl.bbl("y ~ .^2", table, method="conditional", verbose=0)
     joint.save(tmp_path / "joint.bbl", store_data=True)
     # groups that hardly differ
-    with pytest.warns(bbl.DataWarning, match="of the shares of the groups"):
+    with pytest.warns(bbl.DataWarning, match="for the class proportions"):
         average = bbl.average([field, joint])
     average.save(tmp_path / "average.bbl")
     fits = [
@@ -417,7 +417,7 @@ def test_long_tables_are_cut_where_they_are_shown_and_say_so(monkeypatch):
     assert "more coefficients" not in repr(table)
     monkeypatch.setattr("bbl.report.model_table.SHOWN_COEFFICIENTS", 4)
     hidden = (
-        f"{len(table.frame) - table.n_facts - 4} more coefficients: .frame and as_html() have all"
+        f"{len(table.frame) - table.n_facts - 4} more coefficients: see .frame or as_html() for all"
     )
     assert (
         hidden in repr(table)

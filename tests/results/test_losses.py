@@ -1,4 +1,4 @@
-"""The log-loss that a fitted classifier knows is said beside that of the shares of the groups,
+"""The log-loss that a fitted classifier knows is said beside that for the class proportions,
 wherever it is worse.
 """
 
@@ -15,7 +15,7 @@ from bbl.errors import DataWarning, ModelFileError
 from bbl.stats.loss_record import HELD_OUT, TRAINING, LossRecord, shares_loss
 from bbl.storage import read_model, write_model
 
-WORSE = "the same prediction for every row is better than these probabilities"
+WORSE = "predicting them for every row is better than these probabilities"
 
 
 def items(n, seed, gaps=0.0):
@@ -64,9 +64,7 @@ def test_a_tuned_fit_worse_than_the_shares_says_so_everywhere(tuned, example, tm
     assert record.baseline == pytest.approx(
         shares_loss(np.bincount(data[:1000]["y"] == "low").astype(float)), abs=2e-3
     )
-    assert (
-        f"{record.loss:.3g}, against {record.baseline:.3g} of the shares of the groups" in warning
-    )
+    assert f"{record.loss:.3g}, against {record.baseline:.3g} for the class proportions" in warning
     said = " ".join(str(fit).split())
     assert warning in said and warning in " ".join(str(fit.summary()).split())
     fit.report(tmp_path / "r.html", data[1000:])
@@ -216,13 +214,13 @@ def test_averages_know_the_loss_of_their_folds(tmp_path):
 
 def test_losses_that_are_almost_the_same_are_told_apart():
     assert str(LossRecord(0.69321, 0.69315, TRAINING)).startswith(
-        "0.69321 of training rows; 0.69315 of"
+        "0.69321 on training rows; 0.69315 for"
     )
     assert (
         not LossRecord(0.69321, 0.69315, TRAINING).is_worse
         and not LossRecord(0.5, 0.6, TRAINING).verdict
     )
-    assert "than these shares" in LossRecord(0.7, 0.6, TRAINING).verdict
+    assert "No better prediction was found" in LossRecord(0.7, 0.6, TRAINING).verdict
     assert shares_loss(np.array([1.0, 0.0])) == 0.0
 
 

@@ -152,7 +152,7 @@ def test_many_features_are_summarised_by_those_that_tell_most():
     data = pd.DataFrame(rng.integers(0, 2, (50, 41))).rename(columns=lambda c: f"x{c}")
     data["y"] = data["x7"]
     summary = networks.bnc("nb", "y", data, 1).summary()
-    assert "20 that tell most of 41" in str(summary) and "x7" in str(summary)
+    assert "20 most informative of 41" in str(summary) and "x7" in str(summary)
 
 
 def test_reprs_are_in_rs_layout(fits):

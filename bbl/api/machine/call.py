@@ -174,7 +174,7 @@ def out_of_fold_record(
     scored = tuning.scored  # out-of-fold scores (1, N, K) of the chosen setting
     scores = calibrated(scored, scored.scores[0], spec.calibrate)
     totals = np.array([data.sample.group(g).total for g in range(data.K)])
-    # (folds, K): ln shares of the groups in the training rows
+    # (folds, K): ln class proportions in the training rows
     baseline = scored.log_shares(totals)
     advice = log_loss_advice(data, spec.calibrate, option)
     return held_out_record(scored, scores, baseline, advice)

@@ -162,7 +162,7 @@ def crossVal(
     DataWarning
         If predictors differ between consecutive folds more than by chance (a test of level 1 %); or
         if the validation log-loss at the best setting is above that of naive Bayes or of predicting
-        the shares of the groups, as after an error of ln Z between the groups, which AUC does not
+        the class proportions, as after an error of ln Z between the groups, which AUC does not
         show.
 
     Examples

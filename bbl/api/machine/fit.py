@@ -217,7 +217,7 @@ def bbl(
         predictor.
     DataWarning
         If the log-loss on the validated rows of the tuning, or on the training rows, is above that
-        of predicting the shares of the groups, or that on the training rows above that of naive
+        of predicting the class proportions, or that on the training rows above that of naive
         Bayes; it names the remedy, and ``fit.log_loss`` has the numbers. Or if a predictor has over
         100 levels, most of them rare; if the response has over 25 whole numbers as groups; or if
         the rows look like the cells of a table whose counts are no weights.

@@ -238,8 +238,8 @@ def _covariance_of_joint_fit(
         flat = _unit_vectors(determined)
         unbounded = set()
         note = (
-            "Standard errors from the penalised multinomial information; they describe the spread, "
-            "not the bias."
+            "Standard errors from the penalised multinomial information; they reflect variance, "
+            "not bias."
         )
     else:
         influence = traits.maximum(engine, sample, layout, K, estimate.coefficients)
@@ -326,7 +326,7 @@ def _covariance_under_design(
             np.pad(group_flat, ((g * n_coefficients, (K - 1 - g) * n_coefficients), (0, 0)))
         )
     E = np.hstack(deviations)
-    note = f"{engine.errors} They know the sampling design ({survey.text}): t distribution."
+    note = f"{engine.errors} They account for the sampling design ({survey.text}): t distribution."
     return ScoreCovariance([E.T @ E], [np.hstack(flat)], note, frozenset(unbounded), survey.df)
 
 

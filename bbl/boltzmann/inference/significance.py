@@ -85,10 +85,10 @@ class Kind(IntEnum):
         return (
             "Wald",
             "exact",
-            "too few rows to say",
+            "too few rows",
             "not estimable: no finite optimum",
             "not estimable: separation",
-            "not estimable: no such rows",
+            "not estimable: no rows",
             "zero: the reference group",
         )[self]
 

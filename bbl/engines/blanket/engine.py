@@ -55,9 +55,9 @@ class MarkovBlanket(Engine):
     Notes
     -----
     The score of networks is BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); the
-    probabilities of a table are their posterior means. A response without parents has the shares of
-    the groups. Couplings are only given to pairs that are in the formula. Of more than 100
-    predictors, those that tell most of the response take part.
+    probabilities of a table are their posterior means. A response without parents has the
+    class proportions. Couplings are only given to pairs that are in the formula. Of more than 100
+    predictors, the most informative take part.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def _response_table(families: Families, parents: tuple[int, ...], sample_size: f
     groups.
 
     The prior has the weight `sample_size`, spread evenly over the levels of the parents, and the
-    shares of the groups at each. A group without rows has 0 in place of -inf.
+    class proportions at each. A group without rows has 0 in place of -inf.
     """
     counts = families.count_family(RESPONSE, *parents)
     shares = families.count_family(RESPONSE) / families.weights.sum()

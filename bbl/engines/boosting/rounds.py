@@ -47,7 +47,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class BoostedModel:
-    """A boosted model: class scores that are the log shares of the groups plus the entries of
+    """A boosted model: class scores that are the log class proportions plus the entries of
     tables.
 
     Attributes
@@ -77,7 +77,7 @@ def boost(
     """Return the model with the fields of all predictors, then of `n_pairs` of the `pairs` (pairs,
     2) of predictors.
 
-    It begins at the shares of the groups, of logarithms `log_shares` (G,). A step is the share
+    It begins at the class proportions, of logarithms `log_shares` (G,). A step is the share
     `rate` of a Newton step; `rng` is for the cuts that are drawn.
     """
     G = len(log_shares)

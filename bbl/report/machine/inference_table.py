@@ -125,9 +125,9 @@ def reference_condition(labels: Labels, layout: Layout) -> str:
     ]
     rest = f" and {len(references) - MAX_REFERENCES} more" * (len(references) > MAX_REFERENCES)
     return (
-        "Fields of a predictor, and their tests, hold where the predictors that interact with it "
-        f"are at their reference levels: {', '.join(references[:MAX_REFERENCES])}{rest}. They are "
-        "no average effects."
+        "A predictor's fields and their tests apply where the predictors it interacts with are at "
+        f"their reference levels: {', '.join(references[:MAX_REFERENCES])}{rest}. They are not "
+        "average effects."
     )
 
 

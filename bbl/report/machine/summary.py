@@ -52,7 +52,7 @@ SHOWN = 10  # up to 10 predictors have a table each; of more predictors, one tab
 FEW = 4  # terms that are named in a note
 LINES = 70  # lines up to which the predictors have a table each
 ODDS_NOTE = (
-    "Odds ratios are those of exact tests; of a term with several parameters, of the one with the "
+    "Odds ratios come from the exact tests; a term with several parameters shows the one with the "
     "smallest p."
 )
 CORRECTED = "Rao-Scott"  # the test of a table under a sampling design
@@ -416,7 +416,7 @@ def density_summary(
         index=label_index(labels.names),
     )
     shown = table
-    heading = "shares of levels"
+    heading = "level proportions"
     if len(table) > SHOWN:
         largest = np.argsort(-table["entropy (bits)"].to_numpy(), kind="stable")[:SHOWN]
         shown = table.iloc[largest]

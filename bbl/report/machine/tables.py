@@ -380,8 +380,8 @@ class Coefficients(Named, Notebook):
         return (
             f"Coefficients of {groups}: {layout.D} fields and {layout.size - layout.D} couplings "
             "each.\n"
-            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() "
-            "has all."
+            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; "
+            ".to_frame() returns all."
         )
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ def network_summary(
         shown_features = features.nlargest(MAX_FEATURES, "information").sort_index(
             key=lambda names: features.index.get_indexer(names)
         )
-        count_note = f" ({MAX_FEATURES} that tell most of {len(features)})"
+        count_note = f" ({MAX_FEATURES} most informative of {len(features)})"
     note = (
         "information: mutual information with the class, in nats, over the rows in which the "
         "feature is known."

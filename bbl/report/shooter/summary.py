@@ -80,7 +80,7 @@ def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -
     are penalised.
     """
     if not counts.sum():
-        return f"{head_text(call, labels)}\n\nNo terms: every row has the shares of the groups."
+        return f"{head_text(call, labels)}\n\nNo terms: every row gets the class proportions."
     counts_text = ", ".join(f"{n} of order {k}" for k, n in counts.items())
     penalty_text = "without penalty" if refitted else "penalised"
     return f"{head_text(call, labels)}\n\nTerms: {counts_text}\nWeights: {penalty_text}"
@@ -99,7 +99,7 @@ def shooter_summary(
     ``tables`` of the summary has the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
     shown = terms.head(MAX_ROWS)
-    numbers_note = " For numbers, log odds per unit, and the size of the weights."
+    numbers_note = " For numeric predictors, log odds per unit and the size of the weights."
     names = [
         ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
         for term in zip(shown["predictors"], shown["levels"], strict=True)
@@ -110,8 +110,8 @@ def shooter_summary(
         f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
     )
     note = (
-        "log odds at these levels, without those of terms of fewer predictors; 0 at the first "
-        "level. strength: root mean square of the term over all levels, each counted once."
+        "log odds at these levels, excluding lower-order terms; 0 at the first level. strength: "
+        "root mean square of the term over all levels, each counted once."
         + (numbers_note if labels.numbers else "")
     )
     tables = {

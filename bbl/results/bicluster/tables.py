@@ -94,7 +94,7 @@ class BlockTables:
 
     @cached_property
     def _means(self) -> np.ndarray:
-        """Block means (a, b), or in categorical tables shares of levels (a, b, L), smoothed; see
+        """Block means (a, b), or in categorical tables level proportions (a, b, L), smoothed; see
         `block_means`.
         """
         if self.table.holds == "levels":

@@ -61,7 +61,7 @@ NO_COVARIANCE = (
 NOT_A_SUM = "An average has no scores that are sums over terms"
 CLASS_PROPORTIONS = "class proportions"  # name of a member without predictors
 ONLY_SHARES = (
-    "the class proportions, as no predictor is relevant and all together predict no better"
+    "the class proportions, because no predictor is relevant and all together predict no better"
 )
 
 # arrays of a model file, besides those of the members: kind of dtype, shape, range of values
@@ -251,7 +251,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def class_shares(self) -> np.ndarray:
-        """Weighted shares of the groups in the training rows, shape (K,)."""
+        """Weighted class proportions in the training rows, shape (K,)."""
         return self.members[0].class_shares  # as `training`, those of the first member
 
     @property
@@ -285,7 +285,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """What to try if the average predicts worse than the shares of the groups."""
+        """What to try if the average predicts worse than the class proportions."""
         return member_advice(self.members)
 
     @check_keywords
@@ -402,7 +402,7 @@ class AverageResults(ClassifierResults):
             **loss_facts(self.log_loss),
             "Converged": self._convergence_text(),
         }
-        note = "log_loss is that of each member alone, out of fold; the average has these weights."
+        note = "log_loss: each member alone, out of fold; weight: its weight in the average."
         # `_counts`: for each predictor i, the weighted count (K, L_i) of its levels in the training
         # rows of each group
         tests = likelihood_ratio(self._counts, prior_count=0.0)
@@ -555,8 +555,8 @@ class AverageResults(ClassifierResults):
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:
-    """Return advice, as a sentence, for an average of `members` that predicts worse than the shares
-    of the groups.
+    """Return advice, as a sentence, for an average of `members` that predicts worse than the class
+    proportions.
 
     Calibration would help if some member is not calibrated, but can be; without such a member the
     advice is empty.

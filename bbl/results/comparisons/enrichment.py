@@ -66,12 +66,13 @@ class EnrichmentResults(Notebook):
         # the least p of random permutations is a bound
         sign = "<" if self.p == 1.0 / (PERMUTATIONS + 1) else "="
         rank_test = (
-            f"A known pair comes before another one with probability {self.area:.4g} (rank test: p "
+            f"A known pair is ranked above another pair with probability {self.area:.4g} (rank "
+            f"test: p "
             f"{sign} {self.p:.3g})"
         )
         if self.n_known == self.n_pairs:
             rank_test = (
-                "All pairs are known, so there are no others that they could come before: no rank "
+                "All pairs are known, so there are no other pairs to rank them against: no rank "
                 "test."
             )
         pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"

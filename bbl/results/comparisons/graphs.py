@@ -108,7 +108,7 @@ class GraphsResults(Notebook):
         count = (
             f"all {self.n_graphs:,} graphs"
             if self.is_exhaustive
-            else f"{self.n_graphs:,} graphs that a search met"
+            else f"{self.n_graphs:,} graphs found by the search"
         )
         noun = "the best" if len(self.table) == 1 else f"the {len(self.table)} best"
         return f"{noun.capitalize()} of {count}"

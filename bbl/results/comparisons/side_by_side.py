@@ -94,11 +94,11 @@ def model_table(
     frame = frame[~is_empty]
     note = "Standard errors in brackets."
     if stars:
-        note += " p < 0.05: *, 0.01: **, 0.001: ***; without a star too where there is no test."
+        note += " *: p < 0.05, **: p < 0.01, ***: p < 0.001. Estimates without a test have no star."
     if not all(is_comparable(fit, first) for fit in fits_by_name.values()):
         note += (
-            " AIC, BIC and clAIC are shown of models with as many observations and the same "
-            "variables as the first."
+            " AIC, BIC and clAIC are shown only for models with the same variables and number of "
+            "observations as the first."
         )
     response = label_text(first.labels.response)
     return ModelTable(frame, f"Models of {response}", note, len(FACTS) - int(is_empty.sum()))

@@ -39,27 +39,27 @@ __all__ = ["find_effects"]
 
 BOUND = 1e-9  # a standard error below this is rounding: the probability is 0 or 1
 # texts below the table, with places for numbers or a description
-BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {}."
+BOOTSTRAP_NOTE = "Standard errors and percentile intervals from {}."
 DESIGN_NOTE = (
-    "Standard errors from refits to {} replicates of the sampling design: t distribution of {} "
+    "Standard errors from refits to {} replicates of the sampling design; t distribution with {} "
     "degrees of freedom."
 )
 DRAWS_NOTE = (
-    "Standard deviations and central intervals of {} draws from the posterior; there are no tests."
+    "Standard deviations and central intervals from {} posterior draws; there are no tests."
 )
 # texts of the column ``note``
-UNDETERMINED = "the rows do not determine a parameter: no interval"
+UNDETERMINED = "a parameter is not estimable: no interval"
 FEW_CLUSTERS = "too few clusters or replicates: no interval"
-PARTIAL = "some replicates have no rows at these levels, and do not count"
+PARTIAL = "some replicates have no rows at these levels and are left out"
 AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
 CENSUS = "the whole population was drawn: no sampling error"
 UNDEFINED = "undefined: a probability is 0 or 1"
-IMPOSSIBLE = "undefined: rows would be in cells that cannot occur (structural_zeros)"
+IMPOSSIBLE = "undefined: some rows would be structural zeros"
 # the last level is that of confidence
-RARE = "few rows at these levels: the interval may not hold its level"
-UNBOUNDED = "a parameter of this predictor has no finite optimum, or it was not reached"
+RARE = "few rows at these levels: the interval may be too narrow"
+UNBOUNDED = "a parameter of this predictor has no finite estimate or did not converge"
 TITLES = {
-    "difference": "Difference of probabilities",
+    "difference": "Difference in probability",
     "ratio": "Ratio of probabilities",
     "lift": "Lift: relative difference of probabilities",
     "lnoddsratio": "Log odds ratio",
@@ -74,7 +74,7 @@ def find_effects(
     """
     if not contrasts.quantities:  # no predictor has two levels
         raise OptionError(
-            "There is nothing to compare: no predictor of the model has two levels.",
+            "There is nothing to compare: no predictor in the model has two levels.",
             argument="variables",
         )
 
@@ -87,7 +87,7 @@ def find_effects(
     unbounded: frozenset[tuple[int, int]] = frozenset()
     if errors.se is False:
         effect_values = estimate_effects(contrasts, rows, scores)
-        note = "Without standard errors, as se=False asks."
+        note = "No standard errors (se=False)."
     elif errors.se == "bootstrap":
         # a function for class scores for each refit
         replicates, description = refit_bootstrap(fit, errors)
@@ -152,7 +152,7 @@ def _effects_by_source(
     except (DataError, OptionError) as error:
         return (
             estimate_effects(contrasts, rows, scores),
-            f"There are no standard errors: {error}",
+            f"No standard errors: {error}",
             frozenset(),
         )
 

@@ -295,7 +295,8 @@ class EffectsMixin(ClassifierBase):
         n_rows = self.training.n if newdata is None and self.training is not None else 0
         if n_rows * len(predictors) > MAX_REPORTED:
             return Part(
-                "Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."]
+                "Effects",
+                ["Too many rows to compute effects for the report; call avg_comparisons()."],
             )
         try:
             # None for a model without predictors, which the error then names; [] would be refused
@@ -304,11 +305,11 @@ class EffectsMixin(ClassifierBase):
                 predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights
             )
         except BBLError as error:
-            return Part("Effects", [f"There are none: {error}"])
+            return Part("Effects", [f"Not available: {error}"])
         texts = [
-            "The probability that each group would have if every row had one level of a predictor "
-            "instead of its first level, all else being unchanged. Predictors with the largest "
-            "differences come first."
+            "The probability that each group would have if every row had the given level of a "
+            "predictor, compared with its first level, all else unchanged. Largest differences "
+            "come first."
         ]
         if len(predictors) > MAX_COMPARED:
             texts.append(
@@ -316,11 +317,11 @@ class EffectsMixin(ClassifierBase):
             )
         effects = effects.strongest_first()
         alt_text = (
-            "Differences of probabilities with their intervals. The numbers are in the table above."
+            "Differences in probability with their intervals. The numbers are in the table above."
         )
         figure = figure_html(
             effects.plot()[0].figure,
             alt_text,
-            "Differences of probabilities, with intervals where there are.",
+            "Differences in probability, with intervals where available.",
         )
         return Part("Effects", texts, [effects.as_html(), figure])

@@ -113,9 +113,7 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
             refit_drawn_rows, tasks, n_workers(errors.n_jobs), step, shared=True
         )
     description = (
-        "draws of the tables from Dirichlet distributions"
-        if is_redrawn
-        else "refits to rows drawn with replacement"
+        "Dirichlet draws of the tables" if is_redrawn else "refits to rows drawn with replacement"
     )
     return scores_by_refit, f"{errors.nboot} {description}"
 
@@ -189,7 +187,7 @@ def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) 
     members = fit._bootstrap_members
     # warm: each refit starts at the solution of its member
     refits = [member._refit(train, rng, warm=True) for member, _ in members]
-    # (K,): shares of the groups in the rows `train`
+    # (K,): class proportions in the rows `train`
     train_shares = train.group_totals(len(fit.labels.groups)) / train.total
     if len(refits) == 1:
         return _replace_shares(refits[0].class_scores, fit.priors, train_shares)

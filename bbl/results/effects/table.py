@@ -44,7 +44,7 @@ class Effects:
     columns : dict of str to str
         Name in `frame` of each column of the package, by its name without an underscore.
     title : str
-        Heading of tables and figures, such as "Difference of probabilities".
+        Heading of tables and figures, such as "Difference in probability".
     note : str
         Source of the standard errors, or why there are none.
     labels : Labels
@@ -213,7 +213,7 @@ class Effects:
         table = pd.DataFrame(texts_by_column, index=pd.Index(row_texts, dtype=object))
         heading = f"{self.title}, {100 * self.level:g} % intervals"
         is_cut = n_rows > len(shown)
-        heading += f" (the first {len(shown)} of {n_rows} rows; .frame has all)" if is_cut else ""
+        heading += f" (the first {len(shown)} of {n_rows} rows; see .frame)" if is_cut else ""
         texts = [self.note, *(f"({letter}) {text}" for text, letter in letters.items())]
         section = Section(heading, table, " ".join(text for text in texts if text))
         head = f"Probabilities of {label_text(self.labels.response)}"

@@ -5,7 +5,7 @@ K response groups, m predictors, `size` parameters of a group; `n_runs` engine r
 group and one for all rows pooled if that was made. *Closed forms* are engines without iterations.
 Each function ``_unpack_x`` takes what ``_pack_x`` returns, and raises a ValueError for values that
 no call of it can have returned. An `Estimate` has ``log_z`` (K,), ``log_z_kind``, how ln Z was
-computed; ``class_prior`` (K,), the shares of the groups; ``predictive``, posterior draws over which
+computed; ``class_prior`` (K,), the class proportions; ``predictive``, posterior draws over which
 predictions average, or None; ``fits``, the runs. A run (`EngineFit`) has ``lkh``, the maximised
 objective; ``grad_norm``, ``n_iter`` and ``converged`` (m,); ``rank``, the number of parameters that
 the rows determine, None for all; ``sd`` (size,) and ``draws`` (chains, draws, size) of a posterior,
@@ -484,7 +484,7 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
         return unpack_loss(meta)
     loss = float(tuning.loss[tuning.chosen])
     calibrate = "none" if estimate.calibration is None else "temperature"
-    # loss, that of the shares of the groups, kind of rows, advice; auto=False: it does not name
+    # loss, that of the class proportions, kind of rows, advice; auto=False: it does not name
     # ``method="auto"``
     return LossRecord(
         loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibrate, auto=False)

@@ -96,9 +96,9 @@ class DifferenceInference(Estimates):
         # what `_covariances` returns, by the positions of the two groups
         self._covariance_cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
-            "Standard errors from the penalised multinomial information. Intervals are of the "
-            "penalised estimate's expectation: they tell its spread, not its bias. There are no "
-            "tests."
+            "Standard errors from the penalised multinomial information. Intervals are for the "
+            "expectation of the penalised estimate: they reflect its variance, not its bias. "
+            "There are no tests."
         )
         self._reason_without_se = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
         if not estimate.converged:

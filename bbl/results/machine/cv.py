@@ -363,13 +363,13 @@ class CVResults(Notebook):
         labels = self.model.labels
         response = self.model.design.response
         scores = self._best_scores
-        # replace the shares of the groups in the training rows, which the scores contain
+        # replace the class proportions in the training rows, which the scores contain
         if priors is not None:
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
         model = cast(ClassifierResults, self.model)  # with a response, it is a classifier
-        # a sentence, printed if the predictions are worse than the shares of the groups; empty
+        # a sentence, printed if the predictions are worse than the class proportions; empty
         # without such advice
         advice = remedy(model.log_loss, model._advice)
         return evaluate_rows(
@@ -468,7 +468,7 @@ class CVResults(Notebook):
 
     @property
     def _warning(self) -> str:
-        """Warning if the log-loss of `model` is above that of the shares of the groups; else empty.
+        """Warning if the log-loss of `model` is above that of the class proportions; else empty.
 
         `log_loss` is a record of both losses: of validated rows if the fit was tuned, calibrated or
         averaged by its own cross-validation, else of the training rows; None if it is not known.

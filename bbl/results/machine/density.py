@@ -115,7 +115,7 @@ class DensityResults(FittedMachine):
         >>> titanic = bbl.datasets.load_titanic()
         >>> fit = bbl.bbl("~ Sex * Survived", titanic, weights="Freq")
         >>> list(fit.summary().tables)  # doctest: +NORMALIZE_WHITESPACE
-        ['fit', 'levels', 'shares of levels', 'Tests of the fields, h = 0',
+        ['fit', 'levels', 'level proportions', 'Tests of the fields, h = 0',
          'Tests of the couplings, J = 0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)

@@ -3,7 +3,7 @@ the result classes.
 
 n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels. Predictor i has L_i
 levels; D is the number of levels of all predictors without their reference levels, the first of
-each. ``_population_shares`` (K,) are the model's priors of the groups, or the shares of the groups
+each. ``_population_shares`` (K,) are the model's priors of the groups, or the class proportions
 in the training rows.
 """
 
@@ -87,7 +87,7 @@ class DistributionMixin(MachineResults):
         -------
         Series
             On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the
-            response of the row; P(y) are the model's `priors`, or the shares of the groups in the
+            response of the row; P(y) are the model's `priors`, or the class proportions in the
             training rows. Missing values are treated as by `predict`.
 
         Raises

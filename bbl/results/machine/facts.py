@@ -133,7 +133,7 @@ def _convergence_text(fit: MachineResults) -> str:
     """Return "yes" or "no" for convergence, with the largest gradient if groups are fitted
     jointly.
     """
-    answer = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
+    answer = "yes" if fit.converged else "no, stopped early" if fit.engine.stops_early else "no"
     # (m,), or empty if the engine records none; in a joint fit all runs have the same norm for all
     # predictors
     gradient_norms = fit.estimate.fits[0].grad_norm
@@ -144,8 +144,9 @@ def _convergence_text(fit: MachineResults) -> str:
     n_infinite = int((np.abs(fit.estimate.parameters.theta) > FURTHEST).sum())
     if n_infinite:
         answer += (
-            f"; {n_infinite} parameter{'s have' if n_infinite > 1 else ' has'} no finite value, as "
-            "levels do not occur or are separated"
+            f"; {n_infinite} parameter{'s have' if n_infinite > 1 else ' has'} no finite value, "
+            f"because "
+            "levels do not occur or separate the groups"
         )
     return answer
 
@@ -163,15 +164,16 @@ def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
         # a record: rows, rows of the sample, passes over all rows, threads of a cluster (0 without
         # one)
         _, sample_size, passes, threads = streaming_records.max(axis=0).tolist()
-        cluster_text = f", on {threads} threads of a cluster" if threads else ""
+        cluster_text = f", on {threads} cluster threads" if threads else ""
         return {
             "Fitted": (
-                f"by rows: a sample of {sample_size:,}, and {passes} passes over all{cluster_text}"
+                f"by rows: a sample of {sample_size:,}, and {passes} passes over all "
+                f"rows{cluster_text}"
             )
         }
     if cluster_threads:  # a node: the regression of one predictor on the others
         return {
-            "Fitted": f"by nodes: predictors shared by {cluster_threads[0]} threads of a cluster"
+            "Fitted": f"by nodes: predictors distributed over {cluster_threads[0]} cluster threads"
         }
     return {}
 
@@ -210,7 +212,7 @@ def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:
     criteria: dict[str, Any] = (
         {"Log-likelihood": float(likelihood), "AIC": fit.aic, "BIC": fit.bic}
         if likelihood.log_z is None
-        else {"Log-likelihood": f"{float(likelihood):.7g}, by an approximate ln Z (see log_z=)"}
+        else {"Log-likelihood": f"{float(likelihood):.7g}, with approximate ln Z (see log_z=)"}
     )
     return criteria | {
         f"ln Z ({fit.estimate.log_z_kind})": log_z

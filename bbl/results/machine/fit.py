@@ -203,8 +203,8 @@ class BBLResults(FittedMachine, ClassifierResults):
             drawn_estimate = replace(estimate, log_z=draws.log_z[:, t], class_prior=drawn_shares[t])
 
             def energy_with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-                """Return the energies (n, K) of rows; hidden units are appended as missing cells,
-                which are summed out.
+                """Return the energies (n, K) of rows; hidden units are appended as missing "
+                "cells, averaged over.
                 """
                 return energy(*draws.with_units(codes, missing))
 
@@ -263,7 +263,7 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """Advice for a log-loss above that of predicting the shares of the groups; empty if the fit
+        """Advice for a log-loss above that of predicting the class proportions; empty if the fit
         is calibrated.
         """
         # auto=False: the advice does not name ``method="auto"``

@@ -73,12 +73,13 @@ JOINT_NOTE = (
     "Wald tests."
 )
 SURVEY_NOTE = (
-    " They know the sampling design ({}): t and F distributions, joint tests corrected by Rao & "
-    "Scott. Tests do not lean on a penalty; what too few rows or clusters determine has none."
+    " They account for the sampling design ({}): t and F distributions, joint tests with the "
+    "Rao-Scott correction. Tests do not depend on the penalty; terms with too few rows or "
+    "clusters have none."
 )
 PENALTY_NOTE = (
-    " Estimates and standard errors are those of the penalised fit, and biased towards zero: an "
-    "estimate may lie outside its interval."
+    " Estimates and standard errors come from the penalised fit and are biased towards zero, so "
+    "an estimate may lie outside its interval."
 )
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 

@@ -6,7 +6,7 @@ n rows, K groups of `size` parameters. Energy ``E_y(x)`` less ln Z of group y is
 fit is that of all rows as one group. An engine is *joint* (``engine.joint`` is not None) if it fits
 all groups at once, to P(group | row).
 
-An `Estimate` has ``parameters``, ``log_z`` (K,), ``class_prior`` (K,), the shares of the groups in
+An `Estimate` has ``parameters``, ``log_z`` (K,), ``class_prior`` (K,), the class proportions in
 the training rows; ``fits``, the engine's run on each group, then on the pooled rows if that was
 made; and ``predictive``, posterior draws over which predictions average, or None. Some draws have
 ``hidden`` units, predictors without data.
@@ -146,7 +146,7 @@ class MachineResults(ModelResults):
 
     @property
     def class_shares(self) -> np.ndarray:
-        """Weighted shares of the groups in the training rows."""
+        """Weighted class proportions in the training rows."""
         return self.estimate.class_prior
 
     @property

@@ -43,9 +43,9 @@ def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
     groups = fit.labels.groups
     if len(groups) == 2:  # a pair (a, b) selects a less b: the second group less the first
         one, other = map(label_text, groups)
-        return (groups[1], groups[0]), "Differences between the groups", f"{other} less {one}"
+        return (groups[1], groups[0]), "Differences between the groups", f"{other} minus {one}"
     if len(groups) > 2 and fit.estimate.parameters.pooled is not None:
-        return "pooled", "Differences between the groups", "each group less the fit to all rows"
+        return "pooled", "Differences between the groups", "each group minus the fit to all rows"
     return "group", "Parameters", "against the reference level"
 
 
@@ -62,7 +62,7 @@ def _parameters_part(fit: FittedMachine) -> Part:
             "in the table above."
         )
         figure_markup = figure_html(
-            figure, alt_text, f"Fields with their 95 % intervals, where there are: {description}."
+            figure, alt_text, f"Fields with 95 % intervals where available: {description}."
         )
         # else intervals without tests: a posterior, or a penalised joint fit
         if isinstance(inference, Inference):
@@ -74,14 +74,17 @@ def _parameters_part(fit: FittedMachine) -> Part:
         text = (
             []
             if of == "group"
-            else [f"Log odds ratios: {description}. At zero a level tells nothing of the group."]
+            else [
+                f"Log odds ratios: {description}. At zero, a level carries no information about "
+                "the group."
+            ]
         )
         return Part(heading, [*text, *summary_notes(fit)], [table, figure_markup])
     except BBLError as error:  # it says why there are no standard errors
         figure = fit.plot()[0].figure
         figure_markup = figure_html(
             figure,
-            "Fields as bars, and couplings of each group as a map.",
+            "Fields as bars, and the couplings of each group as a heat map.",
             "Fields and couplings of each group.",
         )
         return Part("Parameters", [f"No standard errors: {error}"], [figure_markup])
@@ -109,7 +112,8 @@ def _interactions_part(fit: FittedMachine) -> Part:
     """Return the section on interactions: the strongest as a table and a graph."""
     if not len(fit.estimate.parameters.layout.pairs):
         return Part(
-            "Interactions", ["The model has none: given the group, predictors are independent."]
+            "Interactions",
+            ["The model has no interactions: predictors are independent given the group."],
         )
     ranking, of = _rank(fit)
     # without a test too, as in the graph; the column `test` says why
@@ -140,14 +144,13 @@ def _interactions_part(fit: FittedMachine) -> Part:
     panels = draw_network(fit.labels, drawn, groups=[of] if isinstance(of, tuple) else None)
     figure_markup = figure_html(
         panels[0].figure,
-        "Graph of the strongest interactions. The strongest are in the table above.",
-        "Predictors joined by their strongest interactions, by the strength in the table; the "
-        "wider a line, the stronger.",
+        "Graph of the strongest interactions, which are listed in the table above.",
+        "Strongest interactions between predictors; wider lines are stronger.",
     )
     if isinstance(of, tuple):
-        quantity = f"the couplings of {label_text(of[0])} less those of {label_text(of[1])}"
+        quantity = f"the couplings of {label_text(of[0])} minus those of {label_text(of[1])}"
     elif of == "pooled":
-        quantity = "the couplings of a group less those of the fit to all rows"
+        quantity = "the couplings of a group minus those of the fit to all rows"
     else:
         quantity = "the couplings" + " of a group" * (len(fit.labels.groups) > 1)
     text = f"Strength, in the table and the graph: the norm of {quantity}, in the zero-sum gauge."

@@ -329,7 +329,7 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """What to try if the regression predicts worse than the shares of the groups."""
+        """What to try if the regression predicts worse than the class proportions."""
         return CHOOSE
 
     # summary, figures, file
@@ -423,10 +423,10 @@ class ShooterResults(ClassifierResults):
     def _model_parts(self) -> list[Part]:
         """Return the part of the HTML report with the figure of the terms."""
         alt = (
-            "Bars of the chosen terms by their strength. The numbers are in the tables of the "
+            "Bar chart of the selected terms by strength. The numbers are in the tables of the "
             "summary."
         )
-        figure = figure_html(self.plot().figure, alt, "The chosen terms, the strongest first.")
+        figure = figure_html(self.plot().figure, alt, "Selected terms, strongest first.")
         return [Part("Terms", html=[figure])]
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
@@ -440,7 +440,7 @@ class ShooterResults(ClassifierResults):
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text, one or more lines, and the tables that a notebook shows."""
-        return repr(self), [first_rows(self.terms, "Terms, the strongest first", source=".terms")]
+        return repr(self), [first_rows(self.terms, "Terms, strongest first", source=".terms")]
 
     def __repr__(self) -> str:
         return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + loss_text(
